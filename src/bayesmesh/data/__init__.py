@@ -1,0 +1,1 @@
+"""From a named dataset to row shards: fetch, read, split, shard."""

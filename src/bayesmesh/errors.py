@@ -1,0 +1,67 @@
+"""The one family of errors that a user can cause, and how they are printed.
+
+Every message says what happened, where (file, key or row) and what to do. The command line prints it without a
+traceback and exits with ``exit_code``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["ConfigError", "DataError", "DeviceError", "StoreError", "UserError", "suggest"]
+
+
+class UserError(Exception):
+    """A mistake or a circumstance that the user can mend.
+
+    Args:
+        message: What happened, naming the file and the key or row.
+        remedy: What to do about it; may hold lines of YAML or a command.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message
+
+
+class ConfigError(UserError):
+    """The configuration is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class DataError(UserError):
+    """A data file is missing, damaged or not what its source declares."""
+
+    exit_code = 3
+
+
+class DeviceError(UserError):
+    """The devices that the experiment asks for are not there."""
+
+    exit_code = 4
+
+
+class StoreError(UserError):
+    """Something under ``results/`` is damaged or belongs to another run."""
+
+    exit_code = 5
+
+
+def suggest(name: str, valid: Iterable[str]) -> str:
+    """Return a sentence with the nearest valid name, or with all of them.
+
+    >>> suggest("chese", ["chees", "hmc"])
+    "did you mean 'chees'? valid: chees, hmc"
+    """
+    names = sorted(valid)
+    listed = "valid: " + ", ".join(names)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean '{near[0]}'? {listed}" if near else listed

@@ -1,0 +1,48 @@
+"""The `sampling` key: how many chains and draws, from which seed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bayesmesh.experiment.settings import Settings
+
+__all__ = ["InitialSettings", "SamplingSettings"]
+
+
+class InitialSettings(Settings):
+    """Where the chains start."""
+
+    method: Literal["prior", "zero", "mode"] = Field(
+        "prior",
+        description="`prior`: a draw of the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain climbs by Adam from its own prior draw.",
+    )
+    spread: float = Field(1.0, gt=0, le=100, description="Scales the starting draw in unconstrained space (no unit).")
+    steps: int = Field(150, ge=1, le=100_000, description="Adam steps, for `mode`.")
+    learning_rate: float = Field(0.05, gt=0, le=10, description="Adam learning rate, for `mode`.")
+
+
+class SamplingSettings(Settings):
+    """Chains, draws and their randomness."""
+
+    mode: Literal["independent", "sharded"] = Field(
+        "sharded",
+        description="`independent`: every chain group is a job of its own; `sharded`: one job whose mesh spans all its devices.",
+    )
+    chains: int = Field(4, ge=1, le=1_000_000, description="Chains in all.")
+    chain_groups: int = Field(
+        1, ge=1, le=10_000, description="Jobs over which the chains are spread in `independent` mode; must divide `chains`."
+    )
+    warmup: int = Field(500, ge=0, le=10_000_000, description="Warmup iterations per chain; never part of the posterior.")
+    draws: int = Field(500, ge=4, le=100_000_000, description="Draws per chain after warmup.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Root of every random number of the chains.")
+    initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
+    segment_seconds: float = Field(
+        10.0, gt=0, le=3600, description="Aimed length of a committed segment, in seconds; does not change the draws."
+    )
+
+    @property
+    def chains_per_group(self) -> int:
+        """Chains that one program runs."""
+        return self.chains // self.chain_groups

@@ -1,0 +1,1 @@
+"""One model a file; each is found by its file name."""

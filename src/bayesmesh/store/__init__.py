@@ -1,0 +1,1 @@
+"""Paths, arrays, segments and the posterior: everything that is written under ``results/``."""

@@ -1,0 +1,88 @@
+"""Zarr arrays as this project writes them: checksummed, whole, and with missing chunks as errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import ZstdCodec
+
+from bayesmesh.errors import StoreError
+
+__all__ = ["CHUNK_BYTES", "chunk_shape", "create_array", "open_group", "write_array"]
+
+CHUNK_BYTES = 4 * 2**20
+"""Aimed size of an uncompressed chunk, in bytes."""
+
+
+def chunk_shape(shape: Sequence[int], itemsize: int, aimed_bytes: int = CHUNK_BYTES) -> tuple[int, ...]:
+    """Return a chunk shape near `aimed_bytes` that splits the leading axes first.
+
+    >>> chunk_shape((60000, 784), 1)
+    (5349, 784)
+    """
+    chunk = [max(1, n) for n in shape]
+    for axis in range(len(chunk)):
+        excess = math.prod(chunk) * itemsize / aimed_bytes
+        if excess <= 1:
+            break
+        chunk[axis] = max(1, int(chunk[axis] / excess))
+    return tuple(chunk)
+
+
+def create_array(
+    group: zarr.Group,
+    name: str,
+    shape: Sequence[int],
+    dtype: Any,
+    dims: Sequence[str],
+    *,
+    chunks: Sequence[int] | None = None,
+    shards: Sequence[int] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> zarr.Array:
+    """Create an array whose chunks carry a checksum and are written even when they equal the fill value.
+
+    Raises:
+        StoreError: an object or string dtype; those would need a codec that can run code or is not in the standard.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biufc":
+        raise StoreError(f"array '{name}': dtype {dtype} cannot be stored; numbers and booleans only")
+    return group.create_array(
+        name,
+        shape=tuple(shape),
+        dtype=dtype,
+        chunks=tuple(chunks) if chunks is not None else chunk_shape(shape, dtype.itemsize),
+        shards=tuple(shards) if shards is not None else None,
+        compressors=[ZstdCodec(level=1, checksum=True)],
+        dimension_names=tuple(dims),
+        attributes=attributes or {},
+        config={"write_empty_chunks": True},
+    )
+
+
+def write_array(
+    group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str], attributes: dict[str, Any] | None = None
+) -> zarr.Array:
+    """Create an array of the values' shape and dtype, and fill it."""
+    array = create_array(group, name, values.shape, values.dtype, dims, attributes=attributes)
+    array[...] = values
+    return array
+
+
+def open_group(path: Path, mode: str = "r") -> zarr.Group:
+    """Open a Zarr v3 group; in reading, a missing chunk is an error and not a fill value.
+
+    Raises:
+        StoreError: there is no Zarr group at `path`.
+    """
+    zarr.config.set({"array.read_missing_chunks": False})
+    try:
+        return zarr.open_group(str(path), mode=mode, zarr_format=3)  # type: ignore[arg-type]
+    except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:
+        raise StoreError(f"{path}: no Zarr group there", "run the stage that writes it again") from error

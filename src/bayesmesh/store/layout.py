@@ -1,0 +1,139 @@
+"""Every path under ``results/`` and every dimension name, once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name"]
+
+CHAIN = "chain"
+DRAW = "draw"
+ROW = "row"
+
+
+def group_name(group: int) -> str:
+    """Return the folder name of a chain group.
+
+    >>> group_name(3)
+    'group-003'
+    """
+    return f"group-{group:03d}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataLayout:
+    """Files of one dataset, shared by all experiments that ask for the same one.
+
+    `dataset` names source and options, `split` the held-out split.
+    """
+
+    results: Path
+    dataset: str
+    split: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return self.results / "data" / self.dataset
+
+    @property
+    def records(self) -> Path:
+        """What `fetch` brought: archives, array_record files."""
+        return self.folder / "records"
+
+    @property
+    def fetched(self) -> Path:
+        """Manifest of `fetch`."""
+        return self.folder / "fetched.json"
+
+    @property
+    def shards(self) -> Path:
+        """Zarr group with the row shards."""
+        return self.folder / self.split / "shards.zarr"
+
+    @property
+    def sharded(self) -> Path:
+        """Manifest of `shard`: counts and fingerprint."""
+        return self.folder / self.split / "sharded.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExperimentLayout:
+    """Files of one experiment."""
+
+    results: Path
+    experiment: str
+
+    @property
+    def folder(self) -> Path:
+        return self.results / self.experiment
+
+    def spec(self, stage: str) -> Path:
+        """The frozen settings that a stage last ran with."""
+        return self.folder / "specs" / f"{stage}.json"
+
+    def ledger_part(self, job: str) -> Path:
+        """Phases of one job, one JSON object a line."""
+        return self.folder / "ledger" / f"{job}.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.csv"
+
+    @property
+    def audit(self) -> Path:
+        """What the compile stage found out about the programs."""
+        return self.folder / "program" / "audit.json"
+
+    def identity(self, identity: str) -> Path:
+        """Folder of one chain identity; nothing of another identity is ever written there."""
+        return self.folder / "chains" / identity
+
+    def group(self, identity: str, group: int) -> Path:
+        return self.identity(identity) / group_name(group)
+
+    def sampled(self, group: str) -> Path:
+        """Manifest of one sampled chain group, written last."""
+        return self.folder / "chains" / f"{group}.json"
+
+    @property
+    def posterior(self) -> Path:
+        return self.folder / "posterior.zarr"
+
+    @property
+    def summary(self) -> Path:
+        return self.folder / "diagnostics" / "summary.csv"
+
+    @property
+    def verdict(self) -> Path:
+        return self.folder / "diagnostics" / "verdict.json"
+
+    @property
+    def averaging_scores(self) -> Path:
+        return self.folder / "averaging" / "scores.csv"
+
+    @property
+    def averaging_predictions(self) -> Path:
+        """Averaged predictive probabilities of the test rows."""
+        return self.folder / "averaging" / "predictions.zarr"
+
+    @property
+    def recommendations_top(self) -> Path:
+        return self.folder / "recommendations" / "top.csv"
+
+    @property
+    def recommendations_genres(self) -> Path:
+        return self.folder / "recommendations" / "genres.csv"
+
+    @property
+    def recommendations_users(self) -> Path:
+        """One row per ranked user: films watched, entropy of the list."""
+        return self.folder / "recommendations" / "users.csv"
+
+    @property
+    def recommendations_scores(self) -> Path:
+        return self.folder / "recommendations" / "scores.csv"
+
+    @property
+    def page(self) -> Path:
+        return self.folder / "report.html"
