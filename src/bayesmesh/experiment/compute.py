@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,6 @@ class ComputeSettings(Settings):
     matmul_precision: Literal["highest", "high", "default"] = Field(
         "highest", description="Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."
     )
-    row_tile: int | Literal["auto"] = Field(
-        "auto", description="Rows of one device that are in flight at once; bounds the memory of the likelihood.", ge=1
+    row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="Rows of one device that are in flight at once; bounds the memory of the likelihood."
     )

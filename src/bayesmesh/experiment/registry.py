@@ -85,15 +85,37 @@ def read_options(path: Path) -> type[Settings]:
     return options
 
 
-def load_component(kind: str, name: str) -> tuple[ModuleType, str]:
-    """Import a component; return its module and the attribute that holds it (``Source``, ``Model`` or ``Kernel``)."""
+def load_component(kind: str, name: str) -> type[Any]:
+    """Import a component and return its class: the one subclass of the contract that its file defines.
+
+    Raises:
+        ConfigError: the file defines none, or several; or the named attribute is not there.
+    """
     component_path(kind, name)
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        sys.path.insert(0, str(Path.cwd()))
-        try:
-            return importlib.import_module(module), attribute
-        finally:
-            sys.path.pop(0)
     package = PACKAGES[kind].replace("/", ".")
-    return importlib.import_module(f"bayesmesh.{package}.{name}"), kind.capitalize()
+    contract = getattr(importlib.import_module("bayesmesh.data.base" if kind == "source" else f"bayesmesh.{package}.base"), kind.capitalize())
+    if ":" in name:
+        module_name, _, attribute = name.partition(":")
+        module = _import_from_here(module_name)
+        if not hasattr(module, attribute):
+            raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
+        return _checked(kind, name, getattr(module, attribute), contract)
+    module = importlib.import_module(f"bayesmesh.{package}.{name}")
+    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, contract) and c.__module__ == module.__name__]
+    if len(found) != 1:
+        raise ConfigError(f"{module.__file__}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")
+    return found[0]
+
+
+def _import_from_here(module_name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(module_name)
+    finally:
+        sys.path.pop(0)
+
+
+def _checked(kind: str, name: str, component: Any, contract: type) -> type[Any]:
+    if not (isinstance(component, type) and issubclass(component, contract)):
+        raise ConfigError(f"{kind} '{name}' is not a subclass of {contract.__module__}.{contract.__name__}")
+    return component

@@ -41,6 +41,9 @@ class SamplingSettings(Settings):
     segment_seconds: float = Field(
         10.0, gt=0, le=3600, description="Aimed length of a committed segment, in seconds; does not change the draws."
     )
+    on_changed_environment: Literal["refuse", "accept"] = Field(
+        "refuse", description="What to do when chains are to be continued with other software, hardware or mesh: they would no longer be bit for bit the same run."
+    )
 
     @property
     def chains_per_group(self) -> int:

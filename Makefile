@@ -1,0 +1,58 @@
+# Each target sets itself up: tools/bootstrap.sh makes .venv from the locks in envs/, once.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+ACCELERATOR ?= cpu
+# Two, because a worker that compiles JAX programs takes a core and about 2 GB.
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS ?=
+SNAKEMAKE_ARGS ?=
+
+# Rules and tests call bayesmesh and snakemake by name.
+in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
+
+.PHONY: help run reproduce test check check-style check-types check-workflow check-schema schema lock clean-env env dev-env
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=cuda|tpu for that lock)
+	@$(in_venv) .venv/bin/snakemake quickstart $(SNAKEMAKE_ARGS)
+	@$(in_venv) .venv/bin/bayesmesh status
+
+reproduce: env ## every experiment of the published pieces on real data (network, or BAYESMESH_MIRROR=DIR)
+	@$(in_venv) .venv/bin/snakemake reproduce $(SNAKEMAKE_ARGS)
+
+test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
+	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope $(PYTEST_ARGS)
+
+check: check-style check-types check-workflow check-schema ## style, types, workflow lint, drift of generated files
+
+check-style: dev-env
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+
+check-types: dev-env
+	@.venv/bin/mypy
+
+check-workflow: dev-env
+	@.venv/bin/snakefmt --check Snakefile workflow
+	@$(in_venv) .venv/bin/snakemake --lint
+
+check-schema: dev-env
+	@.venv/bin/bayesmesh schema --check
+
+schema: env ## remake config/schema.json and what else is generated from the configuration's models
+	@.venv/bin/bayesmesh schema
+
+lock: ## remake the locks in envs/ (UPGRADE=1 for newer versions)
+	@tools/lock.sh
+
+clean-env: ## remove .venv; the next target makes it anew
+	@rm -rf .venv
+
+env:
+	@tools/bootstrap.sh $(ACCELERATOR)
+
+dev-env:
+	@tools/bootstrap.sh dev

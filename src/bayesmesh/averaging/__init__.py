@@ -1,0 +1,1 @@
+"""Bayesian model averages: predictive probabilities averaged over draws, and how well they score on test rows."""

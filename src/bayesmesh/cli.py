@@ -1,0 +1,162 @@
+"""The command line: one verb per stage, and a few that look.
+
+Stages are imported when their verb is called, so that `bayesmesh status` starts without JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayesmesh.errors import ConfigError, UserError
+
+__all__ = ["main"]
+
+_log = logging.getLogger("bayesmesh")
+
+WITH_CORES = ("compile", "sample", "assemble", "average", "recommend")
+"""Stages that compute on devices."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    from bayesmesh.experiment.stages import STAGES
+
+    parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for stage in STAGES:
+        module_doc = _first_line(stage)
+        verb = verbs.add_parser(stage, help=module_doc, description=module_doc)
+        which = verb.add_mutually_exclusive_group(required=True)
+        which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
+        which.add_argument("--experiment", metavar="NAME", help="take the specification from config/experiments/NAME.yaml")
+        verb.add_argument("--log", type=Path, help="also write the log there")
+        verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
+        if stage in WITH_CORES:
+            verb.add_argument("--cores", type=int, help="cores to use; all by default")
+        if stage == "sample":
+            verb.add_argument("--group", default="group-000", help="chain group, such as group-000")
+    index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
+    index.add_argument("--log", type=Path)
+    schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
+    schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    verbs.add_parser("status", help="verdicts of all experiments and the path of the report")
+    return parser
+
+
+def _first_line(stage: str) -> str:
+    """The stage module's first line, read without importing it."""
+    text = (Path(__file__).parent / "stages" / f"{stage}.py").read_text(encoding="utf-8")
+    return text.split('"""')[1].splitlines()[0].partition(": ")[2]
+
+
+def _set_up_logging(path: Path | None) -> None:
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    _log.setLevel(logging.INFO)
+
+
+def _run_stage(arguments: argparse.Namespace) -> None:
+    from bayesmesh.experiment.plan import Plan
+    from bayesmesh.experiment.stages import StageSpec, make_spec, parse_spec
+    from bayesmesh.ledger import Ledger
+    from bayesmesh.store.layout import ExperimentLayout
+
+    stage = arguments.verb
+    if arguments.spec is not None:
+        spec: StageSpec = parse_spec(arguments.spec, stage)
+    else:
+        plan = Plan()
+        spec = make_spec(stage, arguments.experiment, plan.experiment(arguments.experiment), plan.results)
+    folder = Path(spec.results) / "data" if stage in ("fetch", "shard") else Path(spec.results) / spec.experiment
+    job = f"{stage}-{arguments.group}" if stage == "sample" else stage
+    if stage in ("fetch", "shard"):
+        from bayesmesh.stages.files import data_layout
+
+        layout = data_layout(spec)
+        kept, part = layout.folder / f"{stage}.spec.json", layout.folder / f"{stage}.ledger.jsonl"
+    else:
+        files = ExperimentLayout(folder.parent, folder.name)
+        kept, part = files.spec(stage), files.ledger_part(job)
+    from bayesmesh.store.files import atomic_path
+
+    with atomic_path(kept) as temporary:
+        temporary.write_text(spec.canonical() + "\n", encoding="utf-8")
+    extra = f" --group {arguments.group}" if stage == "sample" else ""
+    _log.info("%s %s; by hand: bayesmesh %s --spec %s%s", stage, spec.experiment, stage, kept, extra)
+    ledger = Ledger(part, job, append=stage == "sample")
+    options: dict[str, object] = {}
+    if stage in WITH_CORES:
+        options["cores"] = arguments.cores
+    if stage == "sample":
+        options["group"] = _group_number(arguments.group)
+    try:
+        said = importlib.import_module(f"bayesmesh.stages.{stage}").run(spec, ledger, **options)
+    finally:
+        ledger.save()
+    _log.info("%s %s: %s", stage, spec.experiment, said)
+
+
+def _group_number(name: str) -> int:
+    head, _, number = name.rpartition("-")
+    if head != "group" or not number.isdigit():
+        raise ConfigError(f"--group {name}: is no chain group", "use a name such as group-000")
+    return int(number)
+
+
+def _look(arguments: argparse.Namespace) -> int:
+    """The verbs that are no stage; returns the exit code."""
+    if arguments.verb == "schema":
+        from bayesmesh.experiment.schema import drifted, write_documents
+
+        if not arguments.check:
+            write_documents(Path("config"))
+            return 0
+        behind = drifted(Path("config"))
+        for path in behind:
+            print(f"{path}: is not what the settings classes say; run: make schema", file=sys.stderr)
+        return 1 if behind else 0
+    from bayesmesh.experiment.plan import Plan
+
+    plan = Plan()
+    if arguments.verb == "status":
+        from bayesmesh.status import status_table
+
+        print(status_table(plan))
+        return 0
+    from bayesmesh.stages.report import run_index
+
+    named = [(name, e.title) for name, e in plan.experiments.items() if plan.layout(name).page.exists()]
+    _log.info("index: %s", run_index(Path(plan.results), named))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code: 0, or that of the `UserError`."""
+    # XLA's own log lines about the machine drown what the user should read.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from bayesmesh.experiment.stages import STAGES
+
+    arguments = _parser().parse_args(argv)
+    _set_up_logging(getattr(arguments, "log", None))
+    try:
+        if arguments.verb in STAGES:
+            _run_stage(arguments)
+            return 0
+        return _look(arguments)
+    except UserError as error:
+        _log.error("error: %s", error)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Brings the files of a source into place, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.data.base import Source
+from bayesmesh.store.layout import DataLayout
+
+__all__ = ["fetch", "write_json"]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file by way of a temporary one, so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) -> dict[str, Any]:
+    """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
+
+    Whatever an earlier or interrupted fetch left is removed first, so a manifest always describes what lies beside it.
+
+    Args:
+        source: the source, made with its options.
+        source_config: its name and options as plain values, for the manifest.
+        layout: paths of the dataset.
+
+    Returns:
+        The manifest: ``source``, ``options`` and ``origin``.
+
+    Raises:
+        DataError: from the source.
+    """
+    partial = layout.records.with_name(layout.records.name + ".partial")
+    layout.fetched.unlink(missing_ok=True)
+    for folder in (layout.records, partial):
+        if folder.exists():
+            shutil.rmtree(folder)
+    partial.mkdir(parents=True)
+    origin = source.fetch(partial)
+    os.replace(partial, layout.records)
+    manifest = {
+        "source": dict(source_config),
+        "options": source.options.model_dump(mode="json"),
+        "origin": dict(origin),
+    }
+    write_json(layout.fetched, manifest)
+    return manifest

@@ -1,0 +1,91 @@
+"""Files given beforehand (``BAYESMESH_MIRROR``), their checksums, and a quick answer when there is no network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.errors import DataError
+
+__all__ = ["MIRROR_VARIABLE", "PROBE_LIMIT_S", "RegisteredFile", "mirror_folder", "probe", "sha256_file", "verify_file"]
+
+MIRROR_VARIABLE = "BAYESMESH_MIRROR"
+
+PROBE_LIMIT_S = 6.0
+"""Longest time that `probe` takes, in seconds, name resolution and proxies included; leaves time to start within 10."""
+
+
+class RegisteredFile(NamedTuple):
+    """A file as its publisher's checksum list has it; `size` in bytes, `sha256` in hexadecimal."""
+
+    url: str
+    name: str
+    size: int
+    sha256: str
+
+
+def mirror_folder() -> Path | None:
+    """Return the folder that ``BAYESMESH_MIRROR`` names, or None when it is not set.
+
+    Raises:
+        DataError: it is set, but there is no such folder.
+    """
+    value = os.environ.get(MIRROR_VARIABLE, "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{MIRROR_VARIABLE}={value}: no such folder", f"correct it, or `unset {MIRROR_VARIABLE}`")
+    return folder
+
+
+def sha256_file(path: Path) -> str:
+    """Return the sha256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify_file(path: Path, registered: RegisteredFile) -> None:
+    """Compare a local file with its registered size and sha256.
+
+    Raises:
+        DataError: it is missing, shorter or longer than registered, or of the right size with other bytes.
+    """
+    remedy = f"get {registered.url} again and put it at {path}"
+    if not path.is_file():
+        raise DataError(f"{path}: missing, expected {registered.size} bytes", remedy)
+    size = path.stat().st_size
+    if size != registered.size:
+        kind = "truncated" if size < registered.size else "too long"
+        raise DataError(f"{path}: {kind}: expected {registered.size} bytes, found {size}", remedy)
+    found = sha256_file(path)
+    if found != registered.sha256:
+        raise DataError(f"{path}: damaged: expected sha256 {registered.sha256}, found {found}", remedy)
+
+
+def probe(url: str, limit_s: float = PROBE_LIMIT_S) -> str:
+    """Ask for the first byte of `url`, through the proxies that the environment names.
+
+    Returns:
+        The reason why it cannot be had, or an empty string when it can.
+    """
+    outcome: list[str] = []
+    # A daemon thread: name resolution has no time limit of its own and must not hold up the exit.
+    thread = threading.Thread(target=lambda: outcome.append(_request(url, limit_s / 2)), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return outcome[0] if outcome else f"no answer within {limit_s:g} s"
+
+
+def _request(url: str, timeout_s: float) -> str:
+    import requests
+
+    try:
+        with requests.get(url, stream=True, timeout=timeout_s) as response:
+            return "" if response.status_code == requests.codes.ok else f"HTTP status {response.status_code}"
+    except requests.RequestException as error:
+        cause = str(error)
+        return f"{type(error).__name__}: {cause if len(cause) < 300 else cause[:300] + ' ...'}"

@@ -1,0 +1,167 @@
+"""TensorFlow Datasets without TensorFlow: registered checksums, bounded downloads, array_record files.
+
+TFDS 4.9.10 imports TensorFlow only where it extracts archives, encodes arrays as images or makes a ``tf.data.Dataset``.
+Nothing here does any of these. Records are read raw and parsed with the protocol buffer that TFDS ships: the 70,000
+images of MNIST in a few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.data.mirror import MIRROR_VARIABLE, RegisteredFile, probe
+from bayesmesh.errors import DataError
+
+__all__ = ["download", "prepare", "read_records", "registered_files", "require_network"]
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 30.0
+NUM_RETRIES = 2
+BATCH_RECORDS = 2048
+
+
+def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile]:
+    """Return size and sha256 of files as TFDS registers them for a dataset, by file name.
+
+    Raises:
+        DataError: the installed TFDS does not know one of them.
+    """
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import checksums
+
+    path = Path(tfds.__file__).parent / "url_checksums" / f"{dataset}.txt"
+    known = {
+        info.filename: RegisteredFile(url, info.filename, int(info.size), info.checksum)
+        for url, info in checksums.load_url_infos(path).items()
+        if info.filename
+    }
+    for name in names:
+        if name not in known:
+            raise DataError(f"{path}: no checksum of {name}", "install tensorflow-datasets==4.9.10, as the lock says")
+    return {name: known[name] for name in names}
+
+
+def require_network(url: str, needed: str) -> None:
+    """Return at once when `url` can be had; give up within seconds when it cannot.
+
+    Args:
+        url: what will be downloaded first.
+        needed: the sentence that says which files a mirror must hold.
+
+    Raises:
+        DataError: with the command that does without network.
+    """
+    reason = probe(url)
+    if reason:
+        raise DataError(
+            f"{url} cannot be reached: {reason}",
+            f"on a machine with network get the files, then run with `{MIRROR_VARIABLE}=DIR make ...`, where {needed}",
+        )
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Give the requests of TFDS time limits: it sets none, and retries ten times."""
+    from tensorflow_datasets.core.download import downloader
+
+    opened, retries = downloader._open_url, downloader.MAX_RETRIES
+    downloader._open_url = functools.partial(opened, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
+    downloader.MAX_RETRIES = NUM_RETRIES
+    try:
+        yield
+    finally:
+        downloader._open_url, downloader.MAX_RETRIES = opened, retries
+
+
+def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) -> dict[str, Path]:
+    """Download files with the download manager of TFDS, which compares size and sha256.
+
+    Returns:
+        File name -> path below `folder`.
+
+    Raises:
+        DataError: a file cannot be had, stalls for 30 seconds, or is not the registered one.
+    """
+    import requests
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import checksums, download_manager, util
+
+    tfds.disable_progress_bar()
+    infos = {f.url: checksums.UrlInfo(size=f.size, checksum=f.sha256, filename=f.name) for f in files.values()}
+    manager = download_manager.DownloadManager(
+        download_dir=folder, dataset_name=dataset, url_infos=infos, force_checksums_validation=True
+    )
+    failures = (requests.RequestException, util.DownloadError, download_manager.NonMatchingChecksumError, OSError)
+    try:
+        with _bounded():
+            found = manager.download({name: file.url for name, file in files.items()})
+    except failures as error:
+        raise DataError(
+            f"download of {dataset} failed: {error}",
+            f"run it again, or get the files by hand and set {MIRROR_VARIABLE}",
+        ) from error
+    return {name: Path(path) for name, path in found.items()}
+
+
+def prepare(builder: Any, manual: Path | None = None) -> None:
+    """Let a TFDS builder write its array_record files; it verifies what it takes from `manual` or its downloads.
+
+    Raises:
+        DataError: fewer or more records on disk than the builder counted.
+    """
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()
+    settings = tfds.download.DownloadConfig(manual_dir=manual, try_download_gcs=False, force_checksums_validation=True)
+    with _bounded(), contextlib.redirect_stdout(sys.stderr):
+        builder.download_and_prepare(download_config=settings)
+    folder = Path(builder.data_dir)
+    for split, info in builder.info.splits.items():
+        found = sum(1 for _ in _raw_records(folder, split))
+        if found != info.num_examples:
+            raise DataError(f"{folder}: split {split}: expected {info.num_examples} records, found {found}")
+
+
+def _raw_records(folder: Path, split: str) -> Iterator[bytes]:
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    paths = sorted(folder.glob(f"*-{split}.array_record*"))
+    if not paths:
+        raise DataError(f"{folder}: no array_record file of split {split}", "run the fetch stage again")
+    for path in paths:
+        try:
+            reader = ArrayRecordReader(str(path))
+            try:
+                total = reader.num_records()
+                for start in range(0, total, BATCH_RECORDS):
+                    yield from reader.read(start, min(start + BATCH_RECORDS, total))
+            finally:
+                reader.close()
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise DataError(f"{path}: damaged: {error}", "remove it and run the fetch stage again") from error
+
+
+def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the feature maps of a prepared split, in the order in which they were written.
+
+    Each value is a ``Feature`` message; take ``.bytes_list.value`` or ``.int64_list.value`` of it. The message is
+    reused for the next record: copy what is to be kept.
+
+    Raises:
+        DataError: a file is missing, damaged, or holds something else than examples.
+    """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from tensorflow_datasets.proto import tf_example_generated_pb2
+
+    example = tf_example_generated_pb2.Example()
+    for number, record in enumerate(_raw_records(folder, split)):
+        try:
+            example.ParseFromString(record)
+        except DecodeError as error:
+            raise DataError(f"{folder}: split {split}: record {number} is no example", "run fetch again") from error
+        yield example.features.feature

@@ -1,0 +1,117 @@
+"""Reads row shards: a range of rows at a time, and only from the files that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import EllipsisType
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.fingerprint import fingerprint_data
+from bayesmesh.data.split import Interactions
+from bayesmesh.errors import StoreError
+from bayesmesh.store.arrays import open_group
+
+__all__ = ["Shards", "open_shards"]
+
+REMEDY = "run the shard stage again"
+
+# What Zarr and its codecs raise on a wrong checksum, a missing or a shortened file.
+DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
+
+
+class Shards:
+    """The shards of one dataset and split; nothing but attributes is read until asked for.
+
+    Attributes:
+        path: folder of the Zarr group.
+        kind: ``rows`` or ``interactions``.
+        num_rows: training rows, in ``rows``.
+        constants: scalars that models need.
+        columns: name -> one value per column of a row.
+        fields: name -> shape and dtype of one row.
+        fingerprint: sha256 over all decoded values, the held-out part included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._group: zarr.Group = open_group(path)
+            attributes: dict[str, Any] = dict(self._group.attrs)
+            self.kind: Literal["rows", "interactions"] = attributes["kind"]
+            self.num_rows = int(attributes["num_rows"])
+            self.constants: Mapping[str, float | int] = attributes["constants"]
+            self.columns: Mapping[str, list[Any]] = attributes["columns"]
+            self.fingerprint: str = attributes["fingerprint"]
+            self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
+        except DAMAGE as error:
+            raise StoreError(f"{path / 'zarr.json'}: not a whole group of shards: {error}", REMEDY) from error
+
+    def spec(self, dtype: str = "float32") -> DataSpec:
+        """Return what a model may know of the data; `dtype` is that of latents and arithmetic."""
+        return DataSpec(num_rows=self.num_rows, fields=self.fields, constants=self.constants, dtype=dtype)
+
+    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return training rows ``start`` to ``stop - 1``: name -> (stop - start, ...), dtypes as on disk.
+
+        Raises:
+            IndexError: the range is not within ``num_rows``.
+            StoreError: a chunk of the range is damaged or missing.
+        """
+        if not 0 <= start <= stop <= self.num_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
+        return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
+
+    def test_rows(self) -> dict[str, np.ndarray]:
+        """Return the published test part, empty when there is none."""
+        return self._read_part("test_rows")
+
+    def held_out(self) -> Interactions | dict[str, np.ndarray] | None:
+        """Return what the chains never see: films per user, or rows; None when nothing was held out."""
+        if self.kind == "rows":
+            return self._read_part("held_out_rows") or None
+        found = self._read_part("held_out")
+        return Interactions(**found) if found else None
+
+    def truth(self) -> dict[str, np.ndarray]:
+        """Return the latents that simulated data came from, empty for real data."""
+        return self._read_part("truth")
+
+    def verify(self) -> None:
+        """Read everything and compare with the fingerprint.
+
+        Raises:
+            StoreError: something is damaged, or not what was written.
+        """
+        parts = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
+        arrays = {f"{part}/{name}": values for part in parts for name, values in self._read_part(part).items()}
+        described = {"kind": self.kind, "constants": self.constants, "columns": self.columns}
+        found = fingerprint_data(arrays, described)
+        if found != self.fingerprint:
+            raise StoreError(f"{self.path}: fingerprint {self.fingerprint} expected, {found} found", REMEDY)
+
+    def _read_part(self, part: str) -> dict[str, np.ndarray]:
+        try:
+            names = sorted(self._group[part].array_keys()) if part in self._group else []
+        except DAMAGE as error:
+            raise StoreError(f"{self.path / part}: damaged: {error}", REMEDY) from error
+        return {name: self._read(f"{part}/{name}", ...) for name in names}
+
+    def _read(self, name: str, rows: slice | EllipsisType) -> np.ndarray:
+        try:
+            return np.asarray(self._group[name][rows])
+        except DAMAGE as error:
+            raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
+
+
+def open_shards(path: Path) -> Shards:
+    """Open what `shard` wrote.
+
+    Raises:
+        StoreError: there is nothing at `path`, or its description is damaged.
+    """
+    return Shards(path)

@@ -1,0 +1,77 @@
+"""A small watch matrix simulated from the factorisation model itself, so that the truth is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from bayesmesh.data import base
+from bayesmesh.data.base import Dataset
+from bayesmesh.experiment.settings import Settings
+
+__all__ = ["GENRES", "Options", "Source"]
+
+GENRES = ["Harbour", "Inventors", "Lighthouse", "Mountain", "Orchestra", "Winter"]
+"""Invented, so that no simulated title can be taken for a real one."""
+
+
+class Options(Settings):
+    """Options of `films`."""
+
+    num_users: int = Field(120, ge=2, le=10**6, description="Rows of the watch matrix.")
+    num_films: int = Field(80, ge=2, le=10**6, description="Columns of the watch matrix.")
+    width: int = Field(4, ge=1, le=4096, description="Length of an embedding.")
+    latent_scale: float = Field(1.0, gt=0, le=100, description="Standard deviation of embeddings and biases.")
+    offset: float = Field(0.0, ge=-50, le=50, description="Added to every film bias; negative makes the matrix sparse.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
+
+
+class Source(base.Source):
+    """Field ``watched`` (users, films) uint8; truth under the names of the latents of `matrix_factorization`."""
+
+    pretty_name = "Simulated watch matrix"
+
+    def read(self, folder: Path) -> Dataset:
+        """Simulate; the same options give the same matrix."""
+        del folder
+        options = self.options
+        users, films, width = options.num_users, options.num_films, options.width
+        shapes = {
+            "user_embeddings": (users, width),
+            "film_embeddings": (films, width),
+            "user_biases": (users,),
+            "film_biases": (films,),
+        }
+        # One generator each: changing the number of films leaves the users as they are.
+        truth = {
+            name: options.latent_scale * np.random.default_rng([options.seed, number]).standard_normal(shape)
+            for number, (name, shape) in enumerate(shapes.items())
+        }
+        truth["film_biases"] = truth["film_biases"] + options.offset
+        logits = truth["user_embeddings"] @ truth["film_embeddings"].T
+        logits += truth["user_biases"][:, None] + truth["film_biases"]
+        # Watched where a logistic variate lies below the logit; no exponential that could overflow.
+        noise = np.random.default_rng([options.seed, len(shapes)]).logistic(size=(users, films))
+        return Dataset(
+            rows={"watched": (noise < logits).astype(np.uint8)},
+            columns=self._columns(),
+            declared_counts={"rows": users, "columns": films},
+            truth=truth,
+            kind="interactions",
+        )
+
+    def _columns(self) -> dict[str, list[object]]:
+        options = self.options
+        generator = np.random.default_rng([options.seed, 1000])
+        genres = [
+            sorted(str(name) for name in generator.choice(GENRES, size=generator.integers(1, 3), replace=False))
+            for _ in range(options.num_films)
+        ]
+        return {
+            "film_id": list(range(1, options.num_films + 1)),
+            "title": [f"Film {number:03d}" for number in range(1, options.num_films + 1)],
+            "genres": list(genres),
+            "user_id": list(range(1, options.num_users + 1)),
+        }

@@ -1,0 +1,42 @@
+"""Simulated rows from a normal with known mean and noise: the data of the closed-form checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from bayesmesh.data import base
+from bayesmesh.data.base import Dataset
+from bayesmesh.experiment.settings import Settings
+
+__all__ = ["Options", "Source"]
+
+
+class Options(Settings):
+    """Options of `gaussian`."""
+
+    num_rows: int = Field(200, ge=1, le=10**9, description="Rows to simulate.")
+    dimension: int = Field(2, ge=1, le=10**6, description="Length of a row.")
+    noise_scale: float = Field(1.0, gt=0, le=1e6, description="Standard deviation of each entry about the mean.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
+
+
+class Source(base.Source):
+    """Field ``x`` (num_rows, dimension) float64; truth ``mean`` (dimension,), itself drawn from N(0, 1)."""
+
+    pretty_name = "Simulated normal rows"
+
+    def read(self, folder: Path) -> Dataset:
+        """Simulate; the same options give the same rows."""
+        del folder
+        options = self.options
+        mean = np.random.default_rng([options.seed, 0]).standard_normal(options.dimension)
+        noise = np.random.default_rng([options.seed, 1]).standard_normal((options.num_rows, options.dimension))
+        return Dataset(
+            rows={"x": mean + options.noise_scale * noise},
+            constants={"noise_scale": options.noise_scale, "dimension": options.dimension},
+            declared_counts={"rows": options.num_rows},
+            truth={"mean": mean},
+        )

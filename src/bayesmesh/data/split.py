@@ -1,0 +1,74 @@
+"""The held-out split: which rows, or which of each user's films, the chains never see."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Interactions", "held_out_count", "hold_out_interactions", "hold_out_rows"]
+
+
+class Interactions(NamedTuple):
+    """Held-out films of each user, as compressed sparse rows.
+
+    Attributes:
+        indptr: (num_users + 1,) int64; films of user u are ``indices[indptr[u]:indptr[u + 1]]``.
+        indices: (num_held_out,) int32, ascending within a user.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+
+
+def held_out_count(total: int, fraction: float) -> int:
+    """Return how many of `total` are held out: at least one of two or more, and never all.
+
+    >>> [held_out_count(n, 0.2) for n in (0, 1, 2, 10, 13)]
+    [0, 0, 1, 2, 3]
+    >>> held_out_count(10, 0.0), held_out_count(3, 0.99)
+    (0, 2)
+    """
+    if fraction <= 0 or total < 2:
+        return 0
+    return min(max(1, round(fraction * total)), total - 1)
+
+
+def hold_out_rows(num_rows: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Split row indices at random.
+
+    Returns:
+        Training and held-out indices, int64, each ascending.
+    """
+    shuffled = np.random.default_rng([seed]).permutation(num_rows)
+    count = held_out_count(num_rows, fraction)
+    return np.sort(shuffled[count:]), np.sort(shuffled[:count])
+
+
+def hold_out_interactions(watched: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, Interactions]:
+    """Hide a share of each user's films.
+
+    The choice for a user depends on the seed, the user's index and the user's own films only, so adding or dropping
+    other users changes nothing for this one.
+
+    Args:
+        watched: (users, films), non-zero where watched.
+        fraction: share of each user's films, in [0, 1).
+        seed: seed of the split.
+
+    Returns:
+        A copy of `watched` with the hidden cells at 0, and the hidden films.
+    """
+    training = watched.copy()
+    indptr = np.zeros(len(watched) + 1, np.int64)
+    hidden: list[np.ndarray] = []
+    for user, row in enumerate(watched):
+        films = np.flatnonzero(row)
+        count = held_out_count(len(films), fraction)
+        if count:
+            chosen = np.sort(np.random.default_rng([seed, user]).permutation(films)[:count])
+            training[user, chosen] = 0
+            hidden.append(chosen)
+        indptr[user + 1] = indptr[user] + count
+    indices = np.concatenate(hidden) if hidden else np.empty(0)
+    return training, Interactions(indptr, indices.astype(np.int32))

@@ -1,0 +1,63 @@
+"""What the energies of Hamiltonian trajectories say: fraction of missing information, divergent draws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["bfmi", "divergence_share"]
+
+
+def bfmi(energy: np.ndarray) -> np.ndarray:
+    """Return the Bayesian fraction of missing information of each chain.
+
+    Low values mean that momentum resampling explores the energies slowly: heavy tails, or a bad mass matrix.
+
+    Args:
+        energy: Hamiltonian at each draw, in nats, shape (chain, draw), any real dtype; computed in float64.
+
+    Returns:
+        ``sum((E_n - E_(n-1))**2) / sum((E_n - mean(E))**2)``, float64, shape (chain,). NaN where an energy is not
+        finite, all are equal, or there are fewer than two draws.
+
+    Raises:
+        ValueError: `energy` has not two axes.
+
+    Reference:
+        Betancourt 2016, "Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo",
+        arXiv:1604.00695.
+
+    >>> bfmi(np.array([[1.0, 2.0, 3.0]]))
+    array([1.])
+    """
+    energy = np.asarray(energy, dtype=np.float64)
+    if energy.ndim != 2:
+        raise ValueError(f"energies must have shape (chain, draw), not {energy.shape}")
+    num_chains, num_draws = energy.shape
+    fraction = np.full(num_chains, np.nan)
+    if num_draws < 2:
+        return fraction
+    is_constant = (energy == energy[:, :1]).all(axis=1)
+    usable = np.isfinite(energy).all(axis=1) & ~is_constant
+    kept = energy[usable]
+    centred = kept - kept.mean(axis=1, keepdims=True)
+    fraction[usable] = np.square(np.diff(kept, axis=1)).sum(axis=1) / np.square(centred).sum(axis=1)
+    return fraction
+
+
+def divergence_share(diverging: np.ndarray) -> float:
+    """Return the share of draws whose trajectory diverged.
+
+    Args:
+        diverging: one flag a draw, shape (chain, draw), bool or 0 and 1.
+
+    Returns:
+        Share between 0 and 1; NaN without draws, and where a flag is not a number.
+
+    Reference:
+        Betancourt 2017, "A conceptual introduction to Hamiltonian Monte Carlo", arXiv:1701.02434.
+
+    >>> divergence_share(np.array([[False, True, False, False]]))
+    0.25
+    """
+    diverging = np.asarray(diverging, dtype=np.float64)
+    return float(diverging.mean()) if diverging.size else float("nan")

@@ -1,0 +1,167 @@
+"""Gates: from the convergence table of the identified summaries to pass, warn or fail.
+
+Every gate is written as "the value is finite and within its limit"; whatever is not a number misses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.experiment.gates import Gate, GateSettings
+
+__all__ = ["judge"]
+
+_TITLES = {
+    "r_hat": "R-hat",
+    "ess_bulk": "bulk effective sample size",
+    "ess_tail": "tail effective sample size",
+    "mcse_mean": "Monte Carlo standard error of the mean, in posterior standard deviations",
+    "divergences": "share of divergent draws",
+    "bfmi": "Bayesian fraction of missing information",
+}
+
+_HINTS = {
+    "r_hat": "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",
+    "ess_bulk": "run more draws, or longer trajectories",
+    "ess_tail": "run more draws; tails are explored too slowly for the 5% and 95% quantiles",
+    "mcse_mean": "run more draws",
+    "divergences": "raise the target acceptance rate, or reparametrise the model",
+    "bfmi": "energies are explored slowly: heavy tails; reparametrise the model, or run a longer warmup",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """All values that one gate looks at.
+
+    Attributes:
+        values: shape (n,), float64.
+        places: where each value is, shape (n,).
+        reasons: why each value would not be finite, in words, shape (n,).
+    """
+
+    values: np.ndarray
+    places: list[str]
+    reasons: list[str]
+
+
+def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates: GateSettings) -> dict[str, Any]:
+    """Hold the gates against a convergence table.
+
+    Args:
+        table: one row a coordinate, columns variable, index (text, empty for scalars), sd, mcse_mean, r_hat, ess_bulk,
+            ess_tail.
+        divergence_share: share of divergent draws, between 0 and 1; NaN where it was not recorded.
+        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN where it is not known.
+        gates: limits and severities.
+
+    Returns:
+        ``{"verdict": "pass" | "warn" | "fail", "gates": [...]}``, strict JSON: a value that is not finite is None. Each
+        gate holds name, limit, direction, the worst value, where it is, severity, verdict and a message. A missed gate's
+        verdict is its severity; the whole verdict is the worst of all.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
+        Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
+
+    >>> row = {"variable": "level", "index": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
+    >>> verdict = judge(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
+    >>> verdict["verdict"], verdict["gates"][0]["where"], verdict["gates"][0]["value"]
+    ('fail', 'level', 1.2)
+    """
+    scale = table["sd"].to_numpy(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative_error = table["mcse_mean"].to_numpy(np.float64) / scale
+    chains = [f"chain {chain}" for chain in range(len(bfmi))]
+    energies = "energies of the chain are constant, not finite or not recorded"
+    judged = [
+        _judge_gate("r_hat", gates.r_hat, "at most", _of_table(table, table["r_hat"].to_numpy(np.float64))),
+        _judge_gate("ess_bulk", gates.ess_bulk, "at least", _of_table(table, table["ess_bulk"].to_numpy(np.float64))),
+        _judge_gate("ess_tail", gates.ess_tail, "at least", _of_table(table, table["ess_tail"].to_numpy(np.float64))),
+        _judge_gate("mcse_mean", gates.mcse_mean, "at most", _of_table(table, relative_error)),
+        _judge_gate(
+            "divergences",
+            gates.divergences,
+            "at most",
+            _Measured(np.array([divergence_share], dtype=np.float64), [""], ["divergences were not recorded"]),
+        ),
+        _judge_gate(
+            "bfmi",
+            gates.bfmi,
+            "at least",
+            _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)),
+        ),
+    ]
+    verdicts = {gate["verdict"] for gate in judged}
+    worst = next((verdict for verdict in ("fail", "warn") if verdict in verdicts), "pass")
+    return {"verdict": worst, "gates": judged}
+
+
+def _of_table(table: pd.DataFrame, values: np.ndarray) -> _Measured:
+    names = zip(table["variable"].astype(str), table["index"].astype(str), strict=True)
+    places = [f"{variable}[{index}]" if index else variable for variable, index in names]
+    return _Measured(values, places, [_reason(sd) for sd in table["sd"].to_numpy(np.float64)])
+
+
+def _reason(sd: float) -> str:
+    if sd == 0:
+        return "the coordinate is constant"
+    if not np.isfinite(sd):
+        return "a draw is not finite, or there is one draw only"
+    return "too few draws or chains: four draws of two chains are the least"
+
+
+def _judge_gate(
+    name: str, gate: Gate, direction: Literal["at most", "at least"], measured: _Measured
+) -> dict[str, Any]:
+    """Return the entry of one gate: its worst value and what that comes to."""
+    values = measured.values
+    within = values <= gate.limit if direction == "at most" else values >= gate.limit
+    # An infinite value is within "at least" any limit, and still no evidence of convergence.
+    holds = np.isfinite(values) & within
+    worst = _worst(values, direction)
+    value = float(values[worst]) if worst is not None else float("nan")
+    is_met = worst is not None and bool(holds.all())
+    return {
+        "name": name,
+        "limit": gate.limit,
+        "direction": direction,
+        "value": value if np.isfinite(value) else None,
+        "where": measured.places[worst] if worst is not None else "",
+        "severity": gate.severity,
+        "verdict": "pass" if is_met else gate.severity,
+        "message": _message(name, gate.limit, direction, measured, worst, int((~holds).sum())),
+    }
+
+
+def _worst(values: np.ndarray, direction: str) -> int | None:
+    """Return the position of the first value that is not finite, else of the worst; None when there is no value."""
+    if values.size == 0:
+        return None
+    is_odd = ~np.isfinite(values)
+    if is_odd.any():
+        return int(is_odd.argmax())
+    return int(values.argmax() if direction == "at most" else values.argmin())
+
+
+def _message(name: str, limit: float, direction: str, measured: _Measured, worst: int | None, num_missed: int) -> str:
+    title = _TITLES[name]
+    if worst is None:
+        return f"{title}: nothing to judge; a gate without a value is missed"
+    value = float(measured.values[worst])
+    place = f" of {measured.places[worst]}" if measured.places[worst] else ""
+    share = f"; {num_missed} of {measured.values.size} values miss it" if measured.values.size > 1 else ""
+    if np.isnan(value):
+        return f"{title}{place} is not a number: {measured.reasons[worst]}{share}"
+    if np.isinf(value):
+        return f"{title}{place} is infinite: {_infinite_reason(name)}{share}"
+    said = f"{title}{place} is {value:.6g}, limit {direction} {limit:.6g}"
+    return f"{said}{share}; {_HINTS[name]}" if num_missed else said
+
+
+def _infinite_reason(name: str) -> str:
+    return "no chain moves, and they stand at different values" if name == "r_hat" else "draws overflow"

@@ -1,0 +1,156 @@
+"""Rank normalisation of draws: average ranks of ties, folding about the median, quantile indicators.
+
+Arrays are batched over coordinates, ``(coordinate, half_chain, draw)``, float64 and finite; one sort of each
+coordinate serves ranks, folded ranks, median and quantiles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.special import ndtri
+
+__all__ = ["Ordered", "order_draws", "rank_normalise", "rank_normalise_folded", "tail_indicator"]
+
+_BLOM = 3 / 8
+"""Fractional offset of Blom (1958), as Vehtari et al. (2021), equation 14."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordered:
+    """Half chains of a block of coordinates with their order.
+
+    Attributes:
+        halves: draws, shape (coordinate, 2 * chain, draw // 2); all first halves, then all second halves.
+        order: flat positions in `halves` by increasing value, shape (coordinate, 2 * chain * (draw // 2)).
+        values: `halves` in that order, same shape as `order`.
+        all_values: every draw in increasing order, with the middle draw that odd chains leave out of `halves`.
+    """
+
+    halves: np.ndarray
+    order: np.ndarray
+    values: np.ndarray
+    all_values: np.ndarray
+
+
+def order_draws(x: np.ndarray) -> Ordered:
+    """Split chains in halves and sort each coordinate once.
+
+    Args:
+        x: draws, shape (coordinate, chain, draw), float64, finite, at least two draws.
+
+    Returns:
+        Halves and their order. The middle draw of an odd number is in no half, but in the quantiles.
+
+    >>> order_draws(np.array([[[5.0, 1.0, 9.0, 2.0, 4.0]]])).values
+    array([[1., 2., 4., 5.]])
+    """
+    num_coordinates, num_chains, num_draws = x.shape
+    half = num_draws // 2
+    kept = 2 * num_chains * half
+    halves = np.concatenate([x[:, :, :half], x[:, :, num_draws - half :]], axis=1)
+    flat = halves.reshape(num_coordinates, kept)
+    if num_draws % 2:
+        flat = np.concatenate([flat, x[:, :, half]], axis=1)
+    order = np.argsort(flat, axis=1)
+    all_values = _take(flat, order)
+    if kept == flat.shape[1]:
+        return Ordered(halves, order, all_values, all_values)
+    in_half = order < kept
+    shape = (num_coordinates, kept)
+    return Ordered(halves, order[in_half].reshape(shape), all_values[in_half].reshape(shape), all_values)
+
+
+def rank_normalise(ordered: Ordered) -> np.ndarray:
+    """Return normal scores of the pooled average ranks (Vehtari et al. 2021, doi:10.1214/20-BA1221, equation 14).
+
+    Returns:
+        z-scores, float64, shape of ``ordered.halves``; tied draws, as after rejections, share one score.
+
+    >>> rank_normalise(order_draws(np.array([[[5.0, 1.0, 9.0, 9.0]]]))).round(3)
+    array([[[-0.299, -1.049],
+            [ 0.629,  0.629]]])
+    """
+    return _scatter(_scores(ordered.values), ordered.order, ordered.halves.shape)
+
+
+def rank_normalise_folded(ordered: Ordered) -> np.ndarray:
+    """Return normal scores of the distances from the median, which differ where chains differ in scale.
+
+    Returns:
+        z-scores of ``abs(x - median(x))``, float64, shape of ``ordered.halves``; the median is that of the halves.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on folded draws.
+
+    >>> rank_normalise_folded(order_draws(np.array([[[1.0, 2.0, 3.0, 9.0]]]))).round(3)
+    array([[[ 0.299, -0.629],
+            [-0.629,  1.049]]])
+    """
+    middle = ordered.values.shape[1] // 2
+    median = (ordered.values[:, middle - 1] + ordered.values[:, middle]) / 2
+    distance = np.abs(ordered.values - median[:, None])
+    # Distances of sorted draws fall and then rise: two runs, which a merge sort joins in linear time.
+    inner = np.argsort(distance, axis=1, kind="stable")
+    scores = _scores(_take(distance, inner))
+    return _scatter(scores, _take(ordered.order, inner), ordered.halves.shape)
+
+
+def tail_indicator(ordered: Ordered, probability: float) -> np.ndarray:
+    """Return where a draw is at most the pooled quantile, as 0 and 1.
+
+    Args:
+        ordered: half chains and their order.
+        probability: of the quantile, linear between order statistics (numpy's default), over all draws.
+
+    Returns:
+        Indicator, float64, shape of ``ordered.halves``.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on the efficiency of quantiles.
+
+    >>> tail_indicator(order_draws(np.array([[[5.0, 1.0, 9.0, 2.0]]])), 0.05)
+    array([[[0., 1.],
+            [0., 0.]]])
+    """
+    position = (ordered.all_values.shape[1] - 1) * probability
+    lower = int(np.floor(position))
+    weight = position - lower
+    below = ordered.all_values[:, lower]
+    above = ordered.all_values[:, min(lower + 1, ordered.all_values.shape[1] - 1)]
+    # numpy's two-sided form: exact at both ends, so that a draw that equals the quantile is counted.
+    gap = above - below
+    quantile = below + gap * weight if weight < 0.5 else above - gap * (1 - weight)
+    return (ordered.halves <= quantile[:, None, None]).astype(np.float64)
+
+
+def _scores(values: np.ndarray) -> np.ndarray:
+    """Return normal scores of sorted rows, ties by average rank."""
+    num_rows, size = values.shape
+    # Twice the average rank less two is a whole number: all scores are in a table of 2 * size - 1 entries.
+    twice_rank = np.arange(2, 2 * size + 1)
+    table = ndtri((twice_rank / 2 - _BLOM) / (size - 2 * _BLOM + 1))
+    is_new = values[:, 1:] != values[:, :-1]
+    if is_new.all():
+        return np.broadcast_to(table[::2], values.shape)
+    position = np.arange(size)
+    first = np.zeros((num_rows, size), dtype=np.int64)
+    np.multiply(is_new, position[1:], out=first[:, 1:])
+    np.maximum.accumulate(first, axis=1, out=first)
+    last = np.full((num_rows, size), size - 1, dtype=np.int64)
+    np.copyto(last[:, :-1], position[:-1], where=is_new)
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    return table[first + last]
+
+
+def _take(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return each row in its own order; one flat take is twice as fast as numpy's take_along_axis."""
+    return np.take(rows, order + np.arange(len(rows))[:, None] * rows.shape[1])
+
+
+def _scatter(scores: np.ndarray, order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return scores at the places their draws came from: the inverse of `_take`."""
+    scattered = np.empty(scores.size)
+    scattered[order + np.arange(len(order))[:, None] * order.shape[1]] = scores
+    return scattered.reshape(shape)

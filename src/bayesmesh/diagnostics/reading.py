@@ -1,0 +1,126 @@
+"""Reading chosen coordinates of a posterior without loading all of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import zarr
+
+from bayesmesh.errors import StoreError
+from bayesmesh.store.layout import CHAIN, DRAW
+
+__all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn_arrays", "event_size", "read_part"]
+
+
+def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
+    """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name; labels of dimensions are left out.
+
+    Raises:
+        StoreError: an array has chains and draws at other places.
+    """
+    found = {}
+    for name, array in sorted(group.arrays()):
+        dims = tuple(array.metadata.dimension_names or ())
+        if dims[:2] == (CHAIN, DRAW):
+            found[name] = array
+        elif not dims or ({CHAIN, DRAW} & set(dims) and len(dims) > 1):
+            raise StoreError(
+                f"{group.store_path}: array '{name}' has dimensions {dims}, not ({CHAIN}, {DRAW}, ...)",
+                "assemble the posterior again",
+            )
+    return found
+
+
+def event_size(array: zarr.Array) -> int:
+    """Return the number of coordinates of an array with dimensions (chain, draw, ...); 1 for a scalar."""
+    return math.prod(array.shape[2:])
+
+
+def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
+    """Return a part of an array.
+
+    Raises:
+        StoreError: a chunk is missing, or its checksum or size is wrong.
+    """
+    try:
+        return np.asarray(array[part if part else ...])
+    except (ValueError, RuntimeError) as error:  # what zarr raises for a missing and for a damaged chunk or shard
+        raise StoreError(
+            f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
+            "assemble the posterior again",
+        ) from error
+
+
+def choose_coordinates(total: int, most: int) -> np.ndarray:
+    """Return flat positions of at most `most` of `total` coordinates, spread evenly, ends included; int64, ascending.
+
+    >>> choose_coordinates(10, 4), choose_coordinates(3, 4)
+    (array([0, 3, 6, 9]), array([0, 1, 2]))
+    """
+    if total <= most:
+        return np.arange(total)
+    return np.unique(np.round(np.linspace(0, total - 1, most)).astype(np.int64))
+
+
+def coordinate_index(position: int, shape: tuple[int, ...]) -> str:
+    """Return a coordinate's index in its array, as in summary.csv.
+
+    >>> coordinate_index(23, (4, 8)), coordinate_index(0, ())
+    ('2,7', '')
+    """
+    return ",".join(str(int(i)) for i in np.unravel_index(position, shape)) if shape else ""
+
+
+def coordinate_blocks(array: zarr.Array, positions: np.ndarray, block_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield draws of chosen coordinates, block by block.
+
+    Args:
+        array: dimensions (chain, draw, ...).
+        positions: flat positions in the event, shape (n,), ascending.
+        block_bytes: bound of a block and of what is read at once for it, in bytes each; never less than one coordinate
+            and one chunk.
+
+    Yields:
+        The part of `positions` and its draws, shape (chain, draw, coordinate), the array's dtype.
+    """
+    num_chains, num_draws = array.shape[:2]
+    size = max(1, block_bytes // max(1, num_chains * num_draws * array.dtype.itemsize))
+    for start in range(0, len(positions), size):
+        part = slice(start, start + size)
+        yield part, _read(array, positions[part], block_bytes)
+
+
+def _read(array: zarr.Array, positions: np.ndarray, slab_bytes: int) -> np.ndarray:
+    """Return draws of some coordinates, each storage chunk read once; shape (chain, draw, coordinate)."""
+    num_chains, num_draws, *event = array.shape
+    chosen = np.empty((num_chains, num_draws, len(positions)), dtype=array.dtype)
+    if not event:
+        chosen[:, :, 0] = read_part(array, slice(None), slice(None))
+        return chosen
+    index = np.stack(np.unravel_index(positions, tuple(event)), axis=1)
+    chunk = index // np.array(array.chunks[2:])
+    boxes, box_of = np.unique(chunk, axis=0, return_inverse=True)
+    for box in range(len(boxes)):
+        members = np.flatnonzero(box_of.reshape(-1) == box)
+        low, high = index[members].min(axis=0), index[members].max(axis=0) + 1
+        window = tuple(slice(int(a), int(b)) for a, b in zip(low, high, strict=True))
+        inner = np.ravel_multi_index(tuple((index[members] - low).T), tuple(high - low))
+        for chains, draws in _slabs(array, int(np.prod(high - low)), slab_bytes):
+            slab = read_part(array, chains, draws, *window)
+            chosen[chains, draws, members] = slab.reshape(*slab.shape[:2], -1)[:, :, inner]
+    return chosen
+
+
+def _slabs(array: zarr.Array, window_size: int, slab_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Yield ranges of chains and draws that hold whole chunks and, where a chunk allows it, at most `slab_bytes`."""
+    num_chains, num_draws = array.shape[:2]
+    chain_chunk, draw_chunk = array.chunks[:2]
+    chunk_bytes = chain_chunk * draw_chunk * window_size * array.dtype.itemsize
+    num_draw_chunks = max(1, slab_bytes // chunk_bytes)
+    draw_step = min(num_draw_chunks, math.ceil(num_draws / draw_chunk)) * draw_chunk
+    chain_step = max(1, slab_bytes // (chunk_bytes * (draw_step // draw_chunk))) * chain_chunk
+    for chain in range(0, num_chains, chain_step):
+        for draw in range(0, num_draws, draw_step):
+            yield slice(chain, min(chain + chain_step, num_chains)), slice(draw, min(draw + draw_step, num_draws))

@@ -1,0 +1,49 @@
+"""Counts the devices of this machine without importing JAX, to refuse an impossible mesh before any job starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.experiment.experiment import ExperimentBase
+
+__all__ = ["check_devices", "count_devices"]
+
+
+def count_devices(platform: str, cores: int) -> int:
+    """Return how many devices of a platform this machine shows; a CPU core counts as a device.
+
+    Args:
+        platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
+        cores: cores that the workflow may use.
+    """
+    gpus, tpus = len(list(Path("/dev").glob("nvidia[0-9]*"))), len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")])
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        gpus = min(gpus, len([v for v in visible.split(",") if v.strip() not in ("", "-1")]))
+    if platform == "auto":
+        allowed = os.environ.get("JAX_PLATFORMS", "tpu,cuda,cpu")
+        platform = "tpu" if tpus and "tpu" in allowed else "gpu" if gpus and ("cuda" in allowed or "gpu" in allowed) else "cpu"
+    if platform != "cpu":
+        return {"gpu": gpus, "tpu": tpus}[platform]
+    forced = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return int(forced.group(1)) if forced else cores
+
+
+def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
+    """Compare an experiment's mesh with this machine.
+
+    Raises:
+        ConfigError: it asks for more devices than there are.
+    """
+    mesh = experiment.compute.mesh
+    if mesh == "auto":
+        return
+    available = count_devices(experiment.compute.platform, cores)
+    if mesh.chain * mesh.data > available:
+        raise ConfigError(
+            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{experiment.compute.platform}'",
+            "use\n    compute:\n      mesh: auto",
+        )

@@ -1,0 +1,114 @@
+"""The whole configuration: `config.yaml` (what to run) and one `Experiment` per file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Discriminator, Field, Tag, create_model, model_validator
+
+from bayesmesh.experiment.averaging import AveragingSettings
+from bayesmesh.experiment.compute import ComputeSettings
+from bayesmesh.experiment.data import DataSettings
+from bayesmesh.experiment.gates import GateSettings
+from bayesmesh.experiment.posterior import PosteriorSettings
+from bayesmesh.experiment.recommendation import RecommendationSettings
+from bayesmesh.experiment.registry import component_path, list_components, read_options
+from bayesmesh.experiment.report import ReportSettings
+from bayesmesh.experiment.sampling import SamplingSettings
+from bayesmesh.experiment.settings import Name, Settings
+
+__all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
+
+RESERVED_NAMES = frozenset({"all", "quickstart", "reproduce", "benchmarks", "reproduction", "data", "index"})
+"""Targets and folders that no experiment may be called."""
+
+EXTERNAL = "module:attribute"
+
+
+class RunSettings(Settings):
+    """`config/config.yaml`: which experiments the plain command runs."""
+
+    experiments: list[Name] = Field(min_length=1, description="Experiments that `make run` and plain `snakemake` run.")
+    reproduce: list[Name] = Field([], description="Experiments of the published pieces, the target `reproduce`.")
+
+
+class ExperimentBase(Settings):
+    """The keys whose shape does not depend on the registries."""
+
+    title: str = Field(min_length=1, max_length=200, description="Heading of the experiment's page.")
+    sampling: SamplingSettings = Field(SamplingSettings(), description="Chains and draws.")
+    compute: ComputeSettings = Field(ComputeSettings(), description="Devices, mesh and arithmetic.")
+    posterior: PosteriorSettings = Field(PosteriorSettings(), description="What is kept beside the draws.")
+    gates: GateSettings = Field(GateSettings(), description="Convergence gates.")
+    averaging: AveragingSettings | None = Field(None, description="Model averaging on the test rows; left out when absent.")
+    recommendation: RecommendationSettings | None = Field(None, description="Recommendations; left out when absent.")
+    report: ReportSettings = Field(ReportSettings(), description="The page.")
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> ExperimentBase:
+        sampling, compute = self.sampling, self.compute
+        if sampling.chains % sampling.chain_groups:
+            raise ValueError(
+                f"sampling.chain_groups: {sampling.chain_groups} groups do not divide {sampling.chains} chains evenly"
+            )
+        if sampling.mode == "sharded" and sampling.chain_groups != 1:
+            raise ValueError("sampling.chain_groups: must be 1 when sampling.mode is sharded (one job spans all devices)")
+        if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
+            raise ValueError(
+                f"compute.mesh.chain: {compute.mesh.chain} devices do not divide {sampling.chains_per_group} chains of a program evenly"
+            )
+        return self
+
+
+def _tag_of(key: str, names: tuple[str, ...]) -> Any:
+    def tag(value: Any) -> str | None:
+        name = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+        if isinstance(name, str) and ":" in name:
+            return EXTERNAL
+        return name if name in names else None
+
+    return tag
+
+
+def _union(kind: str, key: str, base: type[Settings]) -> Any:
+    """One variant per registered component, told apart by `key`."""
+    names = tuple(list_components(kind))
+    variants: list[Any] = []
+    for name in names:
+        options = read_options(component_path(kind, name))
+        bases = (options, base) if base is not Settings else options
+        variant = create_model(
+            f"{name}_{kind}", __base__=bases, **{key: (Literal[name], Field(description=f"The {kind}."))}  # type: ignore[call-overload]
+        )
+        variants.append(Annotated[variant, Tag(name)])
+    if kind == "model":
+        external = create_model(
+            "external_model",
+            name=(Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")], Field(description="A model of your own package, as `module:attribute`.")),
+            options=(dict[str, Any], Field(default={}, description="Its options, checked by its own class Options.")),
+            __base__=Settings,
+        )
+        variants.append(Annotated[external, Tag(EXTERNAL)])
+    return Annotated[Union[tuple(variants)], Discriminator(_tag_of(key, names))]  # noqa: UP007
+
+
+@functools.cache
+def experiment_class() -> type[ExperimentBase]:
+    """Build the class of an experiment file from the registries of sources, models and kernels."""
+    return create_model(
+        "Experiment",
+        __base__=ExperimentBase,
+        data=(_union("source", "source", DataSettings), Field(description="Data source and held-out split.")),
+        model=(_union("model", "name", Settings), Field(description="Model and its options.")),
+        kernel=(_union("kernel", "name", Settings), Field(description="Transition kernel and its options.")),
+    )
+
+
+def component_options(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a component out of its block: the block less its name and the keys that all share."""
+    if kind == "model" and ":" in str(config["name"]):
+        return dict(config.get("options", {}))
+    shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}
+    return {k: v for k, v in config.items() if k not in shared}

@@ -1,0 +1,155 @@
+"""What the Snakefile asks: which experiments there are, where their files are, and what each job is told."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.experiment.devices import check_devices
+from bayesmesh.experiment.experiment import ExperimentBase
+from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
+from bayesmesh.experiment.loading import load_all
+from bayesmesh.experiment.registry import component_path
+from bayesmesh.experiment.stages import COMPONENTS, dataset_name, make_spec, split_name
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """The configuration as the workflow uses it.
+
+    Args:
+        config: folder with ``config.yaml`` and ``experiments/``.
+        results: folder of results.
+
+    Raises:
+        ConfigError: anything in the configuration is wrong.
+    """
+
+    def __init__(self, config: str = "config", results: str = "results") -> None:
+        self.config, self.results = Path(config), results
+        self.run, self.experiments = load_all(self.config)
+        self._datasets = {self.dataset(n): n for n in self.experiments}
+        self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
+
+    def check_devices(self, cores: int | None) -> None:
+        """Refuse meshes that this machine cannot hold; call it only where the jobs run on this machine."""
+        for name, experiment in self.experiments.items():
+            check_devices(self.config / "experiments" / f"{name}.yaml", experiment, cores or os.cpu_count() or 1)
+
+    def experiment(self, name: str) -> ExperimentBase:
+        """Return one experiment.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        if name not in self.experiments:
+            raise ConfigError(f"no experiment '{name}' in {self.config / 'experiments'}: {suggest(name, self.experiments)}")
+        return self.experiments[name]
+
+    def _data(self, name: str) -> dict[str, Any]:
+        data: dict[str, Any] = self.experiments[name].model_dump(mode="json")["data"]
+        return data
+
+    def dataset(self, name: str) -> str:
+        """Return the dataset of an experiment; experiments may share one."""
+        return dataset_name(self._data(name))
+
+    def split(self, name: str) -> str:
+        """Return the split of an experiment."""
+        return split_name(self._data(name))
+
+    def datasets(self) -> list[str]:
+        """Return all datasets, sorted."""
+        return sorted(self._datasets)
+
+    def splits(self) -> list[str]:
+        """Return all splits, sorted."""
+        return sorted({s for _, s in self._splits})
+
+    def groups(self, name: str) -> list[str]:
+        """Return the names of an experiment's chain groups."""
+        return [group_name(g) for g in range(self.experiments[name].sampling.chain_groups)]
+
+    def num_groups(self, name: str) -> int:
+        """Return the number of chain groups, each a job."""
+        return self.experiments[name].sampling.chain_groups
+
+    def layout(self, name: str) -> ExperimentLayout:
+        """Return the files of an experiment."""
+        return ExperimentLayout(Path(self.results), name)
+
+    def data_layout(self, name: str) -> DataLayout:
+        """Return the files of an experiment's data."""
+        return DataLayout(Path(self.results), self.dataset(name), self.split(name))
+
+    def threads(self, name: str, cores: int | None) -> int:
+        """Return the cores of one chain group's job: all of them, or an even share in `independent` mode."""
+        return max(1, (cores or 1) // self.num_groups(name))
+
+    def manifests(self, name: str) -> list[Path]:
+        """Return the manifests of all chain groups."""
+        return [self.layout(name).sampled(g) for g in self.groups(name)]
+
+    def reported(self, name: str) -> list[Path]:
+        """Return what the page of an experiment is made of."""
+        layout, experiment = self.layout(name), self.experiments[name]
+        files = [self.data_layout(name).sharded, layout.audit, *self.manifests(name), layout.posterior, layout.summary, layout.verdict]
+        files += [layout.averaging_scores, layout.averaging_predictions] if experiment.averaging is not None else []
+        if experiment.recommendation is not None:
+            files += [layout.recommendations_top, layout.recommendations_genres, layout.recommendations_users, layout.recommendations_scores]
+        return files
+
+    def indexed(self) -> list[Path]:
+        """Return the pages that the index needs: of the listed experiments, and of others that are there already."""
+        return [self.layout(n).page for n in self.experiments if n in self.run.experiments or self.layout(n).page.exists()]
+
+    def titles(self) -> str:
+        """Return names and titles of the indexed experiments, as JSON."""
+        return json.dumps({n: e.title for n, e in self.experiments.items() if self.layout(n).page in self.indexed()})
+
+    def category(self, name: str) -> str:
+        """Return the heading of an experiment in Snakemake's own report."""
+        return self.experiments[name].report.category
+
+    def spec(self, stage: str) -> Callable[[Any], str]:
+        """Return a function of wildcards that gives the stage's spec, for `params`."""
+        return lambda wildcards: self._spec(stage, self._name(wildcards))
+
+    def code(self, stage: str) -> Callable[[Any], str]:
+        """Return a function of wildcards that gives the fingerprint of the stage's code, for `params`."""
+        return lambda wildcards: self._code(stage, self._name(wildcards))
+
+    def code_of(self, stage: str) -> str:
+        """Return the fingerprint of a stage's code without any component."""
+        return fingerprint(source_closure([ROOT / "stages" / f"{stage}.py"]))
+
+    def _name(self, wildcards: Any) -> str:
+        """An experiment; for a dataset, the first experiment that uses it."""
+        values = dict(wildcards.items())
+        if "experiment" in values:
+            return str(values["experiment"])
+        if "split" in values:
+            return self._splits[(values["dataset"], values["split"])]
+        return self._datasets[values["dataset"]]
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _spec(self, stage: str, name: str) -> str:
+        spec = make_spec(stage, name, self.experiments[name], self.results)
+        if stage in ("fetch", "shard"):
+            # Shared by experiments: whoever asks first must not matter.
+            spec = spec.model_copy(update={"experiment": "data"})
+        return spec.canonical()
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _code(self, stage: str, name: str) -> str:
+        whole = self.experiments[name].model_dump(mode="json")
+        chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
+        entries = [ROOT / "stages" / f"{stage}.py", *(component_path(kind, chosen[kind]) for kind in COMPONENTS[stage])]
+        return fingerprint(source_closure(entries))

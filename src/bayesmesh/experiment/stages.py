@@ -1,0 +1,125 @@
+"""The stages of the flow, and exactly the part of the configuration that each of them reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.experiment.experiment import ExperimentBase, component_options, experiment_class
+from bayesmesh.experiment.settings import Name, Settings
+
+__all__ = ["COMPONENTS", "READS", "STAGES", "StageSpec", "dataset_name", "split_name", "stage_config"]
+
+READS: dict[str, tuple[str, ...]] = {
+    "fetch": ("data",),
+    "shard": ("data",),
+    "compile": ("data", "model", "kernel", "sampling", "compute"),
+    "sample": ("data", "model", "kernel", "sampling", "compute"),
+    "assemble": ("data", "model", "sampling", "compute", "posterior"),
+    "diagnose": ("gates",),
+    "average": ("data", "model", "compute", "averaging"),
+    "recommend": ("data", "model", "compute", "recommendation"),
+    "report": tuple(ExperimentBase.model_fields) + ("data", "model", "kernel"),
+}
+"""Stage -> top-level keys of an experiment that it reads."""
+
+STAGES = tuple(READS)
+
+LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
+    # More draws extend the chains; the programs stay as they are.
+    "compile": (("sampling", "draws"), ("sampling", "chains"), ("sampling", "chain_groups")),
+    "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
+}
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
+    "assemble": ("model",), "average": ("model",), "recommend": ("model",), "diagnose": (), "report": (),
+}  # fmt: skip
+"""Stage -> kinds of component whose code it runs."""
+
+
+class StageSpec(Settings):
+    """All that one job of a stage is told; frozen when the workflow is parsed, written beside the results."""
+
+    stage: str = Field(description="Name of the stage.")
+    experiment: Name = Field(description="Name of the experiment.")
+    results: str = Field("results", description="Folder of results.")
+    config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
+    num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
+
+    def settings(self, key: str) -> Any:
+        """Return one top-level key of the configuration, validated."""
+        field = experiment_class().model_fields[key]
+        annotation: Any = field.annotation
+        for item in field.metadata:
+            annotation = Annotated[annotation, item]
+        return TypeAdapter(annotation).validate_python(self.config[key])
+
+    def canonical(self) -> str:
+        """Return the spec as one line of JSON with sorted keys."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+
+def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
+    """Return the part of an experiment that a stage reads, as plain JSON values."""
+    whole = experiment.model_dump(mode="json")
+    part: dict[str, Any] = {key: whole[key] for key in READS[stage]}
+    for key, name in LEAVES_OUT.get(stage, ()):
+        part[key] = {k: v for k, v in part[key].items() if k != name}
+    if stage in ("assemble", "average", "recommend"):
+        # They find the data by its name, and open it with the experiment's dtype.
+        part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
+    if stage == "assemble":
+        part["sampling"] = {k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")}
+    return part
+
+
+def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -> StageSpec:
+    """Return what a job of a stage is told."""
+    num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
+    return StageSpec(stage=stage, experiment=name, results=results, config=stage_config(stage, experiment), num_chains=num_chains)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def dataset_name(data: Mapping[str, Any]) -> str:
+    """Return the folder name of a dataset: its source, and a digest of the source's options."""
+    return f"{data['source']}-{_digest(component_options('source', data))}"
+
+
+def split_name(data: Mapping[str, Any]) -> str:
+    """Return the folder name of a split: readable, with a digest of what defines it."""
+    fraction = data["held_out_fraction"]
+    if not fraction:
+        return "all"
+    return f"held-out-{_digest([fraction, data['split_seed']])}"
+
+
+def parse_spec(text: str, expected_stage: str) -> StageSpec:
+    """Read a spec from JSON text or from the file that the text names.
+
+    Raises:
+        ConfigError: not a spec, or one of another stage.
+    """
+    origin = "the given JSON"
+    if not text.lstrip().startswith("{"):
+        origin = text
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--spec {origin}: cannot be read: {error.strerror}") from error
+    try:
+        spec = StageSpec.model_validate_json(text)
+    except ValueError as error:
+        raise ConfigError(f"--spec {origin}: is no stage specification: {error}") from error
+    if spec.stage != expected_stage:
+        raise ConfigError(f"--spec {origin}: is a specification of '{spec.stage}', not of '{expected_stage}'")
+    return spec

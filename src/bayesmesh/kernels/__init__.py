@@ -1,0 +1,1 @@
+"""One transition kernel a file; each is found by its file name."""

@@ -1,0 +1,1 @@
+"""What warmup learns: step size, diagonal scale, trajectory length."""

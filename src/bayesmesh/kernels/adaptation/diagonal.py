@@ -1,0 +1,75 @@
+"""A diagonal scale from the spread of positions and of gradients.
+
+For a normal target with precision H the gradient at q is -H q, so the ratio of the variances of position and gradient
+is H**-2 on a diagonal target wherever the chains happen to be: the estimate is right before they have converged, and
+noise common to both cancels. It is the diagonal that minimises the Fisher divergence to a standard normal, the rule
+that nutpie uses (https://github.com/pymc-devs/nutpie).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bayesmesh.kernels.base import Position
+
+__all__ = ["MomentState", "estimate_scale", "init_moments", "update_moments"]
+
+_TINY = 1e-20
+
+
+class MomentState(NamedTuple):
+    """Running moments over chains and iterations, position-shaped without the chain axis.
+
+    Attributes:
+        count: () samples seen.
+        mean, spread: of positions; spread is the sum of squared deviations.
+        gradient_mean, gradient_spread: of gradients.
+    """
+
+    count: jax.Array
+    mean: Position
+    spread: Position
+    gradient_mean: Position
+    gradient_spread: Position
+
+
+def init_moments(like: Position) -> MomentState:
+    """Return empty moments; `like` has no chain axis."""
+    zeros = jax.tree.map(jnp.zeros_like, like)
+    return MomentState(jnp.zeros((), jnp.float64), zeros, zeros, zeros, zeros)
+
+
+def _merge(count: jax.Array, mean: Position, spread: Position, batch: Position) -> tuple[Position, Position]:
+    """Add a batch (chain, ...) to mean and spread (Chan, Golub and LeVeque 1979)."""
+
+    def one(m: jax.Array, s: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        num = x.shape[0]
+        batch_mean = x.mean(0)
+        delta = batch_mean - m
+        total = (count + num).astype(x.dtype)
+        merged = s + jnp.square(x - batch_mean).sum(0) + jnp.square(delta) * (count.astype(x.dtype) * num / total)
+        return m + delta * (num / total), merged
+
+    pairs = {k: one(mean[k], spread[k], batch[k]) for k in mean}
+    return {k: p[0] for k, p in pairs.items()}, {k: p[1] for k, p in pairs.items()}
+
+
+def update_moments(state: MomentState, position: Position, gradient: Position) -> MomentState:
+    """Add the present point of every chain."""
+    num_chains = next(iter(position.values())).shape[0]
+    mean, spread = _merge(state.count, state.mean, state.spread, position)
+    gradient_mean, gradient_spread = _merge(state.count, state.gradient_mean, state.gradient_spread, gradient)
+    return MomentState(state.count + num_chains, mean, spread, gradient_mean, gradient_spread)
+
+
+def estimate_scale(state: MomentState, active: Position) -> Position:
+    """Return (variance of position / variance of gradient) ** 1/4 where `active`, and 0 elsewhere."""
+
+    def one(spread: jax.Array, gradient_spread: jax.Array, is_active: jax.Array) -> jax.Array:
+        ratio = (spread + _TINY) / (gradient_spread + _TINY)
+        return jnp.where(is_active > 0, jnp.clip(ratio**0.25, 1e-6, 1e6), 0)
+
+    return jax.tree.map(one, state.spread, state.gradient_spread, active)

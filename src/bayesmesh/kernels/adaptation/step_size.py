@@ -1,0 +1,52 @@
+"""Dual averaging of a log step size (Hoffman and Gelman 2014, JMLR 15, section 3.2, equation 6)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["StepSizeState", "averaged_step_size", "init_step_size", "update_step_size"]
+
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+
+
+class StepSizeState(NamedTuple):
+    """All () float64.
+
+    Attributes:
+        log_step: the step size in use, log.
+        log_step_average: its weighted average, which is what remains after warmup.
+        error_sum: summed difference between target and observed acceptance.
+        count: updates so far.
+        shrinkage_target: the log step size that the search is drawn to.
+    """
+
+    log_step: jax.Array
+    log_step_average: jax.Array
+    error_sum: jax.Array
+    count: jax.Array
+    shrinkage_target: jax.Array
+
+
+def init_step_size(step_size: jax.Array | float, boldness: float = 10.0) -> StepSizeState:
+    """Start at `step_size`; the search is drawn to `boldness` times as much, since large steps are cheap to try."""
+    log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
+    zero = jnp.zeros((), jnp.float64)
+    return StepSizeState(log_step, log_step, zero, zero, log_step + jnp.log(boldness))
+
+
+def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float) -> StepSizeState:
+    """Move the step size after one transition whose acceptance statistic over the chains was `acceptance`."""
+    count = state.count + 1
+    error_sum = state.error_sum + target - acceptance
+    log_step = state.shrinkage_target - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
+    weight = count ** (-_KAPPA)
+    average = weight * log_step + (1 - weight) * state.log_step_average
+    return StepSizeState(log_step, average, error_sum, count, state.shrinkage_target)
+
+
+def averaged_step_size(state: StepSizeState) -> jax.Array:
+    """Return the step size to keep, () float64."""
+    return jnp.exp(state.log_step_average)

@@ -1,0 +1,1 @@
+"""Hamiltonian dynamics, shared by the kernels that use it."""

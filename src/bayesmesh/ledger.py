@@ -1,0 +1,53 @@
+"""The ledger: where a job's time went, one row per phase."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.store.files import atomic_path
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Phases of one job, written as JSON lines when the job ends or a phase is worth keeping.
+
+    Args:
+        path: file of the job; an earlier run's rows are kept when `append`.
+        job: name of the job, such as ``sample-group-000``.
+        device: what it ran on.
+    """
+
+    def __init__(self, path: Path, job: str, *, append: bool = False) -> None:
+        self.path, self.job, self.device = path, job, "cpu"
+        self.rows: list[dict[str, Any]] = []
+        if append and path.exists():
+            self.rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def add(self, phase: str, seconds: float, *, detail: str = "", gradients: int = 0, num_bytes: int = 0) -> None:
+        """Add one row; seconds of wall time, bytes moved or written."""
+        self.rows.append(
+            {
+                "job": self.job, "phase": phase, "detail": detail, "seconds": round(seconds, 6), "gradients": gradients,
+                "bytes": num_bytes, "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "device": self.device,
+            }
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def phase(self, phase: str, detail: str = "") -> Iterator[None]:
+        """Time a block; a block that fails leaves no row."""
+        start = time.perf_counter()
+        yield
+        self.add(phase, time.perf_counter() - start, detail=detail)
+
+    def save(self) -> None:
+        """Write all rows, whole or not at all."""
+        with atomic_path(self.path) as temporary:
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")

@@ -1,0 +1,61 @@
+"""The mean of a normal with known noise: the model whose posterior is known in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.experiment.settings import Settings
+from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+
+__all__ = ["Gaussian", "Options"]
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    """Options of `gaussian`."""
+
+    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data.")
+
+
+class Gaussian(Model):
+    """Rows ``x`` of shape (dimension,), independent N(mean, noise_scale^2); mean ~ N(0, prior_scale^2).
+
+    Reads the field ``x`` and the constant ``noise_scale``.
+    """
+
+    pretty_name = "Normal mean"
+
+    def prior(self, data_spec: SpecLike) -> Any:
+        """Latent ``mean``, shape (dimension,)."""
+        shape = data_spec.fields["x"].shape
+        zero = jnp.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(zero, zero + self.options.prior_scale), shape)})
+
+    def _noise(self, mean: jax.Array) -> Any:
+        return tfd.Independent(tfd.Normal(mean, jnp.asarray(self.spec.constants["noise_scale"], mean.dtype)), 1)
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        """Return the log density of each row, in nats, shape (rows,)."""
+        mean = latents["mean"]
+        return self._noise(mean).log_prob(rows["x"].astype(mean.dtype))
+
+    def predict(self, latents: Latents, inputs: Rows) -> Any:
+        """Return the distribution of a new observation for each row."""
+        mean = latents["mean"]
+        return self._noise(jnp.broadcast_to(mean, inputs["x"].shape))
+
+    def outcome(self, rows: Rows) -> jax.Array:
+        """Return the observed vector of each row."""
+        return rows["x"]
+
+    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+        """Return the mean itself: it is identified."""
+        del rows
+        return {"mean": latents["mean"]}

@@ -1,0 +1,89 @@
+"""Bernoulli matrix factorisation of a watch matrix: users x films, embeddings and biases.
+
+The model of TensorFlow Probability's tutorial "Distributed inference with JAX": every cell of the matrix is an
+observation, watched or not, with logit  user embedding . film embedding + user bias + film bias, all N(0, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.experiment.settings import Settings
+from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+
+__all__ = ["MatrixFactorization", "Options"]
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    """Options of `matrix_factorization`."""
+
+    width: int = Field(20, ge=1, le=4096, description="Length of an embedding.")
+    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of embeddings and biases.")
+
+
+class MatrixFactorization(Model):
+    """A row is a user, with ``watched`` of shape (num_films,), 0 or 1; user latents follow the rows."""
+
+    pretty_name = "Matrix factorisation"
+    local_latents = {"user_embeddings": 0, "user_biases": 0}
+
+    def prior(self, data_spec: SpecLike) -> Any:
+        """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
+        (num_films,) = data_spec.fields["watched"].shape
+        num_users, width = data_spec.num_rows, self.options.width
+        zero = jnp.zeros((), data_spec.dtype)
+        normal = tfd.Normal(zero, zero + self.options.prior_scale)
+        return tfd.JointDistributionNamed(
+            {
+                "user_embeddings": tfd.Sample(normal, (num_users, width)),
+                "film_embeddings": tfd.Sample(normal, (num_films, width)),
+                "user_biases": tfd.Sample(normal, (num_users,)),
+                "film_biases": tfd.Sample(normal, (num_films,)),
+            }
+        )
+
+    def logits(self, latents: Latents) -> jax.Array:
+        """Return the logit of every cell, shape (rows, num_films)."""
+        product = latents["user_embeddings"] @ latents["film_embeddings"].T
+        return product + latents["user_biases"][:, None] + latents["film_biases"][None, :]
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        """Return the log probability of each user's row of the matrix, in nats, shape (rows,)."""
+        logits = self.logits(latents)
+        return tfd.Independent(tfd.Bernoulli(logits=logits), 1).log_prob(rows["watched"].astype(logits.dtype))
+
+    def predict(self, latents: Latents, inputs: Rows) -> Any:
+        """Return a Bernoulli distribution for every cell of each row."""
+        del inputs
+        return tfd.Bernoulli(logits=self.logits(latents))
+
+    def outcome(self, rows: Rows) -> jax.Array:
+        """Return the watch vector of each row, int32."""
+        return rows["watched"].astype(jnp.int32)
+
+    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+        """Return what rotations of the embeddings leave alone: logits at some cells, and the biases' means.
+
+        Of each probe user 16 films, spread evenly, are followed.
+        """
+        num_films = rows["watched"].shape[-1]
+        films = np.linspace(0, num_films - 1, min(16, num_films)).round().astype(np.int32)
+        chosen = {
+            **latents,
+            "film_embeddings": latents["film_embeddings"][films],
+            "film_biases": latents["film_biases"][films],
+        }
+        return {
+            "logits": self.logits(chosen),
+            "mean_user_bias": latents["user_biases"].mean(),
+            "mean_film_bias": latents["film_biases"].mean(),
+        }

@@ -1,0 +1,71 @@
+"""Bayesian softmax regression with independent normal priors on weights and biases.
+
+The model of TensorFlow Probability's tutorial "Distributed inference with JAX" (weights and biases N(0, 1), pixels
+divided by 255), for any table of non-negative features and class labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.experiment.settings import Settings
+from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+
+__all__ = ["Options", "SoftmaxRegression"]
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    """Options of `softmax_regression`."""
+
+    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of weights and biases.")
+
+
+class SoftmaxRegression(Model):
+    """Labels in ``num_classes`` classes from features divided by ``feature_scale``.
+
+    Reads the fields ``features`` (num_features,) and ``label`` (), and the constants ``num_classes`` and
+    ``feature_scale``.
+    """
+
+    pretty_name = "Softmax regression"
+
+    def prior(self, data_spec: SpecLike) -> Any:
+        """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
+        (num_features,) = data_spec.fields["features"].shape
+        num_classes = int(data_spec.constants["num_classes"])
+        zero = jnp.zeros((), data_spec.dtype)
+        normal = tfd.Normal(zero, zero + self.options.prior_scale)
+        return tfd.JointDistributionNamed(
+            {"weights": tfd.Sample(normal, (num_features, num_classes)), "biases": tfd.Sample(normal, (num_classes,))}
+        )
+
+    def _logits(self, latents: Latents, rows: Rows) -> jax.Array:
+        weights = latents["weights"]
+        # Scaling the product and not the pixels keeps a second copy of the images out of memory.
+        scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
+        return (rows["features"].astype(weights.dtype) @ weights) * scale + latents["biases"]
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        """Return the log probability of each row's label, in nats, shape (rows,)."""
+        return self.predict(latents, rows).log_prob(self.outcome(rows))
+
+    def predict(self, latents: Latents, inputs: Rows) -> Any:
+        """Return a categorical distribution over classes for each row."""
+        return tfd.Categorical(logits=self._logits(latents, inputs))
+
+    def outcome(self, rows: Rows) -> jax.Array:
+        """Return the label of each row, int32."""
+        return rows["label"].astype(jnp.int32)
+
+    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+        """Return what the likelihood identifies: logits and biases less their mean over classes."""
+        logits, biases = self._logits(latents, rows), latents["biases"]
+        return {"logits": logits - logits.mean(-1, keepdims=True), "biases": biases - biases.mean()}

@@ -1,0 +1,53 @@
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any
+
+from tqdm import tqdm
+
+__all__ = ["LOG_EVERY_SECONDS", "Progress"]
+
+LOG_EVERY_SECONDS = 30.0
+
+_log = logging.getLogger("bayesmesh")
+
+
+class Progress:
+    """Counts units of work towards a total.
+
+    Args:
+        label: what is being done.
+        total: units of work in all.
+        done: units that were there before.
+        unit: name of a unit.
+    """
+
+    def __init__(self, label: str, total: int, done: int = 0, unit: str = "draw") -> None:
+        self.label, self.total, self.done, self.unit = label, total, done, unit
+        self._first, self._start, self._last = done, time.monotonic(), time.monotonic()
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=True)
+
+    def advance(self, count: int, **facts: str) -> None:
+        """Add finished work; `facts` are shown beside it."""
+        self.done += count
+        if self._bar is not None:
+            self._bar.set_postfix(facts, refresh=False)
+            self._bar.update(count)
+        now = time.monotonic()
+        if now - self._last >= LOG_EVERY_SECONDS or self.done >= self.total:
+            self._last = now
+            rate = (self.done - self._first) / max(now - self._start, 1e-9)
+            remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
+            shown = ", ".join(f"{k} {v}" for k, v in facts.items())
+            _log.info("%s: %d of %d %ss, %.3g/s, %.0f s to go%s", self.label, self.done, self.total, self.unit, rate, remaining, f", {shown}" if shown else "")
+
+    def close(self) -> None:
+        """Finish the bar."""
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,131 @@
+"""Scores of rankings, and entropies of recommendations with their Monte Carlo error.
+
+Gains are binary: a listed film was held out, or not. NumPy, float64.
+
+References:
+    Järvelin and Kekäläinen 2002, "Cumulated gain-based evaluation of IR techniques", doi:10.1145/582415.582418.
+    Efron and Stein 1981, "The jackknife estimate of variance", doi:10.1214/aos/1176345462.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["entropy", "jackknife_entropy_sd", "mean_and_se", "ndcg", "random_ndcg", "random_recall", "recall"]
+
+
+def recall(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
+    """Return the share of each user's held-out films that is among the listed ones, (users,).
+
+    Args:
+        is_hit: (users, cutoff) bool, whether the film at that rank was held out.
+        num_held_out: (users,), at least 1; also where it exceeds the cutoff, the share is of all of them.
+
+    >>> recall(np.array([[True, False, True], [False, False, False]]), np.array([4, 1]))
+    array([0.5, 0. ])
+    """
+    return is_hit.sum(axis=1) / num_held_out
+
+
+def ndcg(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
+    """Return the normalised discounted cumulated gain of each user, (users,).
+
+    A hit at rank r (from 1) gains 1 / log2(r + 1); the ideal list starts with min(cutoff, held-out) hits.
+
+    Args:
+        is_hit: (users, cutoff) bool.
+        num_held_out: (users,), at least 1.
+
+    >>> ndcg(np.array([[False, True], [True, True]]), np.array([1, 5])).round(4)
+    array([0.6309, 1.    ])
+    """
+    discount = _discounts(is_hit.shape[1])
+    return is_hit @ discount / _ideal(num_held_out, discount)
+
+
+def random_recall(num_candidates: np.ndarray, cutoff: int) -> np.ndarray:
+    """Return the expected recall of a random order of each user's candidates, (users,).
+
+    Each held-out film is listed with the same probability, however many there are.
+
+    >>> random_recall(np.array([10, 2]), 4)
+    array([0.4, 1. ])
+    """
+    return np.minimum(cutoff, num_candidates) / num_candidates
+
+
+def random_ndcg(num_candidates: np.ndarray, num_held_out: np.ndarray, cutoff: int) -> np.ndarray:
+    """Return the expected NDCG of a random order of each user's candidates, (users,).
+
+    >>> random_ndcg(np.array([2]), np.array([1]), 2).round(4)
+    array([0.8155])
+    """
+    discount = _discounts(cutoff)
+    gained = np.cumsum(discount)[np.minimum(cutoff, num_candidates) - 1]
+    return num_held_out / num_candidates * gained / _ideal(num_held_out, discount)
+
+
+def _discounts(cutoff: int) -> np.ndarray:
+    return 1.0 / np.log2(np.arange(2, cutoff + 2))
+
+
+def _ideal(num_held_out: np.ndarray, discount: np.ndarray) -> np.ndarray:
+    return np.cumsum(discount)[np.minimum(len(discount), num_held_out) - 1]
+
+
+def mean_and_se(values: np.ndarray) -> tuple[float, float]:
+    """Return the mean over users and its standard error; NaN for the error of one user.
+
+    >>> mean_and_se(np.array([1.0, 3.0]))
+    (2.0, 1.0)
+    """
+    if len(values) < 2:
+        return float(values.mean()), math.nan
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def entropy(weights: np.ndarray) -> float:
+    """Return the entropy in nats of a distribution given up to a factor; 0 when all weights are 0.
+
+    >>> round(entropy(np.array([2, 2, 0])), 4)
+    0.6931
+    """
+    positive = np.asarray(weights, np.float64)[np.asarray(weights) > 0]
+    if not len(positive):
+        return 0.0
+    share = positive / positive.sum()
+    return float(max(0.0, -(share * np.log(share)).sum()))
+
+
+def jackknife_entropy_sd(best: np.ndarray, num_chains: int, num_batches: int = 10) -> float:
+    """Return the Monte Carlo standard deviation of the entropy of the best film, by leaving out batches of draws.
+
+    With four chains or more a batch is a chain, which also counts what separates the chains; with fewer it is a run of
+    consecutive draws, long enough to hold most of the autocorrelation. It says nothing of the bias: an entropy
+    estimated from n draws is too low, by about (films ever best - 1) / (2 n) for independent draws, and never above
+    log n.
+
+    Args:
+        best: (draws,), index of the best film, ordered draw by draw and within a draw chain by chain.
+        num_chains: number of chains.
+        num_batches: number of runs when there are fewer than four chains.
+
+    Returns:
+        Delete-one-batch jackknife standard deviation, in nats; NaN with fewer than two batches.
+
+    Reference:
+        Efron and Stein 1981, doi:10.1214/aos/1176345462.
+
+    >>> jackknife_entropy_sd(np.array([3, 3, 3, 3]), num_chains=1)
+    0.0
+    """
+    by_draw = best.reshape(-1, num_chains)
+    batches = list(by_draw.T) if num_chains >= 4 else np.array_split(by_draw, min(num_batches, len(by_draw)))
+    if len(batches) < 2:
+        return math.nan
+    size = int(best.max()) + 1
+    counts = np.stack([np.bincount(np.ravel(batch), minlength=size) for batch in batches])
+    left_out = np.array([entropy(counts.sum(axis=0) - one) for one in counts])
+    return float(np.sqrt((len(batches) - 1) * left_out.var()))

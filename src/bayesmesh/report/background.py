@@ -1,0 +1,142 @@
+"""The sections about how the numbers came about: time, programs, data, settings, versions."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayesmesh.report import formats
+from bayesmesh.report.documents import read_json
+from bayesmesh.report.facts import Fact, list_facts
+from bayesmesh.report.ledger import ORDER, Job, Phase, jobs_of, sampling_seconds
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["Bar", "Timing", "build_timing", "dump_settings", "read_facts", "read_specs"]
+
+MAX_JOBS = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """A stacked bar of one job: segments of (phase, share of the longest job, seconds, colour number)."""
+
+    job: str
+    seconds: str
+    segments: tuple[tuple[str, float, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Where the time went."""
+
+    bars: tuple[Bar, ...]
+    legend: tuple[tuple[str, int], ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentence: str
+    num_left_out: int
+
+
+def build_timing(phases: Sequence[Phase]) -> Timing | None:
+    """Build the section; None without a ledger."""
+    if not phases:
+        return None
+    jobs = jobs_of(phases)
+    shown = sorted(jobs, key=lambda job: -job.seconds)[:MAX_JOBS]
+    kept = [job for job in jobs if job in shown]
+    longest = max((job.seconds for job in kept), default=0.0) or 1.0
+    colours = _colours(phases)
+    return Timing(
+        bars=tuple(_bar(job, longest, colours) for job in kept),
+        legend=tuple(colours.items()),
+        rows=tuple(_row(phase) for job in kept for phase in job.phases),
+        sentence=_sentence(phases),
+        num_left_out=len(jobs) - len(kept),
+    )
+
+
+def _colours(phases: Sequence[Phase]) -> dict[str, int]:
+    names = {phase.phase for phase in phases if phase.seconds}
+    ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
+    # Colours go to the phases with the most time; the rest share the last, grey one.
+    total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
+    coloured = sorted(sorted(ordered, key=lambda name: -total[name])[:7], key=ordered.index)
+    return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
+
+
+def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
+    segments = tuple(
+        (
+            f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase,
+            round(100 * phase.seconds / longest, 3),
+            formats.duration(phase.seconds),
+            colours[phase.phase],
+        )
+        for phase in job.phases
+        if phase.seconds
+    )
+    return Bar(job.name, formats.duration(job.seconds), segments)
+
+
+def _row(phase: Phase) -> tuple[str, ...]:
+    def cell(value: float | None, format_fn: Any) -> str:
+        return "" if value is None else format_fn(value)
+
+    rate = phase.gradients / phase.seconds if phase.gradients and phase.seconds else None
+    return (
+        phase.job,
+        phase.phase,
+        phase.detail,
+        formats.duration(phase.seconds),
+        cell(phase.gradients, formats.count),
+        cell(rate, formats.count),
+        cell(phase.bytes, formats.size),
+        cell(phase.peak_memory_bytes, formats.size),
+        phase.device,
+    )
+
+
+def _sentence(phases: Sequence[Phase]) -> str:
+    total = sum(phase.seconds or 0.0 for phase in phases)
+    parts = [f"All jobs together took {formats.duration(total)}"]
+    sampling = sampling_seconds(phases)
+    if math.isfinite(sampling):
+        parts.append(f"of which warmup and sampling {formats.duration(sampling)}")
+    running = [p for p in phases if p.phase in ("warmup", "run") and p.gradients and p.seconds]
+    gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
+    rate = f" That is {formats.count(gradients / seconds)} gradients a second." if seconds else ""
+    return ", ".join(parts) + "." + rate
+
+
+def read_facts(path: Path | None) -> list[Fact]:
+    """Return the content of a JSON file as names and values; none where there is no file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    return list_facts(read_json(path)) if path is not None and path.exists() else []
+
+
+def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
+    """Return the frozen settings of each stage, as stage and indented JSON.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    folder = layout.spec("any").parent
+    return [(path.stem, json.dumps(read_json(path), indent=2, ensure_ascii=False)) for path in sorted(folder.glob("*.json"))]
+
+
+def dump_settings(config: Mapping[str, Any]) -> str:
+    """Return a configuration as YAML, in its own order; what YAML does not know is written as text.
+
+    >>> dump_settings({"title": "Digits", "sampling": {"chains": 4}})
+    'title: Digits\\nsampling:\\n  chains: 4\\n'
+    """
+    plain = json.loads(json.dumps(config, default=str))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,149 @@
+"""Reads JSON, JSON lines and CSV with errors that name the file and the row, and writes files whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.errors import StoreError
+
+__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "render_csv", "write_atomically"]
+
+_REMEDY = "delete the file and run the stage that writes it again"
+
+
+class Row:
+    """A row of a CSV file whose cells are read by column name and type.
+
+    Attributes:
+        cells: column -> text.
+    """
+
+    def __init__(self, path: Path, line: int, cells: dict[str, str]) -> None:
+        self._path, self._line, self.cells = path, line, cells
+
+    def text(self, column: str) -> str:
+        """Return a cell as it stands; empty where the file has no such column."""
+        return self.cells.get(column, "")
+
+    def number(self, column: str) -> float:
+        """Return a cell as a float; an empty cell is NaN.
+
+        Raises:
+            StoreError: the cell is no number.
+        """
+        text = self.text(column).strip()
+        if not text:
+            return math.nan
+        try:
+            return float(text)
+        except ValueError as error:
+            message = f"{self._path}, line {self._line}, column '{column}': '{text}' is not a number"
+            raise StoreError(message, _REMEDY) from error
+
+    def count(self, column: str) -> int:
+        """Return a cell as a whole number; an empty cell is 0."""
+        value = self.number(column)
+        return int(value) if math.isfinite(value) else 0
+
+
+def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
+    """Return the rows of a CSV file.
+
+    Args:
+        path: of the file, UTF-8 with a header.
+        required: columns that must be there.
+
+    Raises:
+        StoreError: no such file, not UTF-8, a column is missing, or a row has another number of cells than the header.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            reader = csv.reader(lines, strict=True)
+            header = next(reader, [])
+            missing = [name for name in required if name not in header]
+            if missing:
+                raise StoreError(f"{path}: no column {', '.join(missing)}", _REMEDY)
+            rows = []
+            for cells in reader:
+                if len(cells) != len(header):
+                    raise StoreError(f"{path}, line {reader.line_num}: {len(cells)} cells, not {len(header)}", _REMEDY)
+                rows.append(Row(path, reader.line_num, dict(zip(header, cells, strict=True))))
+            return rows
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise StoreError(f"{path}: cannot be read as CSV: {error}", _REMEDY) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        StoreError: no such file, not JSON, or not an object.
+    """
+    try:
+        return _object(path, "", path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}", _REMEDY) from error
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file with one JSON object a line.
+
+    Raises:
+        StoreError: as `read_json`; the message names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}", _REMEDY) from error
+    return [_object(path, f", line {n}", line) for n, line in enumerate(lines, 1) if line.strip()]
+
+
+def _object(path: Path, where: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise StoreError(f"{path}{where}: not JSON: {error}", _REMEDY) from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}{where}: not a JSON object", _REMEDY)
+    return value
+
+
+def render_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a CSV document; None is an empty cell.
+
+    >>> render_csv(["job", "seconds"], [["sample", 1.5], ["assemble", None]])
+    'job,seconds\\nsample,1.5\\nassemble,\\n'
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that readers see the old one or the new one, never a part.
+
+    The new file is on disk before it takes the name, and a failure leaves no temporary file behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,166 @@
+"""Draws of single coordinates out of the posterior store, and what is shown of them: extremes of blocks, ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from bayesmesh.errors import StoreError
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.arrays import open_group
+
+__all__ = ["DrawReader", "RankDifference", "rank_difference", "read_predictions", "thin_by_extremes"]
+
+NUM_RANK_POINTS = 64
+
+MAX_PREDICTIONS = 20_000_000
+"""Probabilities that are read for the calibration figure; more would not fit a small machine beside the page."""
+
+
+class DrawReader:
+    """Reads coordinates and sampler statistics of ``posterior.zarr``; what is absent is None or empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._root = open_group(path)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root; a value that is a JSON object in a string is read as one."""
+        return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
+
+    def names(self, group: str) -> list[str]:
+        """Return the names of the arrays of a group, sorted."""
+        found = self._root.get(group)
+        if not isinstance(found, zarr.Group):
+            return []
+        return sorted(name for name, _ in found.arrays() if name not in ("chain", "draw"))
+
+    def coordinate(self, item: Coordinate) -> np.ndarray | None:
+        """Return the draws of an identified summary, float64, shape (chain, draw).
+
+        Raises:
+            StoreError: a chunk of the array is missing or damaged.
+        """
+        return self._read("summaries", item.variable, item.index)
+
+    def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
+        """Return a sampler statistic of every draw, float64, shape (chain, draw)."""
+        return self._read(group, name, ())
+
+    def _read(self, group: str, name: str, index: tuple[int, ...]) -> np.ndarray | None:
+        array = self._root.get(f"{group}/{name}")
+        if not isinstance(array, zarr.Array) or array.ndim != 2 + len(index):
+            return None
+        if any(position >= size for position, size in zip(index, array.shape[2:], strict=True)):
+            return None
+        try:
+            return np.asarray(array[(slice(None), slice(None), *index)], dtype=np.float64)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise StoreError(f"{self.path}: {group}/{name}: {error}", "run the assemble stage again") from error
+
+
+def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return averaged probabilities (row, class), float64, and labels (row,); None where there are none to show.
+
+    Raises:
+        StoreError: the store is damaged.
+    """
+    if not path.exists():
+        return None
+    root = open_group(path)
+    probabilities, label = root.get("probabilities"), root.get("label")
+    if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array) or probabilities.ndim != 2:
+        return None
+    if probabilities.size > MAX_PREDICTIONS:
+        return None
+    try:
+        return np.asarray(probabilities[...], dtype=np.float64), np.asarray(label[...], dtype=np.int64)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StoreError(f"{path}: {error}", "run the average stage again") from error
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError:
+            return value
+    return value
+
+
+def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Reduce a trace to the smallest and the largest value of each of `num_blocks` blocks: no excursion is lost.
+
+    Args:
+        values: draws of one chain, shape (draw,); what is not finite is left out.
+        num_blocks: of draws; a trace of at most twice as many draws stays as it is.
+
+    Returns:
+        Positions and values in the order of the draws, two of each block at most.
+
+    >>> thin_by_extremes(np.array([0.0, 5.0, 1.0, 2.0, -3.0, 2.0]), 2)
+    (array([0, 1, 3, 4]), array([ 0.,  5.,  2., -3.]))
+    """
+    kept = np.flatnonzero(np.isfinite(values))
+    if kept.size <= 2 * num_blocks:
+        return kept, values[kept]
+    chosen: list[int] = []
+    for block in np.array_split(kept, num_blocks):
+        chosen.extend(sorted({int(block[values[block].argmin()]), int(block[values[block].argmax()])}))
+    positions = np.array(chosen)
+    return positions, values[positions]
+
+
+@dataclasses.dataclass(frozen=True)
+class RankDifference:
+    """Empirical distribution of each chain's pooled ranks, less the uniform one.
+
+    Attributes:
+        at: fractional ranks, shape (point,).
+        difference: shape (chain, point).
+        band: half width within which all chains stay with 95 % probability when they sample one distribution.
+    """
+
+    at: np.ndarray
+    difference: np.ndarray
+    band: float
+
+
+def rank_difference(draws: np.ndarray, ess: float) -> RankDifference | None:
+    """Return the difference plot of a coordinate's ranks.
+
+    The band is Kolmogorov's for a chain against the pool of all (of which it is a part), with the effective in place of
+    the actual number of draws, since draws are dependent, and Bonferroni's correction over chains.
+
+    Args:
+        draws: shape (chain, draw), finite.
+        ess: bulk effective sample size of all chains together, in draws.
+
+    Returns:
+        None with fewer than two chains or with draws that are not finite.
+
+    Reference:
+        Säilynoja, Bürkner, Vehtari 2022, doi:10.1007/s11222-022-10090-6, for the difference plot of several samples.
+
+    >>> rank_difference(np.array([[1.0, 2.0], [3.0, 4.0]]), 4.0).difference.max().round(2)
+    np.float64(0.5)
+    """
+    num_chains, num_draws = draws.shape
+    if num_chains < 2 or num_draws < 2 or not np.isfinite(draws).all():
+        return None
+    pooled = np.sort(draws, axis=None)
+    # Half-way between the ranks of the first and the last tie, as a rejected proposal repeats its value.
+    ranks = (np.searchsorted(pooled, draws, "left") + np.searchsorted(pooled, draws, "right")) / (2 * pooled.size)
+    at = np.linspace(0, 1, min(NUM_RANK_POINTS, num_draws) + 1)
+    below = np.stack([np.searchsorted(np.sort(chain), at, "right") / num_draws for chain in ranks])
+    pool = np.searchsorted(np.sort(ranks, axis=None), at, "right") / pooled.size
+    effective = max(1.0, (pooled.size if math.isnan(ess) else ess) / num_chains)
+    quantile = math.sqrt(-math.log(0.05 / (2 * num_chains)) / 2)
+    return RankDifference(at, below - pool, quantile * math.sqrt((1 - 1 / num_chains) / effective))

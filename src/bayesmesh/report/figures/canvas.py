@@ -1,0 +1,152 @@
+"""A panel: a matplotlib figure that becomes inline SVG with text as text and with the page's own colours.
+
+Matplotlib is handed marker colours; the SVG gets CSS variables in their place, so that one drawing serves light and
+dark pages. No pyplot and no global state: settings hold within a context.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+from markupsafe import Markup, escape
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+__all__ = ["BAND", "FAIL", "GRID", "INK", "MUTED", "Panel", "draw", "log_axis", "series"]
+
+INK, MUTED, GRID, BAND, FAIL = "#010101", "#020202", "#030303", "#040404", "#050505"
+_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", BAND: "--band", FAIL: "--fail"}
+
+NUM_SERIES = 8
+
+
+def series(position: int) -> str:
+    """Return the marker colour of a series; there are eight, and then they repeat.
+
+    >>> series(0), series(9)
+    ('#010000', '#010001')
+    """
+    return f"#0100{position % NUM_SERIES:02d}"
+
+
+_VARIABLES |= {series(position): f"--series-{position}" for position in range(NUM_SERIES)}
+
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 10,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.use_mathtext": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "path.simplify": True,
+    "path.simplify_threshold": 0.4,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A finished drawing.
+
+    Attributes:
+        svg: the drawing, safe to put into a page.
+        width: in px at its natural size; the page scales it.
+        title: heading above it.
+        note: what was done to the data before drawing, and how to read it.
+    """
+
+    svg: Markup
+    width: int
+    title: str = ""
+    note: str = ""
+
+
+def draw(
+    name: str,
+    plot: Callable[[Any], None],
+    *,
+    size: tuple[int, int],
+    label: str,
+    title: str = "",
+    note: str = "",
+) -> Panel:
+    """Draw a panel with one pair of axes.
+
+    Args:
+        name: unique in the page; keeps the ids inside the SVG apart and makes them the same in every run.
+        plot: draws on the axes it is given.
+        size: width and height, in px.
+        label: what a reader who cannot see the drawing is told.
+        title: heading above the panel.
+        note: text under the panel.
+    """
+    with _settings(name):
+        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
+        canvas = FigureCanvasSVG(figure)
+        figure.patch.set_visible(False)
+        axes = figure.add_subplot()
+        axes.patch.set_visible(False)
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        plot(axes)
+        out = io.StringIO()
+        canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return Panel(Markup(_for_the_page(out.getvalue(), label)), size[0], title, note)  # noqa: S704 - text escaped by matplotlib
+
+
+@contextmanager
+def _settings(name: str) -> Iterator[None]:
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
+        yield
+
+
+def _for_the_page(document: str, label: str) -> str:
+    """Turn a standalone SVG document into an inline one: no prolog, no global style, colours and font of the page."""
+    body = document[document.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
+    body = re.sub(r'<style type="text/css">.*?</style>', "", body, flags=re.DOTALL)
+    body = re.sub(r"<defs>\s*</defs>", "", body)
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
+    body = body.replace("xlink:href=", "href=")
+    body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", body)
+    body = re.sub(r"font-family: [^;\"]*;?", "", body)
+    body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
+    body = re.sub(r"(\d+\.\d{2})\d+", r"\1", body)
+    for colour, variable in _VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="([^"]*)"', body)
+    opened = f'<svg class="plot" role="img" aria-label="{escape(label)}" viewBox="{view[1] if view else ""}">'
+    return re.sub(r"\n+", "\n", re.sub(r"<svg[^>]*>", lambda _: opened, body, count=1))
+
+
+def log_axis(axis: Any, format_fn: Callable[[float], str]) -> None:
+    """Give a logarithmic axis few ticks, labelled with plain numbers."""
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0,), numticks=6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_fn(value)))
+    axis.set_minor_formatter(NullFormatter())

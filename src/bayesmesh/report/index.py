@@ -1,0 +1,126 @@
+"""Writes ``results/index.html``: the verdicts of all experiments in one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.report import formats, reading
+from bayesmesh.report.documents import write_atomically
+from bayesmesh.report.ledger import read_phases, sampling_seconds
+from bayesmesh.report.page import render
+from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
+from bayesmesh.report.tables import Gate, Verdict, read_averaging, read_verdict
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["IndexRow", "read_index_row", "write_index"]
+
+NO_VERDICT = "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexRow:
+    """A line of the index, as text; `verdict` is pass, warn, fail or none."""
+
+    experiment: str
+    title: str
+    category: str
+    verdict: str
+    link: str
+    r_hat: str = ""
+    ess: str = ""
+    draws: str = ""
+    divergences: str = ""
+    score: str = ""
+    seconds: str = ""
+    missed: str = ""
+
+
+def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
+    """Write the index of experiments.
+
+    Args:
+        results: folder of results.
+        pages: one mapping an experiment, in the order of the table: ``experiment`` (its name) and ``title``, and
+            ``category`` where there are several. The numbers are read from the experiment's own folder; an experiment
+            without a verdict is listed as not finished.
+
+    Returns:
+        The path of the index, which is replaced in one step.
+
+    Raises:
+        StoreError: a file of an experiment is damaged.
+    """
+    rows = [read_index_row(results, page) for page in pages]
+    groups: dict[str, list[IndexRow]] = {}
+    for row in rows:
+        groups.setdefault(row.category, []).append(row)
+    tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
+    path = results / "index.html"
+    write_atomically(path, render("index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows)))
+    return path
+
+
+def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
+    """Return the line of one experiment.
+
+    Raises:
+        StoreError: a file of the experiment is damaged.
+    """
+    layout = ExperimentLayout(results, str(page["experiment"]))
+    row = IndexRow(
+        experiment=layout.experiment,
+        title=str(page.get("title") or layout.experiment),
+        category=str(page.get("category") or "Experiments"),
+        verdict=NO_VERDICT,
+        link=f"{layout.experiment}/{layout.page.name}" if layout.page.exists() else "",
+    )
+    if not layout.verdict.exists():
+        return row
+    verdict = read_verdict(layout.verdict)
+    return dataclasses.replace(
+        row,
+        verdict=verdict.verdict,
+        r_hat=_value(verdict.gate("r_hat")),
+        ess=_smallest_ess(verdict),
+        draws=_draws(verdict),
+        divergences=formats.count(verdict.num_divergences),
+        score=_score(layout),
+        seconds=_seconds(layout),
+        missed=", ".join(reading.gate_label(gate) for gate in verdict.missed),
+    )
+
+
+def _value(gate: Gate | None) -> str:
+    return reading.value_text(gate) if gate else formats.NOT_RECORDED
+
+
+def _smallest_ess(verdict: Verdict) -> str:
+    gates = [gate for name in ("ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
+    # What is not a number is worse than any number, and has to be seen.
+    return _value(min(gates, key=lambda gate: -math.inf if math.isnan(gate.value) else gate.value)) if gates else _value(None)
+
+
+def _draws(verdict: Verdict) -> str:
+    if not (verdict.num_chains and verdict.num_draws):
+        return formats.NOT_RECORDED
+    return f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}"
+
+
+def _score(layout: ExperimentLayout) -> str:
+    if layout.averaging_scores.exists() and (scores := read_averaging(layout.averaging_scores)):
+        return f"accuracy {formats.fixed(scores[-1].average['accuracy'], 4)}"
+    if layout.recommendations_scores.exists():
+        scores_held_out = read_rankings(layout.recommendations_scores)
+        ratios = [ratio_to_popularity(scores_held_out, s) for s in scores_held_out if not s.is_popularity]
+        best = max((ratio for ratio in ratios if math.isfinite(ratio)), default=math.nan)
+        return "" if math.isnan(best) else f"NDCG × {formats.fixed(best, 2)} of popularity"
+    return ""
+
+
+def _seconds(layout: ExperimentLayout) -> str:
+    seconds = sampling_seconds(read_phases(layout))
+    return formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED

@@ -1,0 +1,159 @@
+"""Writes the page of an experiment: one HTML file that needs nothing beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from bayesmesh.experiment.report import ReportSettings
+from bayesmesh.report import formats, reading
+from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
+from bayesmesh.report.convergence import build_convergence
+from bayesmesh.report.documents import write_atomically
+from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.facts import list_facts
+from bayesmesh.report.ledger import Phase, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
+from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["KeyNumber", "render", "write_page"]
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyNumber:
+    """A number of the line under the verdict; `state` colours it: pass, warn, fail or nothing."""
+
+    name: str
+    value: str
+    detail: str = ""
+    state: str = ""
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,  # titles, captions and names come from configuration and data
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(formats=formats, reading=reading, isfinite=math.isfinite)
+    return environment
+
+
+def render(template: str, **context: Any) -> str:
+    """Return a document of the folder ``templates``; every value in it is escaped."""
+    return _environment().get_template(template).render(**context)
+
+
+def write_page(
+    layout: ExperimentLayout,
+    config: Mapping[str, Any],
+    title: str,
+    caption: str,
+    data_manifest: Path | None,
+    settings: ReportSettings,
+) -> Path:
+    """Write ``report.html`` of an experiment, and before it ``ledger.csv``.
+
+    Args:
+        layout: where the files of the stages are; all but verdict and summary may be absent.
+        config: the whole configuration of the experiment, plain values.
+        title: heading of the page.
+        caption: paragraph under it.
+        data_manifest: manifest of the shard stage, None where there is none.
+        settings: bounds of the page.
+
+    Returns:
+        The path of the page, which is replaced in one step.
+
+    Raises:
+        StoreError: verdict or summary is missing, or any file is damaged; the message names it.
+    """
+    verdict = read_verdict(layout.verdict)
+    reader = _reader(layout)
+    names = reader.names("summaries") if reader else []
+    coordinates = mark_summaries(read_summary(layout.summary), verdict.num_summaries, names)
+    phases = read_phases(layout)
+    if phases:
+        write_ledger(layout, phases)
+    averaging, recommendation = build_averaging(layout), build_recommendation(layout)
+    attributes = reader.attributes if reader else {}
+    document = render(
+        "page.html",
+        title=title,
+        caption=caption,
+        experiment=layout.experiment,
+        verdict=verdict,
+        sentence=reading.read_aloud(verdict),
+        key_numbers=_key_numbers(verdict, coordinates, phases, averaging, recommendation),
+        convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
+        averaging=averaging,
+        recommendation=recommendation,
+        timing=build_timing(phases),
+        audit=read_facts(layout.audit),
+        data=read_facts(data_manifest),
+        config=dump_settings(config),
+        specs=read_specs(layout),
+        origin=list_facts(attributes),
+        identity=str(attributes.get("identity", "")),
+    )
+    write_atomically(layout.page, document)
+    return layout.page
+
+
+def _reader(layout: ExperimentLayout) -> DrawReader | None:
+    return DrawReader(layout.posterior) if layout.posterior.exists() else None
+
+
+def _key_numbers(
+    verdict: Verdict,
+    coordinates: list[Coordinate],
+    phases: list[Phase],
+    averaging: Averaging | None,
+    recommendation: Recommendation | None,
+) -> list[KeyNumber]:
+    """Return the line of numbers under the verdict."""
+    numbers = [_draws(verdict), *_worst(verdict)]
+    if verdict.num_divergences is not None:
+        gate = verdict.gate("divergences")
+        numbers.append(KeyNumber("Divergences", formats.count(verdict.num_divergences), "", gate.verdict if gate else ""))
+    if verdict.acceptance is not None:
+        numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance, 3)))
+    if averaging and math.isfinite(averaging.last.average["accuracy"]):
+        numbers.append(KeyNumber("Accuracy of the average", formats.fixed(averaging.last.average["accuracy"], 4)))
+    if recommendation and math.isfinite(ratio := best_ratio(recommendation)):
+        numbers.append(KeyNumber("NDCG, against popularity", f"× {formats.fixed(ratio, 2)}", "on held-out films"))
+    seconds = sampling_seconds(phases)
+    if math.isfinite(seconds):
+        numbers.append(KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, phases)))
+    return numbers
+
+
+def _draws(verdict: Verdict) -> KeyNumber:
+    if not (verdict.num_chains and verdict.num_draws):
+        return KeyNumber("Draws", formats.NOT_RECORDED)
+    total = formats.count(verdict.num_chains * verdict.num_draws)
+    return KeyNumber("Draws", total, f"{formats.count(verdict.num_chains)} chains × {formats.count(verdict.num_draws)}")
+
+
+def _worst(verdict: Verdict) -> list[KeyNumber]:
+    gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
+    return [KeyNumber(reading.gate_label(g), reading.value_text(g), g.where, g.verdict) for g in gates]
+
+
+def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
+    """Return the smallest bulk ESS a second of sampling, the number by which samplers are compared."""
+    running = sum(phase.seconds or 0.0 for phase in phases if phase.phase == "run")
+    sizes = [item.ess_bulk for item in coordinates if item.is_summary]
+    if not sizes or not running or not all(math.isfinite(size) for size in sizes):
+        return ""
+    return f"{formats.real(min(sizes) / running, 3)} bulk ESS per second of sampling, the smallest"

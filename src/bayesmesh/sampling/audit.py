@@ -1,0 +1,84 @@
+"""What a program costs before it runs: equations, FLOPs, bytes, memory, seconds per gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.mesh import lay_out_rows
+
+__all__ = ["cost_of_gradient", "count_equations", "growth_of_equations", "memory_of", "seconds_per_gradient"]
+
+
+def count_equations(jaxpr: Any) -> int:
+    """Return the equations of a jaxpr with those of all it contains; a loop's body counts once."""
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    total = 0
+    for equation in inner.eqns:
+        total += 1
+        for value in equation.params.values():
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
+                    total += count_equations(item)
+    return total
+
+
+def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) -> dict[str, int]:
+    """Count the equations of the log density's gradient at two data sizes.
+
+    A model that loops over its data in Python has more equations for more rows; it compiles ever more slowly.
+
+    Returns:
+        number of rows, as text -> equations.
+    """
+    counts = {}
+    for num_rows in (16, 32):
+        small = dataclasses.replace(spec, num_rows=num_rows)
+        target = Target(model_class(options, small), small, lay_out_rows(num_rows, 1, num_rows))
+        position = {k: jax.ShapeDtypeStruct((2, *s), target.dtype) for k, s in target.position_shapes.items()}
+        counts[str(num_rows)] = count_equations(jax.make_jaxpr(target.log_density)(position, target.data_shapes()))
+    return counts
+
+
+def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
+    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
+    position = {k: jax.ShapeDtypeStruct((num_chains, *s), target.dtype) for k, s in target.position_shapes.items()}
+    shared = {k: v for k, v in position.items() if k not in target.model.local_latents}
+    rows = target.layout.tile_rows
+    local = {k: jax.ShapeDtypeStruct((num_chains, rows, *v.shape[2:]), v.dtype) for k, v in position.items() if k not in shared}
+    data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
+    lowered = jax.jit(jax.vmap(target._tile, in_axes=(0, 0, None))).lower(shared, local, data)
+    analysis = lowered.cost_analysis() or {}
+    tiles = target.layout.num_tiles * target.layout.num_devices
+    return {"flops": float(analysis.get("flops", 0.0)) * tiles, "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles}
+
+
+def memory_of(compiled: Any) -> dict[str, int]:
+    """Return the bytes per device that a compiled program needs, by XLA's own account."""
+    analysis = compiled.memory_analysis()
+    parts = {
+        "arguments": analysis.argument_size_in_bytes, "outputs": analysis.output_size_in_bytes,
+        "temporaries": analysis.temp_size_in_bytes, "code": analysis.generated_code_size_in_bytes,
+    }  # fmt: skip
+    return {**parts, "peak": parts["arguments"] + parts["outputs"] + parts["temporaries"]}
+
+
+def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any) -> float:
+    """Measure one gradient of all chains at the origin, the best of three after a first one."""
+    position = {k: jax.device_put(np.zeros((num_chains, *s), target.dtype), placed[k]) for k, s in target.position_shapes.items()}
+    gradient = jax.jit(lambda q, d: target.log_density(q, d).gradient)
+    times = []
+    for _ in range(4):
+        start = time.perf_counter()
+        jax.block_until_ready(gradient(position, data))
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+

@@ -1,0 +1,108 @@
+"""What is computed from draws and data once sampling is over: summaries, pointwise quantities.
+
+Everything here is bounded: summaries look at a few probe rows, and the pointwise groups leave rows out evenly to stay
+within a number of bytes. Nothing grows with draws x observations.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
+from bayesmesh.store.posterior import Posterior
+
+__all__ = ["Derived", "derive", "spread_evenly"]
+
+Derived = dict[str, dict[str, np.ndarray]]
+"""Group -> name -> array; those of draws are (chain, draw, ...)."""
+
+
+def spread_evenly(total: int, wanted: int) -> np.ndarray:
+    """Return at most `wanted` of the numbers 0 to total - 1, spread evenly.
+
+    >>> spread_evenly(10, 4).tolist()
+    [0, 3, 6, 9]
+    """
+    return np.unique(np.linspace(0, total - 1, min(total, wanted)).round().astype(np.int64))
+
+
+def derive(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int, pointwise_bytes: float) -> Derived:
+    """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        posterior: the draws.
+        probe_rows: rows at which summaries are followed.
+        pointwise_bytes: bound on each pointwise group.
+    """
+    probes = spread_evenly(spec.num_rows, probe_rows)
+    out: Derived = {"summaries": _map_draws(posterior, model, _rows(shards, probes), probes, model.summaries)}
+    rows = _pointwise_rows(model, spec, shards, posterior, pointwise_bytes)
+    if rows is None:
+        return out
+    chosen = _rows(shards, rows)
+
+    def log_likelihood(latents: Any, data: Any) -> dict[str, jax.Array]:
+        return {"y": model.log_likelihood(latents, data)}
+
+    def predictive(latents: Any, data: Any, key: jax.Array) -> dict[str, jax.Array]:
+        return {"y": model.predict(latents, data).sample(seed=key).astype(_outcome_type(model.outcome(data).dtype))}
+
+    out["log_likelihood"] = _map_draws(posterior, model, chosen, rows, log_likelihood)
+    out["posterior_predictive"] = _map_draws(posterior, model, chosen, rows, predictive, with_key=True)
+    observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in chosen.items()}))
+    out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": rows}
+    return out
+
+
+def _outcome_type(dtype: Any) -> Any:
+    """Outcomes that are counts or labels are kept small."""
+    return np.int16 if np.issubdtype(dtype, np.integer) else dtype
+
+
+def _rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Read single rows, shard by shard."""
+    parts = [shards.read_rows(int(r), int(r) + 1) for r in rows]
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+
+def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float) -> np.ndarray | None:
+    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None when not one fits."""
+    one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
+    outcome = jax.eval_shape(model.outcome, one)
+    itemsize = max(np.dtype(_outcome_type(outcome.dtype)).itemsize * math.prod(outcome.shape[1:]), np.dtype(spec.dtype).itemsize)
+    wanted = int(limit / (itemsize * posterior.num_chains * posterior.num_draws))
+    return spread_evenly(spec.num_rows, wanted) if wanted >= 1 else None
+
+
+def _map_draws(
+    posterior: Posterior, model: Model, data: Mapping[str, np.ndarray], rows: np.ndarray, function: Any, *, with_key: bool = False
+) -> dict[str, np.ndarray]:
+    """Apply a function of (latents, rows) to every draw, block by block; returns name -> (chain, draw, ...)."""
+    on_device = {k: jnp.asarray(v) for k, v in data.items()}
+
+    @jax.jit
+    def block_function(block: dict[str, jax.Array], first: jax.Array, on_device: dict[str, jax.Array]) -> Any:
+        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32))
+        if with_key:
+            return jax.vmap(lambda latents, key: function(latents, on_device, key))(block, keys)
+        return jax.vmap(lambda latents: function(latents, on_device))(block)
+
+    parts, done = [], 0
+    for block in posterior.blocks():
+        local = {k: np.take(v, rows, axis=1 + model.local_latents[k]) if k in model.local_latents else v for k, v in block.items()}
+        parts.append(jax.device_get(block_function(local, np.uint32(done), on_device)))
+        done += len(next(iter(block.values())))
+    joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    return {k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1) for k, v in joined.items()}

@@ -1,0 +1,66 @@
+"""The identity of a chain: everything that decides its draws."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import jax
+
+from bayesmesh.errors import StoreError
+from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
+from bayesmesh.experiment.registry import component_path
+from bayesmesh.sampling.mesh import describe_devices
+
+__all__ = ["chain_identity", "check_environment", "environment"]
+
+_CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
+_NOT_PART = ("draws", "chains", "chain_groups", "mode", "segment_seconds", "on_changed_environment")
+
+
+def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
+    """Return 16 hexadecimal digits over data, model, kernel, mesh, arithmetic, seed and the code of these.
+
+    The number of draws is not part of it: more draws extend the chains.
+
+    Args:
+        config: the stage's part of the configuration.
+        data_fingerprint: of the sharded data.
+        num_chains: chains of one program; how many run together changes rounding.
+    """
+    entries = [ROOT / "sampling" / "program.py", component_path("model", config["model"]["name"]), component_path("kernel", config["kernel"]["name"])]
+    parts = {
+        "data": data_fingerprint,
+        "model": config["model"],
+        "kernel": config["kernel"],
+        "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
+        "compute": config["compute"],
+        "num_chains": num_chains,
+        "code": fingerprint(source_closure(entries, only=_CODE)),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
+    """Return what must stay the same for a bitwise equal continuation."""
+    packages = {name: version(name) for name in ("jax", "jaxlib", "tfp-nightly", "numpy")}
+    return {**describe_devices(mesh), "machine": platform.machine(), "packages": packages}
+
+
+def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], policy: str, folder: str) -> list[str]:
+    """Compare the environment in which chains began with the present one; return what differs.
+
+    Raises:
+        StoreError: something differs and the policy is to refuse.
+    """
+    differences = [f"{key}: {stored.get(key)} then, {present[key]} now" for key in present if stored.get(key) != present[key]]
+    if differences and policy == "refuse":
+        raise StoreError(
+            f"{folder}: the chains began elsewhere and would not continue bit for bit: {'; '.join(differences)}",
+            "go back to that environment, or set `sampling.on_changed_environment: accept` (the change is recorded), or move the folder away to start afresh",
+        )
+    return differences

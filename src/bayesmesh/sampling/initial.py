@@ -1,0 +1,31 @@
+"""Starting points: every chain climbs from its own prior draw towards a mode."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bayesmesh.kernels.base import LogDensityFn, Position
+
+__all__ = ["climb"]
+
+
+def climb(position: Position, log_density_fn: LogDensityFn, num_steps: int, learning_rate: float) -> Position:
+    """Return positions after Adam (Kingma and Ba 2015) with a cosine decay; each step costs one gradient per chain.
+
+    Args:
+        position: name -> (chain, ...), where each chain starts.
+        log_density_fn: the target.
+        num_steps: Adam steps.
+        learning_rate: at the first step; it falls to a hundredth.
+    """
+    optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps, alpha=0.01))
+
+    def step(_: int, carry: tuple[Position, optax.OptState]) -> tuple[Position, optax.OptState]:
+        at, memory = carry
+        uphill = jax.tree.map(jnp.negative, log_density_fn(at).gradient)
+        updates, memory = optimiser.update(uphill, memory)
+        return optax.apply_updates(at, updates), memory
+
+    return jax.lax.fori_loop(0, num_steps, step, (position, optimiser.init(position)))[0]

@@ -1,0 +1,119 @@
+"""Devices, the (chain, data) mesh, and how rows are laid out over it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from bayesmesh.errors import DeviceError
+from bayesmesh.experiment.compute import ComputeSettings
+
+__all__ = ["CHAIN_AXIS", "DATA_AXIS", "RowLayout", "build_mesh", "configure_jax", "lay_out_rows", "sharding"]
+
+CHAIN_AXIS = "chain"
+DATA_AXIS = "data"
+
+
+def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
+    """Set platform, precision and devices; call it before any array is made.
+
+    On a CPU one virtual device per core is made: XLA runs a loop of elementwise operations on one core, so that a
+    mesh over virtual devices is what uses the others. `XLA_FLAGS` with a device count of its own is left alone.
+
+    Args:
+        compute: platform and precision.
+        cores: cores that this job may use; all that the process may run on when None.
+    """
+    platform = {"gpu": "cuda"}.get(compute.platform, compute.platform)
+    if platform != "auto":
+        jax.config.update("jax_platforms", platform)
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        wanted = compute.mesh.chain * compute.mesh.data if compute.mesh != "auto" else 1
+        available = cores or len(os.sched_getaffinity(0))
+        jax.config.update("jax_num_cpu_devices", max(1, available if wanted <= available else 1))
+    # Sums of log densities are kept in float64; arrays carry their dtype explicitly.
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+
+
+def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -> Mesh:
+    """Return the mesh of one program.
+
+    Args:
+        compute: the mesh asked for; `auto` takes all devices, for rows when `is_sharded`, else for chains.
+        num_chains: chains of the program; `auto` uses no more devices than divide them.
+        is_sharded: whether rows or chains are spread by `auto`.
+
+    Raises:
+        DeviceError: more devices are asked for than there are, or a platform that is not there.
+    """
+    try:
+        devices = jax.devices()
+    except RuntimeError as error:
+        raise DeviceError(f"compute.platform: {compute.platform} is not available here: {error}", "use platform: auto, or install that platform's lock") from error
+    if compute.mesh == "auto":
+        shape = (1, len(devices)) if is_sharded else (math.gcd(num_chains, len(devices)), 1)
+    else:
+        shape = (compute.mesh.chain, compute.mesh.data)
+    needed = shape[0] * shape[1]
+    if needed > len(devices):
+        raise DeviceError(
+            f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, and this job sees {len(devices)} ({devices[0].platform})",
+            "use `mesh: auto`, fewer devices, or a machine with more; on a CPU a device is a core",
+        )
+    return jax.make_mesh(shape, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices[:needed])
+
+
+def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:
+    """Return a NamedSharding with the given axes in order."""
+    return NamedSharding(mesh, PartitionSpec(*axes))
+
+
+@dataclasses.dataclass(frozen=True)
+class RowLayout:
+    """Rows as (device, tile, row of tile), padded behind the last row.
+
+    The first axis is sharded and the second scanned: a scan over a sharded axis would make XLA gather it.
+
+    Attributes:
+        num_rows: rows that count.
+        num_devices: devices along the data axis.
+        num_tiles: tiles of each device.
+        tile_rows: rows of a tile.
+    """
+
+    num_rows: int
+    num_devices: int
+    num_tiles: int
+    tile_rows: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.num_devices, self.num_tiles, self.tile_rows)
+
+    @property
+    def padded_rows(self) -> int:
+        return self.num_devices * self.num_tiles * self.tile_rows
+
+
+def lay_out_rows(num_rows: int, num_devices: int, row_tile: int) -> RowLayout:
+    """Split rows over devices and tiles of at most `row_tile` rows, with as little padding as that allows.
+
+    >>> lay_out_rows(6040, 7, 151)
+    RowLayout(num_rows=6040, num_devices=7, num_tiles=6, tile_rows=144)
+    """
+    per_device = -(-num_rows // num_devices)
+    num_tiles = -(-per_device // max(1, min(row_tile, per_device)))
+    return RowLayout(num_rows, num_devices, num_tiles, -(-per_device // num_tiles))
+
+
+def describe_devices(mesh: Mesh) -> dict[str, Any]:
+    """Return platform, kind and number of the mesh's devices."""
+    first = mesh.devices.flat[0]
+    return {"platform": first.platform, "kind": first.device_kind, "mesh": dict(mesh.shape)}

@@ -1,0 +1,202 @@
+"""The compiled programs of a chain group: initialise, warm up, hand over, sample.
+
+Each is lowered and compiled ahead of time from shapes alone. A segment runs any number of iterations up to its
+length, so one program serves a whole run; iterations are keyed by their absolute index, so a run cut anywhere is the
+same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from bayesmesh.experiment.sampling import SamplingSettings
+from bayesmesh.kernels.base import Kernel, Position
+from bayesmesh.sampling.density import Data, Target
+from bayesmesh.sampling.initial import climb
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
+
+__all__ = ["PHASES", "GroupKey", "Program"]
+
+PHASES = ("initialise", "warmup", "finish", "sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupKey:
+    """Where the randomness of a chain group comes from: the root seed and the absolute number of its first chain."""
+
+    seed: int
+    first_chain: int
+
+    def arguments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return both as arrays, so that every group runs the same program."""
+        return np.asarray(self.seed, np.uint32), np.asarray(self.first_chain, np.uint32)
+
+
+class Program:
+    """The programs of one model, kernel and mesh.
+
+    Args:
+        target: the log density.
+        kernel: the transition kernel.
+        mesh: the (chain, data) mesh.
+        sampling: number of warmup iterations and where the chains start.
+        num_chains: chains that run together.
+        segment_draws: most iterations that one call makes; bounds the buffer of draws.
+    """
+
+    def __init__(
+        self, target: Target, kernel: Kernel, mesh: Mesh, sampling: SamplingSettings, num_chains: int, segment_draws: int
+    ) -> None:
+        self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
+        self.num_chains, self.segment_draws = num_chains, segment_draws
+
+    # -- what the programs compute -------------------------------------------------------------------------------
+
+    def _keys(self, seed: jax.Array, first_chain: jax.Array) -> jax.Array:
+        chains = first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
+        return jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(chains)
+
+    def initialise(self, seed: jax.Array, first_chain: jax.Array, data: Data) -> Any:
+        """Return the warmup state of freshly started chains."""
+        # Iterations count from 0; the start has a key that no iteration can have.
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, 2**32 - 1))(self._keys(seed, first_chain))
+        initial = self.sampling.initial
+        log_density = functools.partial(self.target.log_density, data=data)
+        if initial.method == "zero":
+            position = jax.vmap(self._noise)(keys)
+        else:
+            position = jax.vmap(self.target.sample_prior)(keys)
+        active = self.target.active()
+        position = {k: (initial.spread * v * active[k]).astype(v.dtype) for k, v in position.items()}
+        if initial.method == "mode":
+            position = climb(position, log_density, initial.steps, initial.learning_rate)
+        return self.kernel.warmup_init(self.kernel.init(position, log_density), active)
+
+    def _noise(self, key: jax.Array) -> Position:
+        shapes = self.target.position_shapes
+        return {k: jax.random.normal(jax.random.fold_in(key, i), shapes[k], self.target.dtype) for i, k in enumerate(shapes)}
+
+    def warmup(self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array) -> Any:
+        """Make `count` warmup iterations from absolute iteration `first`; returns state and info (iteration, ...)."""
+        step = functools.partial(self.kernel.warmup_step, log_density_fn=functools.partial(self.target.log_density, data=data))
+        state, info, _ = self._iterate(self._keys(seed, first_chain), state, step, first, count, with_draws=False)
+        return state, info
+
+    def finish(self, state: Any) -> Any:
+        """Return (kernel state, tuning) out of the warmup state."""
+        return self.kernel.warmup_finish(state)
+
+    def sample(self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array) -> Any:
+        """Make `count` draws from absolute draw `first`.
+
+        Returns:
+            (kernel state, tuning); info (draw, ...); and latents (draw, chain, ...) in the prior's own shapes. Slots
+            from `count` on hold nothing.
+        """
+        log_density = functools.partial(self.target.log_density, data=data)
+
+        def step(key: jax.Array, carry: Any) -> Any:
+            kernel_state, info = self.kernel.step(key, carry[0], log_density, carry[1])
+            return (kernel_state, carry[1]), info
+
+        offset = jnp.asarray(self.sampling.warmup, jnp.uint32)
+        state, info, positions = self._iterate(self._keys(seed, first_chain), state, step, first + offset, count, with_draws=True)
+        return state, info, jax.vmap(jax.vmap(self.target.constrain))(positions)
+
+    def _iterate(
+        self, keys: jax.Array, state: Any, step: Callable[..., Any], first: jax.Array, count: jax.Array, *, with_draws: bool
+    ) -> tuple[Any, Any, Any]:
+        def one(i: jax.Array, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            state, infos, positions = carry
+            key = jax.vmap(lambda k: jax.random.fold_in(k, first + i.astype(jnp.uint32)))(keys)
+            state, info = step(key, state)
+            infos = jax.tree.map(lambda buffer, x: buffer.at[i].set(x), infos, info)
+            if with_draws:
+                positions = jax.tree.map(lambda buffer, x: buffer.at[i].set(x), positions, state[0].position)
+            return state, infos, positions
+
+        _, info_shape = jax.eval_shape(step, keys, state)
+        empty = functools.partial(jax.tree.map, lambda x: jnp.zeros((self.segment_draws, *x.shape), x.dtype))
+        positions = empty(state[0].position) if with_draws else {}
+        return jax.lax.fori_loop(0, count, one, (state, empty(info_shape), positions))
+
+    # -- shapes, shardings, compilation ---------------------------------------------------------------------------
+
+    def state_shapes(self, phase: str) -> Any:
+        """Return the abstract state that `phase` ('warmup' or 'sample') carries."""
+        state = jax.eval_shape(self.initialise, *_SEEDS, self.target.data_shapes())
+        return state if phase == "warmup" else jax.eval_shape(self.finish, state)
+
+    def place_state(self, shapes: Any) -> Any:
+        """Return the sharding of every leaf of a state: chains over `chain`, rows of local latents over `data`."""
+
+        def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+            names = [str(getattr(p, "key", "")) for p in path]
+            latent = next((n for n in names if n in self.target.position_shapes), None)
+            axes: list[str | None] = []
+            if len(leaf.shape) > 0 and leaf.shape[0] == self.num_chains and self._has_chain_axis(latent, leaf.shape):
+                axes.append(CHAIN_AXIS)
+            if latent in self.target.model.local_latents:
+                axes.append(DATA_AXIS)
+            return sharding(self.mesh, *axes)
+
+        return jax.tree_util.tree_map_with_path(place, shapes)
+
+    def _has_chain_axis(self, latent: str | None, shape: tuple[int, ...]) -> bool:
+        return latent is None or shape[1:] == self.target.position_shapes[latent]
+
+    def place_data(self) -> dict[str, NamedSharding]:
+        """Return the sharding of the data: the device axis over `data`."""
+        return {k: sharding(self.mesh, DATA_AXIS) for k in self.target.data_shapes()}
+
+    def lower(self, phase: str) -> Any:
+        """Trace and lower one of `PHASES`; `.compile()` of it gives what `sampling.segment` runs."""
+        everywhere = sharding(self.mesh)
+        data, data_at = self.target.data_shapes(), self.place_data()
+        if phase == "initialise":
+            out_at = self.place_state(self.state_shapes("warmup"))
+            return jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at).lower(*_SEEDS, data)
+        if phase == "finish":
+            before, after = self.state_shapes("warmup"), self.state_shapes("sample")
+            return jax.jit(self.finish, in_shardings=(self.place_state(before),), out_shardings=self.place_state(after)).lower(before)
+        state = self.state_shapes(phase)
+        state_at = self.place_state(state)
+        in_at = (everywhere, everywhere, data_at, state_at, everywhere, everywhere)
+        out_at = (state_at, everywhere) if phase == "warmup" else (state_at, everywhere, everywhere)
+        index = jax.ShapeDtypeStruct((), jnp.uint32)
+        function = self.warmup if phase == "warmup" else self.sample
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        return jax.jit(function, in_shardings=in_at, out_shardings=out_at).lower(*_SEEDS, data, state, index, count)
+
+    def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        """Lay out all rows and copy them to the devices."""
+        laid_out = self.target.lay_out(rows)
+        return {k: jax.device_put(v, self.place_data()[k]) for k, v in laid_out.items()}
+
+    def put_state(self, phase: str, leaves: Mapping[str, np.ndarray]) -> Any:
+        """Bring a checkpoint back to the devices; `leaves` is keyed as `name_leaves` does."""
+        shapes = self.state_shapes(phase)
+        names = name_leaves(shapes)
+        values = []
+        for name, leaf, at in zip(names, jax.tree.leaves(shapes), jax.tree.leaves(self.place_state(shapes)), strict=True):
+            value = leaves[name]
+            if value.shape != leaf.shape or value.dtype != leaf.dtype:
+                raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {leaf.shape} {leaf.dtype}")
+            values.append(jax.device_put(value, at))
+        return jax.tree.unflatten(jax.tree.structure(shapes), values)
+
+
+def name_leaves(tree: Any) -> list[str]:
+    """Return a name for each leaf, in the order of `jax.tree.leaves`."""
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+_SEEDS = (jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint32))

@@ -1,0 +1,134 @@
+"""assemble: join the chain groups to one posterior store that xarray and ArviZ open by themselves."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from bayesmesh.errors import StoreError
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.derive import Derived, derive
+from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.files import experiment_layout
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.assemble import join_groups
+from bayesmesh.store.files import read_json
+from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name
+from bayesmesh.store.posterior import open_posterior
+from bayesmesh.store.segments import ChainStore
+
+__all__ = ["run"]
+
+
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+    """Assemble; returns a line for the log."""
+    configure_jax(spec.settings("compute"), cores)
+    layout, sampling = experiment_layout(spec), spec.config["sampling"]
+    manifests = [read_json(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
+    num_draws = sampling["draws"]
+    layout.folder.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".posterior-", dir=layout.folder))
+    try:
+        with ledger.phase("join"):
+            stores = _verified(layout, manifests, num_draws)
+            root = zarr.open_group(str(partial), mode="a", zarr_format=3)
+            warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
+            wanted = {"posterior": num_draws, "sample_stats": num_draws, "warmup_sample_stats": warmup}
+            join_groups(root, partial, [s.folder / "draws.zarr" for s in stores], {k: v for k, v in wanted.items() if v})
+        with ledger.phase("derive"):
+            _derive(spec, partial, root)
+        root.attrs.update(_attributes(spec, manifests))
+        zarr.consolidate_metadata(root.store)
+        _replace(partial, layout.posterior)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
+
+
+def _verified(layout: ExperimentLayout, manifests: list[dict[str, Any]], num_draws: int) -> list[ChainStore]:
+    """Open the groups' stores, rehash what their markers name, and check that the draws are all there."""
+    stores = []
+    for manifest in manifests:
+        folder = layout.folder / manifest["folder"]
+        if not (folder / "store.json").is_file():
+            raise StoreError(f"{folder}: the chains are gone", "run the sample stage again")
+        store = ChainStore(folder, manifest["segment_draws"], {"identity": manifest["identity"]})
+        last = store.resume()
+        if last is None or last.phase != "sample" or last.stop < num_draws:
+            raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", "run the sample stage again")
+        stores.append(store)
+    if len({m["identity"] for m in manifests}) > 1:
+        raise StoreError(f"{layout.folder / 'chains'}: the chain groups are of different identities", "run the sample stage again")
+    return stores
+
+
+def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
+    """Compute summaries and pointwise groups, and write them."""
+    shards, data_spec = shards_of(spec)
+    model_class, options = model_class_and_options(spec)
+    posterior = open_posterior(partial)
+    settings = spec.settings("posterior")
+    derived = derive(
+        model_class(options, data_spec), data_spec, shards, posterior, settings.probe_rows, settings.pointwise_mebibytes * 2**20
+    )
+    stats = open_group(partial)["sample_stats"]
+    derived["summaries"]["log_density"] = np.asarray(stats["lp"])
+    derived["summaries"]["log_likelihood"] = np.asarray(stats["log_likelihood"])
+    _write_derived(root, derived, posterior.num_chains, posterior.num_draws)
+    constants = root.require_group("constant_data")
+    for name, value in {**shards.constants, "num_rows": shards.num_rows}.items():
+        write_array(constants, name, np.asarray(value), [])
+
+
+def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draws: int) -> None:
+    rows = derived.get("observed_data", {}).pop("row", None)
+    for group_name_, arrays in derived.items():
+        group = root.require_group(group_name_)
+        of_draws = group_name_ != "observed_data"
+        pointwise = group_name_ in ("log_likelihood", "posterior_predictive", "observed_data")
+        for name, value in arrays.items():
+            dims = [CHAIN, DRAW] if of_draws else []
+            if pointwise:
+                dims.append(ROW)
+            dims += [f"{name}_dim_{i}" for i in range(value.ndim - len(dims))]
+            write_array(group, name, value, dims)
+        if of_draws:
+            write_array(group, CHAIN, np.arange(num_chains), [CHAIN])
+            write_array(group, DRAW, np.arange(num_draws), [DRAW])
+        if pointwise and rows is not None:
+            write_array(group, ROW, rows, [ROW])
+
+
+def _attributes(spec: StageSpec, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    environment = manifests[0]["environment"]
+    return {
+        "creation_library": "bayesmesh",
+        "creation_library_version": version("bayesmesh"),
+        "experiment": spec.experiment,
+        "identity": manifests[0]["identity"],
+        "model": spec.config["model"]["name"],
+        "device": environment["kind"],
+        "mesh": environment["mesh"],
+        "versions": {**environment["packages"], "bayesmesh": version("bayesmesh")},
+        "changed_environment": sorted({c for m in manifests for c in m["changed_environment"]}),
+        "groups": [m["folder"] for m in manifests],
+    }
+
+
+def _replace(partial: Path, final: Path) -> None:
+    """Put the new store in place of an old one; Snakemake has removed it already, a run by hand has not."""
+    old = final.with_name(f".old-{final.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    partial.chmod(0o755)
+    partial.rename(final)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,74 @@
+"""compile: lower and compile the programs of a chain group ahead of time, and audit them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
+from bayesmesh.sampling.cache import CacheCounter, use_cache
+from bayesmesh.sampling.mesh import configure_jax, describe_devices
+from bayesmesh.sampling.plan import make_program, segment_length
+from bayesmesh.sampling.program import PHASES, Program
+from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.files import experiment_layout
+from bayesmesh.store.files import write_json
+
+__all__ = ["run"]
+
+
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+    """Compile all programs into the persistent cache; returns a line for the log."""
+    compute = spec.settings("compute")
+    configure_jax(compute, cores)
+    use_cache(spec.results)
+    shards, data_spec = shards_of(spec)
+    model_class, options = model_class_and_options(spec)
+    with ledger.phase("trace", "equations at two data sizes"):
+        equations = growth_of_equations(model_class, options, data_spec)
+    probe = make_program(spec, data_spec, segment_draws=1)
+    ledger.device = describe_devices(probe.mesh)["kind"]
+    start = time.perf_counter()
+    data = probe.put_data(shards.read_rows(0, shards.num_rows))
+    ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+    with ledger.phase("measure", "one gradient"):
+        placed = probe.place_state({k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()})
+        seconds = seconds_per_gradient(probe.target, probe.num_chains, placed, data)
+    program = make_program(spec, data_spec, segment_draws=segment_length(probe, spec.config["sampling"], seconds))
+    audit = {
+        "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
+        "gradient": {**cost_of_gradient(program.target, program.num_chains), "seconds": seconds, "chains": program.num_chains},
+        "rows": {"padded": program.target.layout.padded_rows, "tile": program.target.layout.tile_rows, "tiles": program.target.layout.num_tiles},
+        "devices": describe_devices(program.mesh),
+        "segment_draws": program.segment_draws,
+        "programs": _compile_all(program, ledger),
+    }
+    write_json(experiment_layout(spec).audit, audit)
+    peak = max(p["memory"]["peak"] for p in audit["programs"].values())
+    warning = "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation" if audit["equations"]["grow_with_data"] else ""
+    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {program.segment_draws} draws{warning}"
+
+
+class _Shape:
+    """The shape of an array, for asking where it would be placed."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def _compile_all(program: Program, ledger: Ledger) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for phase in PHASES:
+        start = time.perf_counter()
+        lowered = program.lower(phase)
+        middle = time.perf_counter()
+        with CacheCounter() as cache:
+            compiled = lowered.compile()
+        end = time.perf_counter()
+        temperature = "warm" if cache.misses == 0 else "cold"
+        ledger.add("lower", middle - start, detail=phase)
+        ledger.add("compile", end - middle, detail=f"{phase}, {temperature}")
+        found[phase] = {"lower_seconds": middle - start, "compile_seconds": end - middle, "cache": temperature, "memory": memory_of(compiled)}
+    return found

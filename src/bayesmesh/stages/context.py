@@ -1,0 +1,35 @@
+"""The source, model and shards that a spec names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesmesh.data.base import DataSpec, Source
+from bayesmesh.data.shards import Shards, open_shards
+from bayesmesh.experiment.experiment import component_options
+from bayesmesh.experiment.registry import component_path, load_component, read_options
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.stages.files import data_layout
+
+__all__ = ["make_source", "model_class_and_options", "shards_of"]
+
+
+def make_source(spec: StageSpec) -> Source:
+    """Return the source with its options."""
+    name = spec.config["data"]["source"]
+    options = read_options(component_path("source", name)).model_validate(component_options("source", spec.config["data"]))
+    source: Source = load_component("source", name)(options)
+    return source
+
+
+def model_class_and_options(spec: StageSpec) -> tuple[type[Any], Any]:
+    """Return the model's class and its validated options."""
+    config = spec.config["model"]
+    options = read_options(component_path("model", config["name"])).model_validate(component_options("model", config))
+    return load_component("model", config["name"]), options
+
+
+def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
+    """Return the shards and the data spec in the experiment's dtype."""
+    shards = open_shards(data_layout(spec).shards)
+    return shards, shards.spec(spec.config["compute"]["dtype"])

@@ -1,0 +1,19 @@
+"""diagnose: R-hat, effective sample sizes and gates; a gate that does not hold is reported, never raised."""
+
+from __future__ import annotations
+
+from bayesmesh.diagnostics.diagnose import diagnose
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.ledger import Ledger
+from bayesmesh.stages.files import experiment_layout
+
+__all__ = ["run"]
+
+
+def run(spec: StageSpec, ledger: Ledger) -> str:
+    """Diagnose; returns a line for the log."""
+    layout = experiment_layout(spec)
+    with ledger.phase("diagnose"):
+        verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
+    missed = [g["message"] for g in verdict["gates"] if g["verdict"] != "pass"]
+    return f"verdict {verdict['verdict']}" + "".join(f"; {m}" for m in missed)

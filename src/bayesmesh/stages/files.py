@@ -1,0 +1,22 @@
+"""Where a stage's files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayesmesh.experiment.stages import StageSpec, dataset_name, split_name
+from bayesmesh.store.layout import DataLayout, ExperimentLayout
+
+__all__ = ["data_layout", "experiment_layout"]
+
+
+def experiment_layout(spec: StageSpec) -> ExperimentLayout:
+    """Return the files of the spec's experiment."""
+    return ExperimentLayout(Path(spec.results), spec.experiment)
+
+
+def data_layout(spec: StageSpec) -> DataLayout:
+    """Return the files of the spec's dataset; `fetch` knows no split."""
+    data = spec.config["data"]
+    split = split_name(data) if "held_out_fraction" in data else ""
+    return DataLayout(Path(spec.results), dataset_name(data), split)

@@ -1,0 +1,24 @@
+"""recommend: rankings of unwatched films with their uncertainty, and their held-out scores."""
+
+from __future__ import annotations
+
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.ledger import Ledger
+from bayesmesh.recommend.recommend import recommend
+from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.files import experiment_layout
+from bayesmesh.store.posterior import open_posterior
+
+__all__ = ["run"]
+
+
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+    """Recommend; returns a line for the log."""
+    configure_jax(spec.settings("compute"), cores)
+    layout = experiment_layout(spec)
+    shards, data_spec = shards_of(spec)
+    model_class, options = model_class_and_options(spec)
+    with ledger.phase("recommend"):
+        result = recommend(model_class(options, data_spec), data_spec, open_posterior(layout.posterior), shards, spec.settings("recommendation"), layout)
+    return ", ".join(f"{k} {v}" for k, v in result.items() if isinstance(v, (int, float, str)))

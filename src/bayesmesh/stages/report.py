@@ -1,0 +1,28 @@
+"""report: the page of an experiment, and the index of all pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.ledger import Ledger
+from bayesmesh.report.index import build_index
+from bayesmesh.report.page import write_page
+from bayesmesh.stages.files import data_layout, experiment_layout
+
+__all__ = ["run", "run_index"]
+
+
+def run(spec: StageSpec, ledger: Ledger) -> str:
+    """Write the page; returns a line for the log."""
+    settings = spec.settings("report")
+    with ledger.phase("report"):
+        page = write_page(
+            experiment_layout(spec), spec.config, spec.config["title"], settings.caption, data_layout(spec).sharded, settings
+        )
+    return str(page)
+
+
+def run_index(results: Path, experiments: list[tuple[str, str]]) -> Path:
+    """Write the index over (name, title) of experiments whose pages exist."""
+    return build_index(results, experiments)

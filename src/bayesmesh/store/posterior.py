@@ -1,0 +1,87 @@
+"""Reads the posterior store block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from bayesmesh.errors import StoreError
+from bayesmesh.store.arrays import open_group
+
+__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior"]
+
+BLOCK_BYTES = 64 * 2**20
+"""Aimed size of a block of draws in memory, over all latents asked for."""
+
+
+class Posterior:
+    """A posterior on disk, ``posterior.zarr``: groups of arrays with leading dimensions (chain, draw).
+
+    Attributes:
+        path: the Zarr store.
+        num_chains, num_draws: of every latent.
+        latents: names of the group `posterior`, sorted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._root = open_group(path)
+        group = self.group("posterior")
+        self.latents = sorted(name for name, _ in group.arrays() if name not in ("chain", "draw"))
+        if not self.latents:
+            raise StoreError(f"{path}: the posterior holds no latent", "run the assemble stage again")
+        self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
+
+    def group(self, name: str) -> zarr.Group:
+        """Return a group of the store.
+
+        Raises:
+            StoreError: there is no such group.
+        """
+        found = self._root.get(name)
+        if not isinstance(found, zarr.Group):
+            raise StoreError(f"{self.path}: no group '{name}'", "run the assemble stage again")
+        return found
+
+    def array(self, group: str, name: str) -> zarr.Array:
+        """Return an array of a group."""
+        found = self.group(group).get(name)
+        if not isinstance(found, zarr.Array):
+            raise StoreError(f"{self.path}: no array '{group}/{name}'", "run the assemble stage again")
+        return found
+
+    def blocks(
+        self, names: Sequence[str] | None = None, *, block_bytes: int = BLOCK_BYTES, group: str = "posterior"
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yield all draws, in blocks of bounded size.
+
+        Draws come draw by draw and, within a draw, chain by chain: position ``draw * num_chains + chain``. Every draw
+        counts once; a rejected proposal repeats its state, as the Markov chain does.
+
+        Args:
+            names: latents to read; all when None.
+            block_bytes: bound on the size of a block, in bytes; a block holds at least one draw of all chains.
+            group: group to read from.
+
+        Yields:
+            name -> array (block draws * chains, ...).
+        """
+        arrays = {name: self.array(group, name) for name in (self.latents if names is None else names)}
+        per_draw = sum(self.num_chains * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
+        step = max(1, min(self.num_draws, block_bytes // max(1, per_draw)))
+        for start in range(0, self.num_draws, step):
+            block = {name: np.asarray(a[:, start : start + step]) for name, a in arrays.items()}
+            yield {name: np.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for name, v in block.items()}
+
+
+def open_posterior(path: Path) -> Posterior:
+    """Open ``posterior.zarr``.
+
+    Raises:
+        StoreError: there is none, or it holds no latents.
+    """
+    return Posterior(path)

@@ -1,0 +1,214 @@
+"""MovieLens: parsing and fetching a small set of the same form, facts with the real one."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.fetch import fetch
+from bayesmesh.data.shard import check_counts, shard
+from bayesmesh.data.sources import movielens
+from bayesmesh.data.sources._movielens_files import parse_files, read_archive
+from bayesmesh.errors import DataError
+from bayesmesh.experiment.data import DataSettings
+from bayesmesh.store.layout import DataLayout
+
+SMALL = {
+    "ratings.dat": b"2::30::5::978300760\n1::30::1::0\n1::9::3::978301968\n",
+    "movies.dat": "9::Café: the film (1999)::Drama\n10::Unrated (2000)::War\n30::Second (2001)::Comedy|Children's\n".encode(
+        "latin-1"
+    ),
+    "users.dat": b"1::F::1::10::48067\n2::M::56::16::70072\n3::M::25::15::55117-1234\n",
+}
+
+
+@pytest.fixture
+def source() -> movielens.Source:
+    return movielens.Source(movielens.Options())
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mirror with three users and three films."""
+    folder = tmp_path / "mirror" / "ml-1m"
+    folder.mkdir(parents=True)
+    for name, content in SMALL.items():
+        (folder / name).write_bytes(content)
+    monkeypatch.setenv("BAYESMESH_MIRROR", str(folder.parent))
+    return folder
+
+
+@pytest.mark.usefixtures("small")
+def test_small_set_goes_through(source: movielens.Source, layout: DataLayout) -> None:
+    manifest = fetch(source, {"name": "movielens"}, layout)
+    assert manifest["origin"]["identity"] == "local files, checksums unknown"
+    assert len(manifest["origin"]["files"]["ratings.dat"]["sha256"]) == 64
+    data = source.read(layout.records)
+    assert data.rows["watched"].tolist() == [[1, 1], [0, 1], [0, 0]]
+    assert data.columns == {
+        "film_id": [9, 30],
+        "title": ["Café: the film (1999)", "Second (2001)"],
+        "genres": [["Drama"], ["Comedy", "Children's"]],
+        "user_id": [1, 2, 3],
+    }
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.usefixtures("small")
+def test_small_set_is_not_taken_for_the_whole(source: movielens.Source, layout: DataLayout) -> None:
+    fetch(source, {}, layout)
+    with pytest.raises(DataError, match="rows: expected 6040, found 3"):
+        shard(source.read(layout.records), DataSettings(), layout)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "content", "reason"),
+    [
+        ("ratings.dat", 2, b"1::30::five::0", "expected user::film::rating"),
+        ("ratings.dat", 1, b"2::30::5", "expected user::film::rating"),
+        ("ratings.dat", 3, b"1::9::6::978301968", "expected user::film::rating"),
+        ("ratings.dat", 2, b"", "expected user::film::rating"),
+        ("ratings.dat", 1, b"7::30::5::0", "unknown user"),
+        ("ratings.dat", 3, b"1::11::5::0", "unknown film"),
+        ("ratings.dat", 3, b"1::30::5::0", "rated twice"),
+        ("movies.dat", 2, b"x::Unrated::War", "expected film::title"),
+        ("movies.dat", 2, b"9::Again::War", "second line with this id"),
+        ("users.dat", 1, b"1::X::1::10::48067", "expected user::M or F"),
+    ],
+)
+def test_bad_line_is_named(
+    source: movielens.Source, layout: DataLayout, small: Path, name: str, line: int, content: bytes, reason: str
+) -> None:
+    lines = SMALL[name].split(b"\n")
+    lines[line - 1] = content
+    (small / name).write_bytes(b"\n".join(lines))
+    message = f"{small / name}: line {line}: {reason}"
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        fetch(source, {}, layout)
+    assert caught.value.message.endswith(repr(content.decode()))
+    assert not layout.fetched.exists()
+
+
+def test_missing_file_is_named(source: movielens.Source, layout: DataLayout, small: Path) -> None:
+    (small / "users.dat").unlink()
+    with pytest.raises(DataError, match=r"users\.dat: missing"):
+        fetch(source, {}, layout)
+
+
+def test_empty_mirror_says_what_belongs_there(
+    source: movielens.Source, layout: DataLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAYESMESH_MIRROR", str(tmp_path))
+    with pytest.raises(DataError, match=r"neither ml-1m\.zip nor the folder ml-1m"):
+        fetch(source, {}, layout)
+
+
+def test_archive_other_than_the_registered_is_refused(
+    source: movielens.Source, layout: DataLayout, small: Path
+) -> None:
+    (small.parent / "ml-1m.zip").write_bytes(b"PK" + b"x" * 1000)
+    with pytest.raises(DataError, match=r"ml-1m\.zip: truncated: expected 5917549 bytes"):
+        fetch(source, {}, layout)
+
+
+@pytest.mark.usefixtures("offline")
+def test_neither_mirror_nor_network_ends_quickly(source: movielens.Source, layout: DataLayout) -> None:
+    start = time.monotonic()
+    with pytest.raises(DataError, match="cannot be reached"):
+        fetch(source, {}, layout)
+    assert time.monotonic() - start < 10
+
+
+def archive(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+def test_archive_is_read_without_unpacking(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", {f"ml-1m/{name}": content for name, content in SMALL.items()})
+    assert read_archive(path) == SMALL
+    assert parse_files(read_archive(path), path).films.tolist() == [9, 30]
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "ml-1m/../../x", "..", "a\\b"])
+def test_unsafe_member_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="unsafe member name"):
+        read_archive(archive(tmp_path / "a.zip", {name: b"x"}))
+
+
+def test_too_large_member_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="too large"):
+        read_archive(archive(tmp_path / "a.zip", {"ml-1m/ratings.dat": bytes(2**26 + 1)}))
+
+
+def test_archive_without_a_file_or_cut_short_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no member ml-1m/ratings\.dat"):
+        read_archive(archive(tmp_path / "a.zip", {"ml-1m/users.dat": b""}))
+    buffer = io.BytesIO(b"PK\3\4 cut short")
+    (tmp_path / "b.zip").write_bytes(buffer.getvalue())
+    with pytest.raises(DataError, match="not a whole zip"):
+        read_archive(tmp_path / "b.zip")
+
+
+@pytest.mark.real_data
+def test_facts(movielens_dataset: Dataset) -> None:
+    watched = movielens_dataset.rows["watched"]
+    films = watched.sum(axis=1, dtype=np.int64)
+    assert watched.shape == (6040, 3706)
+    assert int(films.sum()) == 1000209
+    assert (films.max(), films.min(), int((films == 20).sum())) == (2314, 20, 86)
+    assert movielens_dataset.columns["user_id"][int(films.argmax())] == 4169
+    assert movielens_dataset.columns["title"][0] == "Toy Story (1995)"
+    assert (np.diff(movielens_dataset.columns["film_id"]) > 0).all()
+    check_counts(movielens_dataset)
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.real_data
+def test_matrix_is_that_of_a_plain_reading(movielens_dataset: Dataset, mirror: Path) -> None:
+    text = (mirror / "ml-1m" / "ratings.dat").read_text().replace("::", " ")
+    values = np.array(text.split(), np.int64).reshape(-1, 4)
+    films, columns = np.unique(values[:, 1], return_inverse=True)
+    plain = np.zeros((6040, len(films)), np.uint8)
+    plain[values[:, 0] - 1, columns] = 1
+    np.testing.assert_array_equal(movielens_dataset.rows["watched"], plain)
+
+
+@pytest.mark.real_data
+def test_manifest_records_the_sums(movielens_layout: DataLayout) -> None:
+    origin = json.loads(movielens_layout.fetched.read_text())["origin"]
+    assert set(origin["files"]) in ({"ml-1m.zip"}, {"ratings.dat", "movies.dat", "users.dat"})
+    assert all(len(file["sha256"]) == 64 for file in origin["files"].values())
+
+
+@pytest.mark.real_data
+def test_split_hides_a_tenth_of_each_user(movielens_dataset: Dataset, layout: DataLayout) -> None:
+    manifest = shard(movielens_dataset, DataSettings(held_out_fraction=0.1), layout)
+    assert manifest["activity"]["most_active"] == {"user": 4168, "films": 2314}
+    assert abs(manifest["counts"]["held_out"] / 1000209 - 0.1) < 0.005
+
+
+@pytest.mark.real_data
+def test_nonnumeric_row_among_a_million_is_found_quickly(
+    source: movielens.Source, layout: DataLayout, mirror: Path, small: Path
+) -> None:
+    for name in SMALL:
+        (small / name).write_bytes((mirror / "ml-1m" / name).read_bytes())
+    lines = (small / "ratings.dat").read_bytes().split(b"\n")
+    lines[900_000] = b"5433::abc::4::0"
+    (small / "ratings.dat").write_bytes(b"\n".join(lines))
+    start = time.monotonic()
+    with pytest.raises(DataError, match=r"ratings\.dat: line 900001: .*'5433::abc::4::0'"):
+        fetch(source, {}, layout)
+    assert time.monotonic() - start < 10

@@ -1,0 +1,80 @@
+"""Simulated and embedded sources: films, gaussian, digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.data.shard import check_counts
+from bayesmesh.data.sources import digits, films, gaussian
+from bayesmesh.experiment.registry import component_path, read_options
+
+NOWHERE = Path("nowhere")
+
+
+@pytest.mark.parametrize("name", ["digits", "films", "gaussian", "mnist", "movielens"])
+def test_options_can_be_read_without_running_the_file(name: str) -> None:
+    read_options(component_path("source", name))()
+
+
+def test_gaussian_rows_scatter_about_their_mean() -> None:
+    data = gaussian.Source(gaussian.Options(num_rows=20000, dimension=3, noise_scale=0.5)).read(NOWHERE)
+    x, mean = data.rows["x"], data.truth["mean"]
+    assert (x.shape, x.dtype, mean.shape) == ((20000, 3), np.float64, (3,))
+    assert (np.abs(x.mean(axis=0) - mean) < 5 * 0.5 / np.sqrt(20000)).all()
+    np.testing.assert_allclose((x - mean).std(axis=0), 0.5, rtol=0.03)
+    assert data.constants == {"noise_scale": 0.5, "dimension": 3}
+
+
+def test_gaussian_follows_its_seed() -> None:
+    one, again, other = (gaussian.Source(gaussian.Options(seed=s)).read(NOWHERE).rows["x"] for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).all()
+
+
+def test_films_are_watched_as_their_logits_say() -> None:
+    data = films.Source(films.Options(num_users=400, num_films=300, width=3, offset=-1.0)).read(NOWHERE)
+    truth, watched = data.truth, data.rows["watched"]
+    logits = truth["user_embeddings"] @ truth["film_embeddings"].T
+    logits = logits + truth["user_biases"][:, None] + truth["film_biases"]
+    probability = 1 / (1 + np.exp(-logits))
+    assert (watched.shape, watched.dtype) == ((400, 300), np.uint8)
+    error = (watched - probability).sum() / np.sqrt((probability * (1 - probability)).sum())
+    assert abs(error) < 4
+    # Films with a high logit are watched, not just as many as expected.
+    assert watched[logits > 3].mean() > 0.95
+    assert watched[logits < -3].mean() < 0.05
+    assert abs(truth["film_biases"].mean() + 1) < 0.3
+
+
+def test_films_have_titles_and_genres() -> None:
+    data = films.Source(films.Options(num_users=5, num_films=4)).read(NOWHERE)
+    assert data.columns["title"][0] == "Film 001"
+    assert {len(data.columns[name]) for name in ("film_id", "title", "genres")} == {4}
+    assert len(data.columns["user_id"]) == 5
+    assert all(genres and set(genres) <= set(films.GENRES) for genres in data.columns["genres"])
+    check_counts(data)
+
+
+def test_more_films_leave_the_users_alone() -> None:
+    few, many = (films.Source(films.Options(num_films=n)).read(NOWHERE).truth for n in (10, 20))
+    np.testing.assert_array_equal(few["user_embeddings"], many["user_embeddings"])
+
+
+def test_digits_are_split_in_proportion() -> None:
+    data = digits.Source(digits.Options(test_fraction=0.25, seed=3)).read(NOWHERE)
+    assert check_counts(data)["rows"] + check_counts(data)["test_rows"] == 1797
+    features, labels = data.rows["features"], data.rows["label"]
+    assert (features.shape[1], features.dtype, labels.dtype) == (64, np.uint8, np.uint8)
+    assert features.max() == data.constants["feature_scale"] == 16
+    train, test = np.bincount(labels), np.bincount(data.test_rows["label"])
+    np.testing.assert_allclose(test / (train + test), 0.25, atol=0.004)
+
+
+def test_digits_follow_their_seed() -> None:
+    one, again, other = (digits.Source(digits.Options(seed=s)).read(NOWHERE).rows["features"] for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert one.shape == other.shape
+    assert (one != other).any()

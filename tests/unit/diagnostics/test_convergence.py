@@ -1,0 +1,204 @@
+"""Convergence statistics against arviz_stats, against chains of known autocorrelation, and in blocks."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy.signal import lfilter
+
+from bayesmesh.diagnostics import convergence
+from bayesmesh.diagnostics.convergence import STATISTICS, convergence_table
+
+
+def reference_table(x: np.ndarray) -> dict[str, np.ndarray]:
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # arviz divides zero by zero for constant coordinates
+        return {
+            "mean": x.mean(axis=(0, 1)),
+            "sd": x.std(axis=(0, 1), ddof=1),
+            "mcse_mean": array_stats.mcse(x, **axes),
+            "r_hat": array_stats.rhat(x, **axes),
+            "ess_bulk": array_stats.ess(x, method="bulk", **axes),
+            "ess_tail": array_stats.ess(x, method="tail", prob=(0.05, 0.95), **axes),
+        }
+
+
+def assert_equal_tables(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], atol: float = 0.0) -> None:
+    assert tuple(found) == STATISTICS
+    for name in STATISTICS:
+        # A mean near zero has no relative precision: both are sums of rounded draws.
+        tolerance = max(atol, 1e-14) if name == "mean" else atol
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, atol=tolerance, err_msg=name)
+
+
+def autoregressive(rng: np.random.Generator, rho: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Return stationary AR(1) chains of unit variance, shape (chain, draw, coordinate)."""
+    noise = rng.normal(size=shape) * np.sqrt(1 - rho**2)
+    noise[:, 0] /= np.sqrt(1 - rho**2)
+    return lfilter([1.0], [1.0, -rho], noise, axis=1)
+
+
+def independent(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.normal(size=shape)
+
+
+def heavy_tailed(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_cauchy(size=shape)
+
+
+def with_rejections(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    x = rng.normal(size=shape)
+    for draw in range(1, shape[1]):
+        if rng.uniform() < 0.4:
+            x[:, draw] = x[:, draw - 1]
+    return x
+
+
+def rounded(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.round(rng.normal(size=shape))
+
+
+def binary(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return (rng.normal(size=shape) > 0).astype(float)
+
+
+def antithetic(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return autoregressive(rng, -0.9, shape)
+
+
+def sticky(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return autoregressive(rng, 0.95, shape)
+
+
+def stuck_chains(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.repeat(rng.normal(size=(shape[0], 1, shape[2])), shape[1], axis=1)
+
+
+KINDS = [independent, heavy_tailed, with_rejections, rounded, binary, antithetic, sticky]
+SHAPES = [(4, 100), (4, 101), (1, 60), (2, 33), (3, 4), (4, 5), (2, 6), (4, 7), (1, 9), (5, 12), (16, 20)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_equals_arviz(kind, shape) -> None:
+    for seed in range(2):
+        x = kind(np.random.default_rng(seed), (*shape, 6))
+        assert_equal_tables(convergence_table(x), reference_table(x))
+
+
+@pytest.mark.parametrize("shape", [(4, 50), (2, 51), (4, 4)], ids=str)
+def test_stuck_chains_equal_arviz(shape) -> None:
+    x = stuck_chains(np.random.default_rng(0), (*shape, 20))
+    found, expected = convergence_table(x), reference_table(x)
+    for name in ("r_hat", "ess_bulk", "ess_tail", "sd"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, err_msg=name)
+    assert (found["r_hat"] > 1e3).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (4, 1), (4, 2), (4, 3)], ids=str)
+def test_too_few_draws_give_mean_and_sd_only(shape) -> None:
+    x = np.random.default_rng(0).normal(size=(*shape, 3))
+    found = convergence_table(x)
+    np.testing.assert_allclose(found["mean"], x.mean(axis=(0, 1)), rtol=1e-12)
+    assert np.isnan(found["sd"]).all() == (x[..., 0].size == 1)
+    for name in ("mcse_mean", "r_hat", "ess_bulk", "ess_tail"):
+        assert np.isnan(found[name]).all(), name
+
+
+def test_constant_coordinates_have_no_r_hat_and_no_spread() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 51, 3))
+    x[:, :, 1] = 0.1
+    found, expected = convergence_table(x), reference_table(x)
+    assert_equal_tables(found, expected, atol=1e-15)
+    assert np.isnan(found["r_hat"]).tolist() == [False, True, False]
+    assert found["mean"][1] == 0.1
+    assert found["sd"][1] == found["mcse_mean"][1] == 0.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_draw_that_is_not_finite_makes_its_coordinate_unknown(value) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 50, 3))
+    clean = convergence_table(x)
+    x[2, 17, 1] = value
+    found = convergence_table(x)
+    for name in STATISTICS:
+        assert np.isnan(found[name][1]), name
+        np.testing.assert_array_equal(found[name][[0, 2]], clean[name][[0, 2]])
+
+
+def test_overflowing_draws_give_no_number_that_passes() -> None:
+    found = convergence_table(np.random.default_rng(0).normal(size=(4, 50, 1)) * 1e200)
+    assert not np.isfinite(found["sd"][0])
+    assert not np.isfinite(found["mcse_mean"][0] / 1.0)
+
+
+def test_float32_is_computed_in_float64() -> None:
+    x = (np.random.default_rng(0).normal(size=(4, 60, 5)) + 1e4).astype(np.float32)
+    assert_equal_tables(convergence_table(x), reference_table(x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5, 0.9])
+def test_autoregressive_chains_have_the_known_effective_sample_size(rho) -> None:
+    num_chains, num_draws = 4, 4000
+    x = autoregressive(np.random.default_rng(3), rho, (num_chains, num_draws, 40))
+    known = num_chains * num_draws * (1 - rho) / (1 + rho)
+    found = convergence_table(x)
+    assert found["ess_bulk"].mean() == pytest.approx(known, rel=0.1)
+    assert (1 / found["mcse_mean"] ** 2).mean() == pytest.approx(known, rel=0.1)
+
+
+def test_r_hat_sees_a_shifted_chain_and_another_scale() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 500, 3))
+    x[0, :, 1] += 1.0
+    x[0, :, 2] *= 5.0  # same mean: only the folded draws differ
+    r_hat = convergence_table(x)["r_hat"]
+    assert r_hat[0] < 1.01
+    assert r_hat[1] > 1.05
+    assert r_hat[2] > 1.05
+
+
+def test_r_hat_sees_a_chain_that_drifts() -> None:
+    x = np.random.default_rng(0).normal(size=(1, 1, 1)) + np.linspace(-2, 2, 400)[None, :, None]
+    x = x + np.random.default_rng(1).normal(size=(4, 400, 1))
+    assert convergence_table(x)["r_hat"][0] > 1.1  # all chains alike; their halves are not
+
+
+@pytest.mark.parametrize("num_draws", [40, 41])
+def test_blocks_give_the_same_answer_as_one_block(num_draws) -> None:
+    x = with_rejections(np.random.default_rng(0), (3, num_draws, 37))
+    whole = convergence_table(x)
+    for block_bytes in (1, 5 * 3 * num_draws * 128):
+        in_blocks = convergence_table(x, block_bytes=block_bytes)
+        for name in STATISTICS:
+            np.testing.assert_array_equal(in_blocks[name], whole[name], err_msg=name)
+
+
+def test_memory_stays_within_the_bound(monkeypatch) -> None:
+    monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)  # would hide what the blocks need
+    x = np.round(np.random.default_rng(0).normal(size=(4, 251, 2000)), 1)
+    bound = 6 * 2**20
+    tracemalloc.start()
+    try:
+        convergence_table(x, block_bytes=bound)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= bound
+    assert peak > bound / 3  # the bound is used: small blocks are slow
+
+
+@pytest.mark.parametrize("shape", [(4, 10), (4, 0, 3), (0, 10, 3)], ids=str)
+def test_draws_of_another_shape_are_refused(shape) -> None:
+    with pytest.raises(ValueError, match="chain, draw, coordinate"):
+        convergence_table(np.zeros(shape))
+
+
+def test_no_coordinates_give_empty_columns() -> None:
+    assert {name: values.shape for name, values in convergence_table(np.zeros((4, 10, 0))).items()} == dict.fromkeys(
+        STATISTICS, (0,)
+    )

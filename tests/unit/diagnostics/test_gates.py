@@ -1,0 +1,107 @@
+"""Each gate on its own: what it lets pass, what it does not, and how it says so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesmesh.diagnostics.gates import judge
+from bayesmesh.experiment.gates import GateSettings
+
+NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
+GOOD = {"sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}
+BAD = {"r_hat": 1.0101, "ess_bulk": 399.0, "ess_tail": 399.0, "mcse_mean": 0.201, "divergences": 1e-4, "bfmi": 0.29}
+
+
+def verdict_with(name: str = "", value: float = 0.0, gates: GateSettings | None = None, sd: float | None = None):
+    """Judge three coordinates and three chains; ``logits[1,3]`` or chain 2 has the given value."""
+    table = pd.DataFrame(
+        [{"variable": "level", "index": ""} | GOOD] + [{"variable": "logits", "index": f"1,{i}"} | GOOD for i in (2, 3)]
+    )
+    share, bfmi = 0.0, np.array([0.9, 0.8, 0.7])
+    if name == "divergences":
+        share = value
+    elif name == "bfmi":
+        bfmi[2] = value
+    elif name:
+        table.loc[2, name] = value
+    if sd is not None:
+        table.loc[2, "sd"] = sd
+    content = judge(table, share, bfmi, gates or GateSettings())
+    json.dumps(content, allow_nan=False)
+    return content, {gate["name"]: gate for gate in content["gates"]}
+
+
+def test_good_values_pass_every_gate_in_the_order_of_the_settings() -> None:
+    content, _ = verdict_with()
+    assert [gate["name"] for gate in content["gates"]] == NAMES
+    assert {gate["verdict"] for gate in content["gates"]} == {"pass"}
+    assert content["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_value_misses_its_own_gate_only(name) -> None:
+    content, gates = verdict_with(name, BAD[name])
+    assert content["verdict"] == "fail"
+    assert [gate["name"] for gate in content["gates"] if gate["verdict"] != "pass"] == [name]
+    assert gates[name]["value"] == pytest.approx(BAD[name] / (GOOD["sd"] if name == "mcse_mean" else 1))
+    assert gates[name]["where"] == {"bfmi": "chain 2", "divergences": ""}.get(name, "logits[1,3]")
+    assert "limit" in gates[name]["message"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_never_passes(name, value) -> None:
+    content, gates = verdict_with(name, value)
+    assert content["verdict"] == gates[name]["verdict"] == "fail"
+    assert gates[name]["value"] is None
+    assert "not a number" in gates[name]["message"] or "infinite" in gates[name]["message"]
+    assert gates[name]["where"] == {"bfmi": "chain 2", "divergences": ""}.get(name, "logits[1,3]")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missed_gate_yields_its_severity(name) -> None:
+    limit = GateSettings().model_dump()[name]["limit"]
+    settings = GateSettings.model_validate({name: {"limit": limit, "severity": "warn"}})
+    content, gates = verdict_with(name, BAD[name], settings)
+    assert content["verdict"] == gates[name]["verdict"] == "warn"
+    content, gates = verdict_with(name, np.nan, settings)
+    assert content["verdict"] == gates[name]["verdict"] == "warn"
+
+
+@pytest.mark.parametrize("name", ["r_hat", "ess_bulk", "ess_tail", "bfmi"])
+def test_a_value_at_the_limit_passes(name) -> None:
+    assert verdict_with(name, GateSettings().model_dump()[name]["limit"])[0]["verdict"] == "pass"
+
+
+def test_the_worst_verdict_counts() -> None:
+    settings = GateSettings.model_validate({"r_hat": {"limit": 1.01, "severity": "warn"}, "bfmi": 0.95})
+    assert verdict_with("r_hat", 1.5, settings)[0]["verdict"] == "fail"
+
+
+def test_a_constant_coordinate_is_named_as_such() -> None:
+    _, gates = verdict_with("mcse_mean", 0.0, sd=0.0)
+    assert gates["mcse_mean"]["verdict"] == "fail"
+    assert "logits[1,3] is not a number: the coordinate is constant" in gates["mcse_mean"]["message"]
+    _, gates = verdict_with("r_hat", np.nan)
+    assert "too few draws or chains" in gates["r_hat"]["message"]
+    _, gates = verdict_with("r_hat", np.nan, sd=np.nan)
+    assert "a draw is not finite" in gates["r_hat"]["message"]
+
+
+def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
+    table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
+    gate = judge(table, 0.0, np.array([0.9]), GateSettings())["gates"][0]
+    assert gate["where"] == "level"
+    assert "R-hat of level is 1.3, limit at most 1.01; 2 of 2 values miss it" in gate["message"]
+
+
+def test_nothing_to_judge_does_not_pass() -> None:
+    empty = pd.DataFrame({name: [] for name in ("variable", "index", *GOOD)})
+    content = judge(empty, float("nan"), np.array([]), GateSettings())
+    assert {gate["verdict"] for gate in content["gates"]} == {"fail"}
+    assert {gate["value"] for gate in content["gates"]} == {None}
+    json.dumps(content, allow_nan=False)

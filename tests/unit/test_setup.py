@@ -1,0 +1,324 @@
+"""The set-up: tools/bootstrap.sh with fake programs on a PATH of its own, and the locks in envs/."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("build", "cpu", "cuda", "tpu", "dev")
+TOOLS = ("sh", "dirname", "cat", "cksum", "grep", "mkdir", "mv", "rm", "cp", "chmod")
+
+# Answers the probe of bootstrap.sh, and makes an environment whose Python is this script again.
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+-c*) echo "{version} {complete} {path}" ;;
+"-m venv .venv") echo "venv $0" >>"$LOG"; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+"-m pip --version") ;;
+"-m pip install"*) echo "$*" >>"$LOG"; case "$*" in *"${{FAILING:-nothing}}"*) exit 1 ;; esac ;;
+"-m compileall"*) echo compileall >>"$LOG" ;;
+*) exit 2 ;;
+esac
+"""
+FAKE_UV = """#!/bin/sh
+case "$*" in
+--version) echo "uv 0" ;;
+venv*) echo "uv $*" >>"$LOG"; mkdir -p .venv/bin; cp {python} .venv/bin/python ;;
+*) echo "uv $*" >>"$LOG" ;;
+esac
+"""
+
+
+@dataclass
+class Checkout:
+    """A copy of what bootstrap.sh reads, with a PATH that holds only what a test puts there."""
+
+    root: Path
+    bin: Path
+    log: Path
+
+    def program(self, name: str, text: str) -> Path:
+        path = self.bin / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def python(self, name: str, version: int, *, complete: bool = True, path: str | None = None) -> Path:
+        path = path or str(self.bin / name)
+        return self.program(name, FAKE_PYTHON.format(version=version, complete=int(complete), path=path))
+
+    def bootstrap(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.root / "tools" / "bootstrap.sh", *arguments],
+            env={"PATH": str(self.bin), "LOG": str(self.log), **variables},
+            cwd=self.root.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def install(self, lock: str, **variables: str) -> list[str]:
+        """Runs bootstrap.sh for a lock and returns what the fake installers were asked for."""
+        self.log.write_text("")
+        done = self.bootstrap(lock, **variables)
+        assert (done.returncode == 0) is ("FAILING" not in variables), done.stderr
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    root = tmp_path / "a checkout"
+    (root / "tools").mkdir(parents=True)
+    (root / "envs").mkdir()
+    shutil.copy(ROOT / "tools" / "bootstrap.sh", root / "tools")
+    (root / "pyproject.toml").write_text("")
+    for lock in LOCKS:
+        (root / "envs" / f"{lock}.txt").write_text(f"{lock}==1\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for tool in TOOLS:
+        (programs / tool).symlink_to(shutil.which(tool) or pytest.fail(f"{tool} is not installed"))
+    return Checkout(root, programs, tmp_path / "log")
+
+
+def test_an_old_python3_is_passed_over(checkout: Checkout) -> None:
+    checkout.python("python3", 311)
+    good = checkout.python("python3.12", 312)
+    assert checkout.bootstrap("--python").stdout.strip() == str(good)
+
+
+@pytest.mark.parametrize("shim", ["exit 127", "echo no such version installed", "kill $$"])
+def test_a_shim_that_fails_is_passed_over(checkout: Checkout, shim: str) -> None:
+    checkout.program("python3", f"#!/bin/sh\n{shim}\n")
+    checkout.program("python3.12", f"#!/bin/sh\n{shim}\n")
+    good = checkout.python("python3.13", 313)
+    assert checkout.bootstrap("--python").stdout.strip() == str(good)
+
+
+def test_a_python_with_prebuilt_packages_goes_first(checkout: Checkout) -> None:
+    newest = checkout.python("python3", 314)
+    assert checkout.bootstrap("--python").stdout.strip() == str(newest)
+    prebuilt = checkout.python("python3.13", 313)
+    assert checkout.bootstrap("--python").stdout.strip() == str(prebuilt)
+
+
+@pytest.mark.parametrize("version", [None, 311, 315])
+def test_no_fitting_python_is_one_line_that_names_what_to_install(checkout: Checkout, version: int | None) -> None:
+    if version:
+        checkout.python("python3", version)
+    done = checkout.bootstrap("cpu")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "install python3.12" in line
+    assert "uv" in line
+
+
+def test_a_missing_venv_module_is_one_line_for_a_user(checkout: Checkout) -> None:
+    checkout.python("python3", 313, complete=False, path="/usr/bin/python3.13")
+    checkout.program("apt-get", "#!/bin/sh\nexit 1\n")
+    checkout.program("id", "#!/bin/sh\necho 1000\n")
+    done = checkout.bootstrap("--python")
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert "python3.13-venv" in line
+
+
+def test_a_missing_venv_module_is_installed_for_root(checkout: Checkout) -> None:
+    checkout.python("python3", 313, complete=False, path="/usr/bin/python3.13")
+    # The package is unknown until the lists are fetched.
+    checkout.program(
+        "apt-get",
+        '#!/bin/sh\necho "$*" >>"$LOG"\ncase "$*" in *update) cat /dev/null >"$LOG.lists" ;; *) [ -e "$LOG.lists" ] ;; esac\n',
+    )
+    checkout.program("id", "#!/bin/sh\necho 0\n")
+    done = checkout.bootstrap("--python")
+    assert done.returncode == 0
+    assert done.stdout.strip() == "/usr/bin/python3.13"
+    assert len(done.stderr.splitlines()) == 1
+    assert [line.split()[-1] for line in checkout.log.read_text().splitlines()] == [
+        "python3.13-venv",
+        "update",
+        "python3.13-venv",
+    ]
+
+
+def test_a_complete_python_goes_before_one_without_venv(checkout: Checkout) -> None:
+    checkout.python("python3", 312, complete=False)
+    good = checkout.python("python3.13", 313)
+    assert checkout.bootstrap("--python").stdout.strip() == str(good)
+
+
+def test_everything_from_the_lock_has_its_hash_checked(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    venv, *pip, compiled = checkout.install("cpu")
+    assert venv.startswith("venv")
+    assert compiled == "compileall"
+    assert all("--no-build-isolation" in call for call in pip)
+    build, lock, package = pip
+    assert build.endswith("--require-hashes -r envs/build.txt")
+    assert lock.endswith("--require-hashes -r envs/cpu.txt")
+    assert package.endswith("--no-deps -e .")
+
+
+def test_uv_is_used_where_it_runs(checkout: Checkout) -> None:
+    python = checkout.python("python3", 312, complete=False)
+    checkout.program("uv", FAKE_UV.format(python=python))
+    venv, build, lock, package, compiled = checkout.install("cpu")
+    assert venv == f"uv venv --quiet --no-project --python {python} .venv"
+    assert build.startswith("uv pip install")
+    assert build.endswith("--require-hashes -r envs/build.txt")
+    assert lock.startswith("uv pip install")
+    assert lock.endswith("--require-hashes -r envs/cpu.txt")
+    assert package.endswith("--no-deps -e .")
+    assert compiled == "compileall"
+
+
+def test_a_second_call_installs_nothing(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    assert checkout.install("cpu")
+    assert checkout.install("cpu") == []
+
+
+@pytest.mark.parametrize("changed", ["envs/cpu.txt", "envs/build.txt", "pyproject.toml"])
+def test_a_change_installs_again_into_the_same_environment(checkout: Checkout, changed: str) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu")
+    (checkout.root / changed).write_text("changed")
+    again = checkout.install("cpu")
+    assert any("envs/cpu.txt" in call for call in again)
+    assert not any(call.startswith("venv") for call in again)
+    assert checkout.install("cpu") == []
+
+
+def test_locks_share_the_environment(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cuda")
+    assert checkout.install("cpu") == []
+    added = checkout.install("dev")
+    assert any("envs/dev.txt" in call for call in added)
+    assert not any(call.startswith("venv") for call in added)
+    for lock in ("cpu", "cuda", "dev"):
+        assert checkout.install(lock) == []
+
+
+def test_a_failed_installation_is_not_complete_and_spoils_nothing(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu")
+    assert checkout.install("dev", FAILING="envs/dev.txt")
+    assert checkout.install("cpu") == []
+    assert any("envs/dev.txt" in call for call in checkout.install("dev"))
+
+
+def test_a_change_that_failed_and_was_taken_back_is_not_complete(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu")
+    lock = checkout.root / "envs" / "cpu.txt"
+    before = lock.read_text()
+    lock.write_text("changed")
+    checkout.install("cpu", FAILING="envs/cpu.txt")
+    lock.write_text(before)
+    assert any("envs/cpu.txt" in call for call in checkout.install("cpu"))
+
+
+def test_a_package_cut_off_half_way_makes_a_new_environment(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu", FAILING="envs/cpu.txt")
+    (checkout.root / ".venv/lib/python3.12/site-packages/jax-1.dist-info").mkdir(parents=True)
+    assert checkout.install("cpu")[0].startswith("venv")
+    assert not (checkout.root / ".venv/lib").exists()
+
+
+def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu")
+    checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
+    assert checkout.install("cpu")[0].startswith("venv")
+
+
+def test_an_unknown_lock_is_one_line(checkout: Checkout) -> None:
+    done = checkout.bootstrap("gpu")
+    assert done.returncode != 0
+    assert done.stderr == "bayesmesh: no lock called 'gpu': ACCELERATOR is cpu, cuda or tpu\n"
+
+
+def logical_lines(lock: str) -> Iterator[str]:
+    text = (ROOT / "envs" / f"{lock}.txt").read_text()
+    return (re.sub(r"\s+", " ", line).strip() for line in text.replace("\\\n", " ").splitlines())
+
+
+def pins(lock: str) -> dict[str, str]:
+    requirements = (Requirement(line.partition(" --hash")[0]) for line in logical_lines(lock))
+    return {canonicalize_name(requirement.name): str(requirement.specifier) for requirement in requirements}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_nothing_but_pins_with_hashes(lock: str) -> None:
+    # Which leaves no room for an index, an address, a host or a local path.
+    pin = re.compile(
+        r"[a-z0-9][a-z0-9._-]*==[0-9][0-9a-z.+]*( ; [a-z0-9_<>=!'. ()]+)?( --hash=sha256:[0-9a-f]{64})+", re.I
+    )
+    lines = list(logical_lines(lock))
+    assert lines
+    assert [line for line in lines if not pin.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_lock_contains_tensorflow(lock: str) -> None:
+    assert pins(lock).keys().isdisjoint({"tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-probability"})
+
+
+@pytest.mark.parametrize("lock", ["cuda", "tpu", "dev"])
+def test_each_lock_contains_the_cpu_lock(lock: str) -> None:
+    assert pins("cpu").items() <= pins(lock).items()
+
+
+def test_all_locks_give_a_package_one_version() -> None:
+    seen: dict[str, set[str]] = {}
+    for lock in LOCKS:
+        for name, version in pins(lock).items():
+            seen.setdefault(name, set()).add(version)
+    assert {name: versions for name, versions in seen.items() if len(versions) > 1} == {}
+
+
+def test_tensorflow_probability_is_one_dated_build() -> None:
+    assert re.fullmatch(r"==\d+\.\d+\.0\.dev\d{8}", pins("cpu")["tfp-nightly"])
+
+
+def test_locks_fit_pyproject() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = {
+        "build": project["build-system"]["requires"],
+        "cpu": project["project"]["dependencies"],
+        **{extra: project["project"]["dependencies"] + extras[extra] for extra in ("cuda", "tpu", "dev")},
+    }
+    stale = [
+        f"{lock}: {requirement}"
+        for lock, requirements in wanted.items()
+        for requirement in map(Requirement, requirements)
+        if not requirement.specifier.contains(pins(lock).get(canonicalize_name(requirement.name), "==0")[2:], True)
+    ]
+    assert stale == [], "run `make lock`"
+
+
+def test_the_conda_environment_follows_the_locks() -> None:
+    locks = b"".join((ROOT / "envs" / f"{lock}.txt").read_bytes() for lock in ("build", "cpu"))
+    cksum = subprocess.run(["cksum"], input=locks, capture_output=True, check=True).stdout.split()[0].decode()
+    assert f"# locks: {cksum}\n" in (ROOT / "envs" / "bayesmesh.post-deploy.sh").read_text(), "run `make lock`"
+
+
+@pytest.mark.parametrize("script", ["tools/bootstrap.sh", "tools/lock.sh", ".ci/run"])
+def test_scripts_can_be_run(script: str) -> None:
+    assert os.access(ROOT / script, os.X_OK)
+    shell = "bash" if "bash" in (ROOT / script).read_text().splitlines()[0] else "sh"
+    subprocess.run([shell, "-n", ROOT / script], check=True)

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Remakes the locks in envs/. Pins stay where they still fit; UPGRADE=1 moves all to the newest.
+set -eu
+
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+python=$(tools/bootstrap.sh --python)
+
+if uv --version >/dev/null 2>&1; then
+    uv=uv
+else
+    "$python" -m venv "$work/venv"
+    "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check uv
+    uv=$work/venv/bin/uv
+fi
+
+# A lock that named an index would tie every reader of it to one network.
+compile() {
+    output=$1
+    shift
+    "$uv" pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate \
+        --no-emit-index-url --no-emit-find-links ${UPGRADE:+--upgrade} "$@" -o "envs/$output.txt" >/dev/null
+    printf 'envs/%s.txt: %s pins\n' "$output" "$(grep -c == "envs/$output.txt")"
+}
+
+"$python" -c '
+import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+' >"$work/build.in"
+compile build "$work/build.in"
+compile cpu pyproject.toml
+# Held to cpu, so that the locks can share one .venv.
+for extra in cuda tpu dev; do
+    compile "$extra" pyproject.toml --extra "$extra" -c envs/cpu.txt
+done
+
+# Snakemake names a conda environment by the content of its files, and so sees a new lock only through this line.
+sum=$(cat envs/build.txt envs/cpu.txt | cksum | cut -d ' ' -f 1)
+sed "s/^# locks: .*/# locks: $sum/" envs/bayesmesh.post-deploy.sh >"$work/post-deploy.sh"
+cat "$work/post-deploy.sh" >envs/bayesmesh.post-deploy.sh

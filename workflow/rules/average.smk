@@ -1,0 +1,26 @@
+rule average:
+    input:
+        "results/{experiment}/posterior.zarr",
+        lambda wildcards: PLAN.data_layout(wildcards.experiment).sharded,
+    output:
+        report(
+            "results/{experiment}/averaging/scores.csv",
+            caption="../report/scores.rst",
+            category=lambda wildcards: PLAN.category(wildcards.experiment),
+            subcategory="{experiment}",
+        ),
+        directory("results/{experiment}/averaging/predictions.zarr"),
+    log:
+        "results/{experiment}/logs/average.log",
+    benchmark:
+        "results/{experiment}/benchmarks/average.tsv"
+    message:
+        "Average the predictions of {wildcards.experiment} over its draws"
+    params:
+        config=PLAN.spec("average"),
+        code=PLAN.code("average"),
+    threads: workflow.cores
+    conda:
+        "../../envs/bayesmesh.yaml"
+    shell:
+        "bayesmesh average --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"

@@ -1,0 +1,24 @@
+rule diagnose:
+    input:
+        "results/{experiment}/posterior.zarr",
+    output:
+        report(
+            "results/{experiment}/diagnostics/summary.csv",
+            caption="../report/summary.rst",
+            category=lambda wildcards: PLAN.category(wildcards.experiment),
+            subcategory="{experiment}",
+        ),
+        "results/{experiment}/diagnostics/verdict.json",
+    log:
+        "results/{experiment}/logs/diagnose.log",
+    benchmark:
+        "results/{experiment}/benchmarks/diagnose.tsv"
+    message:
+        "Diagnose {wildcards.experiment}"
+    params:
+        config=PLAN.spec("diagnose"),
+        code=PLAN.code("diagnose"),
+    conda:
+        "../../envs/bayesmesh.yaml"
+    shell:
+        "bayesmesh diagnose --spec {params.config:q} --code {params.code:q} --log {log:q}"

@@ -1,0 +1,44 @@
+rule report:
+    input:
+        lambda wildcards: PLAN.reported(wildcards.experiment),
+    output:
+        report(
+            "results/{experiment}/report.html",
+            caption="../report/page.rst",
+            category=lambda wildcards: PLAN.category(wildcards.experiment),
+            subcategory="{experiment}",
+        ),
+        "results/{experiment}/ledger.csv",
+    log:
+        "results/{experiment}/logs/report.log",
+    benchmark:
+        "results/{experiment}/benchmarks/report.tsv"
+    message:
+        "Report {wildcards.experiment}"
+    params:
+        config=PLAN.spec("report"),
+        code=PLAN.code("report"),
+    conda:
+        "../../envs/bayesmesh.yaml"
+    shell:
+        "bayesmesh report --spec {params.config:q} --code {params.code:q} --log {log:q}"
+
+
+rule index:
+    input:
+        PLAN.indexed(),
+    output:
+        report("results/index.html", caption="../report/index.rst", category="Overview"),
+    log:
+        "results/logs/index.log",
+    benchmark:
+        "results/benchmarks/index.tsv"
+    message:
+        "Write the index of all experiments"
+    params:
+        config=PLAN.titles(),
+        code=PLAN.code_of("report"),
+    conda:
+        "../../envs/bayesmesh.yaml"
+    shell:
+        "bayesmesh index --code {params.code:q} --log {log:q}"

@@ -1,0 +1,19 @@
+rule shard:
+    input:
+        "results/data/{dataset}/fetched.json",
+    output:
+        "results/data/{dataset}/{split}/sharded.json",
+        directory("results/data/{dataset}/{split}/shards.zarr"),
+    log:
+        "results/data/{dataset}/{split}/logs/shard.log",
+    benchmark:
+        "results/data/{dataset}/{split}/benchmarks/shard.tsv"
+    message:
+        "Shard dataset {wildcards.dataset}, split {wildcards.split}"
+    params:
+        config=PLAN.spec("shard"),
+        code=PLAN.code("shard"),
+    conda:
+        "../../envs/bayesmesh.yaml"
+    shell:
+        "bayesmesh shard --spec {params.config:q} --code {params.code:q} --log {log:q}"

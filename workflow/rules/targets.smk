@@ -1,0 +1,18 @@
+# Targets by name: `snakemake quickstart`, `snakemake reproduce`, `snakemake <experiment>`.
+rule quickstart:
+    input:
+        "results/index.html",
+
+
+rule reproduce:
+    input:
+        [PLAN.layout(name).page for name in PLAN.run.reproduce],
+
+
+for _name in PLAN.experiments:
+
+    rule:
+        name:
+            _name
+        input:
+            PLAN.layout(_name).page,
