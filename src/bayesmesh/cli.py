@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
         if stage == "sample":
             verb.add_argument("--group", default="group-000", help="chain group, such as group-000")
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
-    index.add_argument("--log", type=Path)
+    index.add_argument("--log", type=Path, help="also write the log there")
+    index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
     verbs.add_parser("status", help="verdicts of all experiments and the path of the report")
@@ -69,7 +70,7 @@ def _run_stage(arguments: argparse.Namespace) -> None:
     from bayesmesh.experiment.plan import Plan
     from bayesmesh.experiment.stages import StageSpec, make_spec, parse_spec
     from bayesmesh.ledger import Ledger
-    from bayesmesh.store.layout import ExperimentLayout
+    from bayesmesh.stages.files import ledger_file
 
     stage = arguments.verb
     if arguments.spec is not None:
@@ -77,22 +78,9 @@ def _run_stage(arguments: argparse.Namespace) -> None:
     else:
         plan = Plan()
         spec = make_spec(stage, arguments.experiment, plan.experiment(arguments.experiment), plan.results)
-    folder = Path(spec.results) / "data" if stage in ("fetch", "shard") else Path(spec.results) / spec.experiment
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
-    if stage in ("fetch", "shard"):
-        from bayesmesh.stages.files import data_layout
-
-        layout = data_layout(spec)
-        kept, part = layout.folder / f"{stage}.spec.json", layout.folder / f"{stage}.ledger.jsonl"
-    else:
-        files = ExperimentLayout(folder.parent, folder.name)
-        kept, part = files.spec(stage), files.ledger_part(job)
-    from bayesmesh.store.files import atomic_path
-
-    with atomic_path(kept) as temporary:
-        temporary.write_text(spec.canonical() + "\n", encoding="utf-8")
-    extra = f" --group {arguments.group}" if stage == "sample" else ""
-    _log.info("%s %s; by hand: bayesmesh %s --spec %s%s", stage, spec.experiment, stage, kept, extra)
+    part = ledger_file(spec, job)
+    _log.info("%s %s", stage, spec.experiment)
     ledger = Ledger(part, job, append=stage == "sample")
     options: dict[str, object] = {}
     if stage in WITH_CORES:

@@ -36,5 +36,5 @@ def _row(name: str, verdict: dict[str, Any]) -> tuple[str, ...]:
 
     return (
         name, verdict["verdict"], str(verdict["num_chains"]), str(verdict["num_draws"]),
-        shown("r_hat", ".4f"), shown("ess_bulk", ".0f"), str(verdict["divergences"]),
+        shown("r_hat", ".4f"), shown("ess_bulk", ".0f"), str(verdict["num_divergences"]),
     )  # fmt: skip

@@ -37,7 +37,7 @@ def draw_counts(total: int, per_decade: int) -> list[int]:
     """
     steps = range(math.floor(per_decade * math.log10(total)) + 1)
     counts = {round(10 ** (step / per_decade)) for step in steps}
-    return sorted(count for count in counts if count < total) + [total]
+    return [*sorted(count for count in counts if count < total), total]
 
 
 def average(
@@ -83,12 +83,28 @@ def average(
         num_bins=settings.calibration_bins,
         work_bytes=work_bytes,
     )
-    points = draw_counts(total, settings.points_per_decade)
-    summed = np.zeros((len(labels), num_classes))
+    summed, table = _stream(posterior, predictor, labels, spec.dtype, settings, block_bytes)
+    write_predictions(layout.averaging_predictions, (summed / total).astype(np.float32), labels, total)
+    write_scores(layout.averaging_scores, table)
+    last = table[-1]
+    return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
+
+
+def _stream(
+    posterior: Posterior,
+    predictor: Predictor,
+    labels: np.ndarray,
+    dtype: str,
+    settings: AveragingSettings,
+    block_bytes: int,
+) -> tuple[np.ndarray, list[dict[str, float]]]:
+    """Return probabilities summed over all draws, (rows, classes) float64, and the rows of the scores."""
+    points = draw_counts(posterior.num_chains * posterior.num_draws, settings.points_per_decade)
+    summed = np.zeros((len(labels), predictor.num_classes))
     singles: list[np.ndarray] = []
     table: list[dict[str, float]] = []
     done = 0
-    for latents, count in _blocks_up_to(points, posterior, spec.dtype, predictor.block_draws, block_bytes):
+    for latents, count in _blocks_up_to(points, posterior, dtype, predictor.block_draws, block_bytes):
         sums = predictor.sum_block(latents, count)
         summed += sums.probabilities
         ece = np.abs(sums.calibration).sum(axis=1, keepdims=True)
@@ -97,10 +113,7 @@ def average(
         if done in points:
             averaged = score_probabilities(summed / done, labels, settings.calibration_bins)
             table.append(_table_row(done, np.concatenate(singles), averaged))
-    write_predictions(layout.averaging_predictions, (summed / total).astype(np.float32), labels, total)
-    write_scores(layout.averaging_scores, table)
-    last = table[-1]
-    return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
+    return summed, table
 
 
 def _check(

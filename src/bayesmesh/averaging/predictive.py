@@ -132,7 +132,7 @@ class Predictor:
         num_bins: int,
         work_bytes: int = WORK_BYTES,
     ) -> None:
-        self.block_draws = block_draws
+        self.block_draws, self.num_classes = block_draws, num_classes
         self._num_rows = len(labels)
         self._sum_block = jax.jit(make_block_fn(model, num_bins))
         self.tile_rows = max(1, work_bytes // (block_draws * num_classes * _BYTES_PER_CELL))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
 from bayesmesh.experiment.loading import load_all
 from bayesmesh.experiment.registry import component_path
 from bayesmesh.experiment.stages import COMPONENTS, dataset_name, make_spec, split_name
+from bayesmesh.store.files import atomic_path
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 
 __all__ = ["Plan"]
@@ -27,13 +29,14 @@ class Plan:
     Args:
         config: folder with ``config.yaml`` and ``experiments/``.
         results: folder of results.
+        is_dry: write nothing; specs are named, but not put in place.
 
     Raises:
         ConfigError: anything in the configuration is wrong.
     """
 
-    def __init__(self, config: str = "config", results: str = "results") -> None:
-        self.config, self.results = Path(config), results
+    def __init__(self, config: str = "config", results: str = "results", *, is_dry: bool = False) -> None:
+        self.config, self.results, self.is_dry = Path(config), results, is_dry
         self.run, self.experiments = load_all(self.config)
         self._datasets = {self.dataset(n): n for n in self.experiments}
         self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
@@ -119,7 +122,11 @@ class Plan:
         return self.experiments[name].report.category
 
     def spec(self, stage: str) -> Callable[[Any], str]:
-        """Return a function of wildcards that gives the stage's spec, for `params`."""
+        """Return a function of wildcards that gives the file of the stage's spec, for `params`.
+
+        The file is named after what it says, so that it never changes: another configuration is another file, and
+        with it another value of the rule's param.
+        """
         return lambda wildcards: self._spec(stage, self._name(wildcards))
 
     def code(self, stage: str) -> Callable[[Any], str]:
@@ -142,10 +149,17 @@ class Plan:
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
         spec = make_spec(stage, name, self.experiments[name], self.results)
+        layout = self.layout(name)
         if stage in ("fetch", "shard"):
             # Shared by experiments: whoever asks first must not matter.
             spec = spec.model_copy(update={"experiment": "data"})
-        return spec.canonical()
+            layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
+        text = spec.canonical() + "\n"
+        path = layout.spec(f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
+        if not (self.is_dry or path.exists()):
+            with atomic_path(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        return str(path)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _code(self, stage: str, name: str) -> str:

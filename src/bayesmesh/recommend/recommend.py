@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from bayesmesh.experiment.recommendation import RecommendationSettings
 from bayesmesh.models.base import Model
 from bayesmesh.recommend.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.recommend.logits import check_inputs
-from bayesmesh.recommend.ranking import WORK_BYTES, rank_films
+from bayesmesh.recommend.ranking import WORK_BYTES, Ranking, rank_films
 from bayesmesh.recommend.tables import (
     GENRE_COLUMNS,
     SCORE_COLUMNS,
@@ -115,28 +116,29 @@ def recommend(
     num_watched, popularity = count_watched(shards)
     users = choose_users(num_watched, settings.users, list(shards.columns.get("user_id", [])))
     rows = np.array([user.row for user in users])
+    dtype = spec.dtype
     ranking = rank_films(
-        model, posterior, shards, rows, spec.dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
+        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
     )
-    scores = score_held_out(
-        model,
-        posterior,
-        shards,
-        popularity,
-        spec.dtype,
-        settings.cutoff,
-        accumulator_bytes=accumulator_bytes,
-        block_bytes=block_bytes,
-    )
-    columns = shards.columns
-    top = [row for user in users for row in top_rows(user, ranking, columns, settings.num_films)]
-    genres = [
-        row for user in users for row in genre_rows(user, ranking.p_best[user.place], columns.get("genres", []))
-    ] if "genres" in columns else []  # fmt: skip
+    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
+    scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
     listed = [user_row(user, ranking, posterior.num_chains) for user in users]
     scored = score_rows(scores, settings.cutoff)
-    write_table(layout.recommendations_top, top, TOP_COLUMNS)
-    write_table(layout.recommendations_genres, genres, GENRE_COLUMNS)
+    _write_lists(users, ranking, shards.columns, settings.num_films, layout)
     write_table(layout.recommendations_users, listed, USER_COLUMNS)
     write_table(layout.recommendations_scores, scored, SCORE_COLUMNS)
     return {"num_draws": posterior.num_chains * posterior.num_draws, "users": listed, "scores": scored}
+
+
+def _write_lists(
+    users: list[RankedUser],
+    ranking: Ranking,
+    columns: Mapping[str, Sequence[Any]],
+    num_films: int,
+    layout: ExperimentLayout,
+) -> None:
+    top = [row for user in users for row in top_rows(user, ranking, columns, num_films)]
+    write_table(layout.recommendations_top, top, TOP_COLUMNS)
+    films = columns.get("genres")
+    genres = [row for user in users for row in genre_rows(user, ranking.p_best[user.place], films)] if films else []
+    write_table(layout.recommendations_genres, genres, GENRE_COLUMNS)

@@ -99,7 +99,7 @@ def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[s
         genres: genres of each film.
     """
     share = dict.fromkeys(sorted({genre for names in genres for genre in names}), 0.0)
-    for film in np.flatnonzero(p_best):
+    for film in np.flatnonzero(p_best).tolist():
         for genre in set(genres[film]):
             share[genre] += float(p_best[film])
     ordered = sorted(share.items(), key=lambda item: -item[1])

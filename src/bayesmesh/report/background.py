@@ -103,13 +103,13 @@ def _row(phase: Phase) -> tuple[str, ...]:
 
 def _sentence(phases: Sequence[Phase]) -> str:
     total = sum(phase.seconds or 0.0 for phase in phases)
-    parts = [f"All jobs together took {formats.duration(total)}"]
+    parts = [f"All jobs, one after the other, would take {formats.duration(total)}"]
     sampling = sampling_seconds(phases)
     if math.isfinite(sampling):
-        parts.append(f"of which warmup and sampling {formats.duration(sampling)}")
+        parts.append(f"of which {formats.duration(sampling)} for warmup and sampling")
     running = [p for p in phases if p.phase in ("warmup", "run") and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
-    rate = f" That is {formats.count(gradients / seconds)} gradients a second." if seconds else ""
+    rate = f" A job evaluates {formats.count(gradients / seconds)} gradients a second on average." if seconds else ""
     return ", ".join(parts) + "." + rate
 
 
@@ -129,7 +129,9 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
         StoreError: a file is damaged.
     """
     folder = layout.spec("any").parent
-    return [(path.stem, json.dumps(read_json(path), indent=2, ensure_ascii=False)) for path in sorted(folder.glob("*.json"))]
+    return [
+        (path.stem, json.dumps(read_json(path), indent=2, ensure_ascii=False)) for path in sorted(folder.glob("*.json"))
+    ]
 
 
 def dump_settings(config: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces
             continue
         position = len(cards)
         trace = draw_trace(f"trace-{position}", draws, item.label)
-        cards.append(TraceCard(item, trace, draw_ranks(f"ranks-{position}", draws, item.ess_bulk, item.label)))
+        cards.append(TraceCard(item, trace, draw_ranks(f"ranks-{position}", draws, item.label)))
     return tuple(cards)
 
 
@@ -122,7 +122,7 @@ def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
 def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
     wanted = (
         ("lp", "Log density in warmup", "In nats, over the warmup's second half, where it should have levelled off."),
-        ("step_size", "Step size in warmup", "As adapted, per chain where chains adapt on their own."),
+        ("step_size", "Step size in warmup", "As adapted; one line where all chains share it."),
         ("acceptance_rate", "Acceptance rate in warmup", "Running mean over the draws so far."),
     )
     panels = []
@@ -136,6 +136,8 @@ def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
             values = values[:, first:]
         if name == "acceptance_rate":
             values = np.nancumsum(values, axis=1) / np.arange(1, values.shape[1] + 1)
+        if name == "step_size" and bool((values == values[:1]).all()):
+            values = values[:1]
         panel = draw_trace(f"warmup-{name.replace('_', '-')}", values, title, size=_HALF, first_draw=first)
         panels.append(dataclasses.replace(panel, title=title, note=note))
     return tuple(panels)
@@ -171,4 +173,6 @@ def _bfmi_text(bfmi: Sequence[float]) -> str:
         return f"BFMI is not a number in any of {len(bfmi):,} chains."
     low, middle = formats.real(finite[0], 3), formats.real(finite[len(finite) // 2], 3)
     lost = len(bfmi) - len(finite)
-    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}" + (f", {lost} not a number." if lost else ".")
+    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}" + (
+        f", {lost} not a number." if lost else "."
+    )

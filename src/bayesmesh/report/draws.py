@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.errors import StoreError
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
@@ -125,7 +126,7 @@ class RankDifference:
     Attributes:
         at: fractional ranks, shape (point,).
         difference: shape (chain, point).
-        band: half width within which all chains stay with 95 % probability when they sample one distribution.
+        band: half width within which all chains stay with 95% probability when they sample one distribution.
     """
 
     at: np.ndarray
@@ -133,27 +134,28 @@ class RankDifference:
     band: float
 
 
-def rank_difference(draws: np.ndarray, ess: float) -> RankDifference | None:
+def rank_difference(draws: np.ndarray) -> RankDifference | None:
     """Return the difference plot of a coordinate's ranks.
 
-    The band is Kolmogorov's for a chain against the pool of all (of which it is a part), with the effective in place of
-    the actual number of draws, since draws are dependent, and Bonferroni's correction over chains.
+    The band is Kolmogorov's for a chain against the pool of all (of which it is a part), with Bonferroni's correction
+    over chains. In place of the number of draws stands the effective sample size of the chains' ranks less each chain's
+    own mean: it counts the autocorrelation within chains, and not the disagreement between them, which is what the band
+    is there to show.
 
     Args:
         draws: shape (chain, draw), finite.
-        ess: bulk effective sample size of all chains together, in draws.
 
     Returns:
-        None with fewer than two chains or with draws that are not finite.
+        None with fewer than two chains or four draws, or with draws that are not finite.
 
     Reference:
         Säilynoja, Bürkner, Vehtari 2022, doi:10.1007/s11222-022-10090-6, for the difference plot of several samples.
 
-    >>> rank_difference(np.array([[1.0, 2.0], [3.0, 4.0]]), 4.0).difference.max().round(2)
+    >>> rank_difference(np.array([[1.0, 2.0, 1.5, 1.2], [3.0, 4.0, 3.5, 3.9]])).difference.max().round(2)
     np.float64(0.5)
     """
     num_chains, num_draws = draws.shape
-    if num_chains < 2 or num_draws < 2 or not np.isfinite(draws).all():
+    if num_chains < 2 or num_draws < 4 or not np.isfinite(draws).all():
         return None
     pooled = np.sort(draws, axis=None)
     # Half-way between the ranks of the first and the last tie, as a rejected proposal repeats its value.
@@ -161,6 +163,7 @@ def rank_difference(draws: np.ndarray, ess: float) -> RankDifference | None:
     at = np.linspace(0, 1, min(NUM_RANK_POINTS, num_draws) + 1)
     below = np.stack([np.searchsorted(np.sort(chain), at, "right") / num_draws for chain in ranks])
     pool = np.searchsorted(np.sort(ranks, axis=None), at, "right") / pooled.size
-    effective = max(1.0, (pooled.size if math.isnan(ess) else ess) / num_chains)
+    within = float(effective_sample_size((ranks - ranks.mean(axis=1, keepdims=True))[None])[0])
+    effective = (pooled.size if math.isnan(within) else min(within, pooled.size)) / num_chains
     quantile = math.sqrt(-math.log(0.05 / (2 * num_chains)) / 2)
     return RankDifference(at, below - pool, quantile * math.sqrt((1 - 1 / num_chains) / effective))

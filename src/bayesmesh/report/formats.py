@@ -127,10 +127,10 @@ def share(value: float | None, decimals: int = 1) -> str:
     """Return a share as a percentage; a positive share never reads as zero.
 
     >>> share(0.25), share(0.00001), share(0.0)
-    ('25.0 %', '< 0.1 %', '0.0 %')
+    ('25.0%', '< 0.1%', '0.0%')
     """
     word = _word(value)
     if word is not None or value is None:
         return word or NOT_RECORDED
     least = 10.0**-decimals
-    return f"< {least:.{decimals}f} %" if 0 < value * 100 < least / 2 else f"{value * 100:.{decimals}f} %"
+    return f"< {least:.{decimals}f}%" if 0 < value * 100 < least / 2 else f"{value * 100:.{decimals}f}%"

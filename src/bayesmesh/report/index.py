@@ -60,7 +60,9 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
         groups.setdefault(row.category, []).append(row)
     tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
     path = results / "index.html"
-    write_atomically(path, render("index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows)))
+    write_atomically(
+        path, render("index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows))
+    )
     return path
 
 
@@ -90,7 +92,7 @@ def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
         divergences=formats.count(verdict.num_divergences),
         score=_score(layout),
         seconds=_seconds(layout),
-        missed=", ".join(reading.gate_label(gate) for gate in verdict.missed),
+        missed=", ".join(reading.missed_names(verdict)),
     )
 
 
@@ -101,7 +103,11 @@ def _value(gate: Gate | None) -> str:
 def _smallest_ess(verdict: Verdict) -> str:
     gates = [gate for name in ("ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
     # What is not a number is worse than any number, and has to be seen.
-    return _value(min(gates, key=lambda gate: -math.inf if math.isnan(gate.value) else gate.value)) if gates else _value(None)
+    return (
+        _value(min(gates, key=lambda gate: -math.inf if math.isnan(gate.value) else gate.value))
+        if gates
+        else _value(None)
+    )
 
 
 def _draws(verdict: Verdict) -> str:

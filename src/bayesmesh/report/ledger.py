@@ -19,6 +19,10 @@ ORDER = ("fetch", "read", "transfer", "trace", "lower", "compile", "init", "warm
 """Phases in the order in which a job goes through them; others follow in the order of the file."""
 
 
+STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend")
+"""Jobs in the order of the flow, by how their names begin."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Phase:
     """A phase of a job; what was not measured is None.
@@ -96,7 +100,10 @@ def jobs_of(phases: Sequence[Phase]) -> list[Job]:
     def position(phase: Phase) -> int:
         return ORDER.index(phase.phase) if phase.phase in ORDER else len(ORDER)
 
-    return [Job(name, tuple(sorted(group, key=position))) for name, group in found.items()]
+    def stage(name: str) -> int:
+        return next((n for n, prefix in enumerate(STAGES) if name.startswith(prefix)), len(STAGES))
+
+    return [Job(name, tuple(sorted(found[name], key=position))) for name in sorted(found, key=lambda n: (stage(n), n))]
 
 
 def sampling_seconds(phases: Sequence[Phase]) -> float:

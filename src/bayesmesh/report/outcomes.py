@@ -67,7 +67,12 @@ def build_averaging(layout: ExperimentLayout) -> Averaging | None:
     last = scores[-1]
     predictions = read_predictions(layout.averaging_predictions)
     rows = [
-        (MEASURES[name][0], formats.fixed(last.single[name], 5), formats.fixed(last.average[name], 5), _signed(last, name))
+        (
+            MEASURES[name][0],
+            formats.fixed(last.single[name], 5),
+            formats.fixed(last.average[name], 5),
+            _signed(last, name),
+        )
         for name in MEASURES
         if math.isfinite(last.average[name])
     ]
@@ -96,8 +101,8 @@ def _gain_sentence(last: AveragingScore) -> str:
     many = formats.count(last.num_draws)
     comparison = f"{formats.fixed(abs(gain), 2)} percentage points {'above' if gain >= 0 else 'below'}"
     return (
-        f"The average of {many} draws is right in {average * 100:.2f} % of the test rows, {comparison} "
-        f"the mean of its single draws ({single * 100:.2f} %)."
+        f"The average of {many} draws is right in {average * 100:.2f}% of the test rows, {comparison} "
+        f"the mean of its single draws ({single * 100:.2f}%)."
     )
 
 
@@ -164,5 +169,7 @@ def _saturation(user: UserList) -> str:
 
 def best_ratio(recommendation: Recommendation) -> float:
     """Return the largest NDCG ratio to popularity at the smallest cutoff; NaN without one."""
-    found = [(score.cutoff, -ratio) for score, ratio in recommendation.rankings if not score.is_popularity and ratio > 0]
+    found = [
+        (score.cutoff, -ratio) for score, ratio in recommendation.rankings if not score.is_popularity and ratio > 0
+    ]
     return -min(found)[1] if found else math.nan

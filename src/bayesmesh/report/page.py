@@ -125,7 +125,9 @@ def _key_numbers(
     numbers = [_draws(verdict), *_worst(verdict)]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
-        numbers.append(KeyNumber("Divergences", formats.count(verdict.num_divergences), "", gate.verdict if gate else ""))
+        numbers.append(
+            KeyNumber("Divergences", formats.count(verdict.num_divergences), "", gate.verdict if gate else "")
+        )
     if verdict.acceptance is not None:
         numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance, 3)))
     if averaging and math.isfinite(averaging.last.average["accuracy"]):
@@ -155,5 +157,5 @@ def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
     running = sum(phase.seconds or 0.0 for phase in phases if phase.phase == "run")
     sizes = [item.ess_bulk for item in coordinates if item.is_summary]
     if not sizes or not running or not all(math.isfinite(size) for size in sizes):
-        return ""
-    return f"{formats.real(min(sizes) / running, 3)} bulk ESS per second of sampling, the smallest"
+        return "summed over jobs"
+    return f"summed over jobs; smallest bulk ESS per second of run: {formats.real(min(sizes) / running, 3)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayesmesh.report import formats
 from bayesmesh.report.tables import Gate, Verdict
 
-__all__ = ["gate_label", "limit_text", "read_aloud", "remedies", "value_text"]
+__all__ = ["gate_label", "limit_text", "missed_names", "read_aloud", "remedies", "value_text"]
 
 LABELS = {
     "r_hat": "Largest R-hat",
@@ -15,6 +15,8 @@ LABELS = {
     "divergences": "Share of divergent draws",
     "bfmi": "Smallest BFMI of a chain",
 }
+
+SHORT_LABELS = {"r_hat": "R-hat", "ess_bulk": "bulk ESS", "ess_tail": "tail ESS", "mcse_mean": "MCSE", "bfmi": "BFMI"}
 
 REMEDIES = {
     "r_hat": (
@@ -68,6 +70,8 @@ def limit_text(gate: Gate) -> str:
 
 def _with_unit(name: str, value: float) -> str:
     if name == "divergences":
+        if value == 0:
+            return "0%"
         return formats.share(value, 2)
     if name in ("ess_bulk", "ess_tail"):
         return formats.count(value)
@@ -85,11 +89,16 @@ def read_aloud(verdict: Verdict) -> str:
         drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
         return f"All {total} gates hold" + (f": nothing in {drawn} speaks against convergence." if drawn else ".")
-    names = _listed([gate_label(gate).lower().replace("r-hat", "R-hat").replace("ess", "ESS") for gate in verdict.missed])
+    names = _listed(missed_names(verdict))
     if verdict.verdict == "warn":
         return f"{missed} of {total} gates missed, with a warning only ({names}): read the numbers with that in mind."
     tail = f" Its {drawn} are not a sample of the posterior that one may rely on." if drawn else ""
     return f"This run failed {missed} of {total} gates ({names}).{tail}"
+
+
+def missed_names(verdict: Verdict) -> list[str]:
+    """Return short names of the gates that do not hold."""
+    return [SHORT_LABELS.get(gate.name, gate.name.replace("_", " ")) for gate in verdict.missed]
 
 
 def _listed(names: list[str]) -> str:

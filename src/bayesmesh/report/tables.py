@@ -66,7 +66,16 @@ class Gate:
     @property
     def is_upper(self) -> bool:
         """Whether the limit bounds the value from above."""
-        return self.direction.lower().replace("_", " ") in {"max", "maximum", "upper", "at most", "<=", "≤", "below", "less"}
+        return self.direction.lower().replace("_", " ") in {
+            "max",
+            "maximum",
+            "upper",
+            "at most",
+            "<=",
+            "≤",
+            "below",
+            "less",
+        }
 
 
 @dataclasses.dataclass(frozen=True)

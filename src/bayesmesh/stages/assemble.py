@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         with ledger.phase("derive"):
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
-        zarr.consolidate_metadata(root.store)
+        with warnings.catch_warnings():
+            # Readers that know nothing of consolidated metadata ignore it; xarray opens many groups faster with it.
+            warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
+            zarr.consolidate_metadata(root.store)
         _replace(partial, layout.posterior)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

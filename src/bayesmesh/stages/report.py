@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
-from bayesmesh.report.index import build_index
+from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.stages.files import data_layout, experiment_layout
 
@@ -25,4 +25,4 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
 
 def run_index(results: Path, experiments: list[tuple[str, str]]) -> Path:
     """Write the index over (name, title) of experiments whose pages exist."""
-    return build_index(results, experiments)
+    return write_index(results, [{"experiment": name, "title": title} for name, title in experiments])

@@ -68,7 +68,7 @@ def test_predictions_are_stored_with_names_and_labels(model, spec, write_posteri
     assert sorted(p.name for p in layout.averaging_scores.parent.iterdir()) == ["predictions.zarr", "scores.csv"]
 
 
-@pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (2**23, 1), (900, 500)])
+@pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
 def test_bounded_blocks_and_tiles_give_the_same(
     model, spec, write_posterior, latents, test_rows, layout, work_bytes, block_bytes
 ):

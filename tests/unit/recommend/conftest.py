@@ -21,7 +21,7 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior import Posterior, open_posterior
 
-NUM_USERS, NUM_FILMS, WIDTH, NUM_CHAINS, NUM_DRAWS = 29, 17, 3, 2, 23
+NUM_USERS, NUM_FILMS, WIDTH, NUM_CHAINS, NUM_DRAWS = 29, 17, 3, 2, 11
 
 
 @pytest.fixture(autouse=True, scope="session")

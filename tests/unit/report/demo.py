@@ -50,7 +50,9 @@ def autoregressive(rng: np.random.Generator, shape: tuple[int, ...], rho: float)
     return draws
 
 
-def write_posterior(layout: ExperimentLayout, *, chains: int = CHAINS, draws: int = DRAWS, is_stuck: bool = False) -> None:
+def write_posterior(
+    layout: ExperimentLayout, *, chains: int = CHAINS, draws: int = DRAWS, is_stuck: bool = False
+) -> None:
     """Write ``posterior.zarr``; with `is_stuck` one chain sits in a place of its own."""
     rng = np.random.default_rng(20261121)
     logits = autoregressive(rng, (chains, draws, 4, 3), 0.35)
@@ -65,7 +67,9 @@ def write_posterior(layout: ExperimentLayout, *, chains: int = CHAINS, draws: in
     root = open_group(layout.posterior, "w")
     root.attrs.update(
         identity="5f1c0a9e7b42",
-        versions=json.dumps({"jax": "0.11.0", "jaxlib": "0.11.0", "tfp": "0.26.0", "bayesmesh": "0.1.0", "python": "3.12.1"}),
+        versions=json.dumps(
+            {"jax": "0.11.0", "jaxlib": "0.11.0", "tfp": "0.26.0", "bayesmesh": "0.1.0", "python": "3.12.1"}
+        ),
         device="NVIDIA H200",
         model="softmax_regression",
         kernel="chees",
@@ -84,7 +88,9 @@ def write_posterior(layout: ExperimentLayout, *, chains: int = CHAINS, draws: in
         "warmup_sample_stats": {
             "lp": -4246 - 3000 * np.exp(-np.arange(WARMUP) / 9.0) - 0.5 * rng.chisquare(30, (chains, WARMUP)),
             "acceptance_rate": rng.beta(6, 3, (chains, WARMUP)),
-            "step_size": np.tile(0.021 * np.exp(np.cumsum(rng.normal(0, 1, WARMUP)) / (1 + np.arange(WARMUP))), (chains, 1)),
+            "step_size": np.tile(
+                0.021 * np.exp(np.cumsum(rng.normal(0, 1, WARMUP)) / (1 + np.arange(WARMUP))), (chains, 1)
+            ),
         },
     }
     for group_name, arrays in groups.items():
@@ -117,7 +123,9 @@ def write_averaging(layout: ExperimentLayout) -> None:
             0.018 - 0.009 * gain, "" if n == 1 else 0.0021,
         ))  # fmt: skip
     names = ("accuracy", "log_score", "brier", "ece")
-    header = ",".join(["num_draws", *(f"{kind}_{name}" for name in names for kind in ("single", "average")), "single_accuracy_sd"])
+    header = ",".join(
+        ["num_draws", *(f"{kind}_{name}" for name in names for kind in ("single", "average")), "single_accuracy_sd"]
+    )
     write_csv(layout.averaging_scores, header, rows)
     rng = np.random.default_rng(7)
     probabilities = rng.dirichlet(np.full(10, 0.09), 2000)
@@ -131,18 +139,44 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
     """Write a concentrated list, a dispersed list and a chosen user's list."""
     titles = [(first_title, FILMS[0][1]), *FILMS[1:]]
     top, genres, users = [], [], []
-    for user, user_id, activity, decay in ((4168, 4169, "most", 0.9), (4635, 4636, "least", 0.16), (0, 1, "chosen", 0.4)):
+    for user, user_id, activity, decay in (
+        (4168, 4169, "most", 0.9),
+        (4635, 4636, "least", 0.16),
+        (0, 1, "chosen", 0.4),
+    ):
         weights = np.exp(-decay * np.arange(len(titles)))
         p_best = 0.92 * weights / weights.sum() if decay > 0.2 else 0.3 * weights / weights.sum()
         for rank, ((title, kinds), p) in enumerate(zip(titles, p_best, strict=True), 1):
             top.append((user, user_id, activity, rank, rank, title, kinds, p, min(1, 3 * p), 0.9 - 0.02 * rank, 0.03))
-        for position, genre in enumerate(("Drama", "Action", "Thriller", "Comedy", "Crime", "Animation", "Sci-Fi", "War")):
+        for position, genre in enumerate(
+            ("Drama", "Action", "Thriller", "Comedy", "Crime", "Animation", "Sci-Fi", "War")
+        ):
             genres.append((user, activity, genre, 0.6 * np.exp(-decay * position)))
-        users.append((user, user_id, activity, {"most": 2314, "least": 20}.get(activity, 53), 4 - 3 * decay, 0.05, 5.1, 212, 1000))
+        users.append(
+            (
+                user,
+                user_id,
+                activity,
+                {"most": 2314, "least": 20}.get(activity, 53),
+                4 - 3 * decay,
+                0.05,
+                5.1,
+                212,
+                1000,
+            )
+        )
     folder = layout.recommendations_top.parent
-    write_csv(folder / "top.csv", "user,user_id,activity,rank,film_id,title,genres,p_best,p_top,mean_probability,sd_probability", top)
+    write_csv(
+        folder / "top.csv",
+        "user,user_id,activity,rank,film_id,title,genres,p_best,p_top,mean_probability,sd_probability",
+        top,
+    )
     write_csv(folder / "genres.csv", "user,activity,genre,p_best", genres)
-    write_csv(folder / "users.csv", "user,user_id,activity,num_watched,entropy,entropy_sd,entropy_top,num_films_ever_best,num_draws", users)
+    write_csv(
+        folder / "users.csv",
+        "user,user_id,activity,num_watched,entropy,entropy_sd,entropy_top,num_films_ever_best,num_draws",
+        users,
+    )
     write_csv(folder / "scores.csv", "ranking,cutoff,recall,recall_se,ndcg,ndcg_se,num_users", [
         ("posterior_average", 10, 0.1931, 0.0021, 0.2874, 0.0028, 6040), ("single_draw", 10, 0.1702, 0.002, 0.2512, 0.0026, 6040),
         ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 6040), ("random", 10, 0.0027, "", 0.0041, "", 6040),
@@ -181,7 +215,9 @@ def write_everything(layout: ExperimentLayout, *, is_stuck: bool = False, chains
     write_ledger_parts(layout)
     program = {"num_equations": 412, "trace_seconds": 0.61, "lower_seconds": 0.34, "compile_seconds": 9.8,
                "flops_per_gradient": 1.88e9, "bytes_per_gradient": 94_720_000, "peak_memory_bytes": 2_147_483_648}  # fmt: skip
-    write_json(layout.audit, {"segment": program, "warmup": {**program, "num_equations": 655}, "grows_with_data": False})
+    write_json(
+        layout.audit, {"segment": program, "warmup": {**program, "num_equations": 655}, "grows_with_data": False}
+    )
     write_json(layout.spec("sample"), {"stage": "sample", "config": {"kernel": {"name": "chees"}}})
     manifest = layout.results / "data" / "digits" / "sharded.json"
     write_json(manifest, {"counts": {"train": 60000, "test": 10000}, "fingerprint": "sha256:9d1f" + "0" * 60,
@@ -209,7 +245,10 @@ def write_demo(results: Path) -> list[Path]:
         (write_recommendations if name == "movielens" else write_averaging)(layout)
         pages.append(write_demo_page(layout, manifest, title, caption))
     listed = [{"experiment": name, "title": case[0]} for name, case in cases.items()]
-    return [*pages, write_index(results, [*listed, {"experiment": "later", "title": "An experiment that is still running"}])]
+    return [
+        *pages,
+        write_index(results, [*listed, {"experiment": "later", "title": "An experiment that is still running"}]),
+    ]
 
 
 if __name__ == "__main__":

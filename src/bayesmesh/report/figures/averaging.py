@@ -40,7 +40,7 @@ def draw_score(scores: Sequence[AveragingScore], measure: str, *, is_main: bool 
     heading, reading = MEASURES[measure]
 
     def plot(axes: Any) -> None:
-        if measure == "accuracy" and np.isfinite(spread).all():
+        if measure == "accuracy" and np.isfinite(spread).any():
             axes.fill_between(num_draws, single - spread, single + spread, color=series(3), alpha=0.15, linewidth=0)
         marks = {"marker": "o", "markersize": 3.5 if is_main else 2.5, "linewidth": 1.7}
         axes.plot(num_draws, single, color=series(3), linestyle=(0, (4, 2)), **marks)
@@ -54,16 +54,24 @@ def draw_score(scores: Sequence[AveragingScore], measure: str, *, is_main: bool 
             axes.set_ylabel(heading.lower())
             _mark_gain(axes, float(num_draws[-1]), float(single[-1]), float(average[-1]))
 
-    size = (400, 250) if is_main else (340, 190)
+    size = (420, 260) if is_main else (340, 190)
     label = f"{heading} against number of draws: single draws {single[-1]:.4g}, their average {average[-1]:.4g}"
-    return draw(f"score-{measure}", plot, size=size, label=label, title=heading, note=f"{reading[0].upper()}{reading[1:]}.")
+    return draw(
+        f"score-{measure}", plot, size=size, label=label, title=heading, note=f"{reading[0].upper()}{reading[1:]}."
+    )
 
 
 def _mark_gain(axes: Any, at: float, single: float, average: float) -> None:
     """Write both last values beside the ends of the lines."""
     for value, colour in ((single, series(3)), (average, series(0))):
         axes.annotate(
-            f"{value:.4f}", (at, value), xytext=(7, 0), textcoords="offset points", color=colour, va="center", fontsize=10
+            f"{value:.4f}",
+            (at, value),
+            xytext=(7, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            fontsize=10,
         )
 
 
@@ -99,5 +107,7 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
         axes.set_xlabel("probability of the predicted class")
         axes.set_ylabel("share that is right")
 
-    note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95 % intervals."
-    return draw("reliability", plot, size=(340, 250), label="Reliability diagram of the average", title="Calibration", note=note)
+    note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
+    return draw(
+        "reliability", plot, size=(340, 250), label="Reliability diagram of the average", title="Calibration", note=note
+    )

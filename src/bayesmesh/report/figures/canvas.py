@@ -137,7 +137,8 @@ def _for_the_page(document: str, label: str) -> str:
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", body)
     body = re.sub(r"font-family: [^;\"]*;?", "", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
-    body = re.sub(r"(\d+\.\d{2})\d+", r"\1", body)
+    # Coordinates only: the numbers that a reader sees stay as they are.
+    body = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d{2})\d+", r"\1", found[0]), body)
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
     view = re.search(r'viewBox="([^"]*)"', body)
@@ -146,7 +147,9 @@ def _for_the_page(document: str, label: str) -> str:
 
 
 def log_axis(axis: Any, format_fn: Callable[[float], str]) -> None:
-    """Give a logarithmic axis few ticks, labelled with plain numbers."""
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0,), numticks=6))
+    """Give a logarithmic axis, after plotting, few ticks that are labelled with plain numbers."""
+    low, high = axis.get_view_interval()
+    is_short = high / max(low, 1e-300) < 50
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=7))
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_fn(value)))
     axis.set_minor_formatter(NullFormatter())

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.report import formats
 from bayesmesh.report.draws import rank_difference, thin_by_extremes
-from bayesmesh.report.figures.canvas import BAND, FAIL, INK, MUTED, Panel, draw, log_axis, series
+from bayesmesh.report.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
 from bayesmesh.report.tables import Coordinate
 
 __all__ = ["MAX_CHAINS", "draw_energy", "draw_ess", "draw_r_hat", "draw_ranks", "draw_trace", "shown_chains"]
@@ -20,6 +19,10 @@ MAX_CHAINS = 8
 """Chains that get a colour; the others are shown by their range."""
 
 NUM_BLOCKS = 150
+
+LEAST_EXCESS = 1e-4
+"""Smallest excess of R-hat over one that is told apart."""
+
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
 
 
@@ -32,13 +35,15 @@ def shown_chains(num_chains: int) -> list[int]:
     return [int(chain) for chain in np.linspace(0, num_chains - 1, min(num_chains, MAX_CHAINS)).round()]
 
 
-def draw_trace(name: str, draws: np.ndarray, ylabel: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0) -> Panel:
+def draw_trace(
+    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0
+) -> Panel:
     """Draw a trace, one colour a chain.
 
     Args:
         name: of the panel.
         draws: shape (chain, draw); gaps where they are not finite.
-        ylabel: of the axis.
+        label: what is drawn, for a reader who cannot see it.
         size: in px.
         first_draw: number of the first draw.
     """
@@ -53,9 +58,8 @@ def draw_trace(name: str, draws: np.ndarray, ylabel: str, *, size: tuple[int, in
             axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85)
         axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
         axes.set_xlabel("draw")
-        axes.set_ylabel(ylabel)
 
-    return draw(name, plot, size=size, label=f"Trace of {ylabel or name}: {num_chains} chains, {num_draws} draws")
+    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws")
 
 
 def _fill_range(axes: Any, draws: np.ndarray, first_draw: int) -> None:
@@ -68,9 +72,9 @@ def _fill_range(axes: Any, draws: np.ndarray, first_draw: int) -> None:
     axes.fill_between(at, low.astype(float), high.astype(float), color=BAND, linewidth=0)
 
 
-def draw_ranks(name: str, draws: np.ndarray, ess: float, label: str) -> Panel | None:
+def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
     """Draw each chain's rank distribution less the uniform one; None where there is none to draw."""
-    found = rank_difference(draws, ess)
+    found = rank_difference(draws)
     if found is None:
         return None
     chains = shown_chains(len(draws))
@@ -90,7 +94,10 @@ def draw_ranks(name: str, draws: np.ndarray, ess: float, label: str) -> Panel | 
 
     outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
     return draw(
-        name, plot, size=_NARROW, label=f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band"
+        name,
+        plot,
+        size=_NARROW,
+        label=f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band",
     )
 
 
@@ -136,16 +143,19 @@ def _split(coordinates: Sequence[Coordinate], measure: str) -> _Split:
 def draw_r_hat(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
     """Draw the distribution of R-hat less one over all listed coordinates."""
     split = _split(coordinates, "r_hat")
-    split = dataclasses.replace(split, summaries=np.maximum(split.summaries - 1, 1e-5), latents=np.maximum(split.latents - 1, 1e-5))
-    return _draw_counts("r-hat", split, None if limit is None else limit - 1, "R-hat − 1", "R-hat of every listed coordinate")
+    excess = [np.maximum(values - 1, LEAST_EXCESS) for values in (split.summaries, split.latents)]
+    split = _Split(excess[0], excess[1], split.num_left_out)
+    panel = _draw_counts("r-hat", split, None if limit is None else limit - 1, "R-hat", 1.0)
+    return panel and dataclasses.replace(panel, note=f"{panel.note} Values below {1 + LEAST_EXCESS} are drawn there.")
 
 
 def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
     """Draw the distribution of the bulk effective sample size over all listed coordinates."""
-    return _draw_counts("ess", _split(coordinates, "ess_bulk"), limit, "bulk ESS", "Bulk ESS of every listed coordinate")
+    return _draw_counts("ess", _split(coordinates, "ess_bulk"), limit, "Bulk ESS", 0.0)
 
 
-def _draw_counts(name: str, split: _Split, limit: float | None, xlabel: str, title: str) -> Panel | None:
+def _draw_counts(name: str, split: _Split, limit: float | None, title: str, origin: float) -> Panel | None:
+    """Draw both distributions on a logarithmic axis whose labels start from `origin`."""
     both = np.concatenate([split.summaries, split.latents])
     if both.size == 0:
         return None
@@ -157,16 +167,25 @@ def _draw_counts(name: str, split: _Split, limit: float | None, xlabel: str, tit
             if values.size:
                 axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)
         axes.set_xscale("log")
-        log_axis(axes.xaxis, lambda v: f"{v:,.10g}" if v >= 1e-3 else formats.real(v, 1))
+        log_axis(axes.xaxis, lambda v: f"{origin + v:,.7g}")
         if limit is not None and limit > 0:
             axes.axvline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
-        axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f} %")
+        axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f}%")
         axes.set_ylim(bottom=0)
-        axes.tick_params(axis="x", colors=INK)
-        axes.set_xlabel(xlabel)
 
-    parts = [f"{split.summaries.size:,} identified summaries", f"{split.latents.size:,} latents"] if split.latents.size else []
+    parts = (
+        [f"{split.summaries.size:,} identified summaries", f"{split.latents.size:,} latents"]
+        if split.latents.size
+        else []
+    )
     note = f"Share of {' and of '.join(parts)}." if parts else f"Share of {split.summaries.size:,} coordinates."
     if split.num_left_out:
         note += f" {split.num_left_out:,} without a number are left out here and counted by the gates."
-    return draw(name, plot, size=_HALF, label=title, title=title, note=note + (" Dashed: the gate." if limit else ""))
+    return draw(
+        name,
+        plot,
+        size=_HALF,
+        label=f"Distribution of {title}",
+        title=title,
+        note=note + (" Dashed: the gate." if limit else ""),
+    )
