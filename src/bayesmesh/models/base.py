@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from bayesmesh.experiment.settings import Settings
 
@@ -68,6 +69,24 @@ class Model(ABC):
     @abstractmethod
     def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
         """Return the log likelihood of each row, in nats, shape (rows,)."""
+
+    def log_likelihood_and_gradient(
+        self, latents: Latents, rows: Rows, is_row: jax.Array
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        """Return the log likelihood summed over rows, in nats and float64, and its gradient by every latent.
+
+        A model may override this with a faster path; a contract test holds it to this one.
+
+        Args:
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+            is_row: (rows,) bool, False for padding, which counts for nothing.
+        """
+
+        def total(latents: Latents) -> jax.Array:
+            return jnp.sum(jnp.where(is_row, self.log_likelihood(latents, rows), 0), dtype=jnp.float64)
+
+        return jax.value_and_grad(total)(latents)
 
     @abstractmethod
     def predict(self, latents: Latents, inputs: Rows) -> Any:

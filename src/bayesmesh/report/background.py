@@ -14,7 +14,7 @@ import yaml
 from bayesmesh.report import formats
 from bayesmesh.report.documents import read_json
 from bayesmesh.report.facts import Fact, list_facts
-from bayesmesh.report.ledger import ORDER, Job, Phase, jobs_of, sampling_seconds
+from bayesmesh.report.ledger import ORDER, SAMPLING, Job, Phase, jobs_of, sampling_seconds
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["Bar", "Timing", "build_timing", "dump_settings", "read_facts", "read_specs"]
@@ -85,7 +85,7 @@ def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
 
 def _row(phase: Phase) -> tuple[str, ...]:
     def cell(value: float | None, format_fn: Any) -> str:
-        return "" if value is None else format_fn(value)
+        return format_fn(value) if value else ""
 
     rate = phase.gradients / phase.seconds if phase.gradients and phase.seconds else None
     return (
@@ -107,7 +107,7 @@ def _sentence(phases: Sequence[Phase]) -> str:
     sampling = sampling_seconds(phases)
     if math.isfinite(sampling):
         parts.append(f"of which {formats.duration(sampling)} for warmup and sampling")
-    running = [p for p in phases if p.phase in ("warmup", "run") and p.gradients and p.seconds]
+    running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
     rate = f" A job evaluates {formats.count(gradients / seconds)} gradients a second on average." if seconds else ""
     return ", ".join(parts) + "." + rate

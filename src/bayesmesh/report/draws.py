@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.errors import StoreError
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
@@ -157,6 +156,8 @@ def rank_difference(draws: np.ndarray) -> RankDifference | None:
     num_chains, num_draws = draws.shape
     if num_chains < 2 or num_draws < 4 or not np.isfinite(draws).all():
         return None
+    from bayesmesh.diagnostics.autocovariance import effective_sample_size  # loads scipy.fft: a quarter of the start
+
     pooled = np.sort(draws, axis=None)
     # Half-way between the ranks of the first and the last tie, as a rejected proposal repeats its value.
     ranks = (np.searchsorted(pooled, draws, "left") + np.searchsorted(pooled, draws, "right")) / (2 * pooled.size)

@@ -11,15 +11,34 @@ from bayesmesh.errors import StoreError
 from bayesmesh.report.documents import read_json_lines, render_csv, write_atomically
 from bayesmesh.store.layout import ExperimentLayout
 
-__all__ = ["COLUMNS", "Job", "Phase", "jobs_of", "read_phases", "sampling_seconds", "write_ledger"]
+__all__ = [
+    "COLUMNS",
+    "DRAWING",
+    "SAMPLING",
+    "Job",
+    "Phase",
+    "jobs_of",
+    "read_phases",
+    "sampling_seconds",
+    "write_ledger",
+]
 
 COLUMNS = ("job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device")
 
-ORDER = ("fetch", "read", "transfer", "trace", "lower", "compile", "init", "warmup", "run", "write")
+ORDER = (
+    "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
+    "warmup", "finish", "sample", "run", "write", "join", "derive",
+)  # fmt: skip
 """Phases in the order in which a job goes through them; others follow in the order of the file."""
 
 
-STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend")
+DRAWING = ("sample", "run")
+"""Phases that make the draws which are kept."""
+
+SAMPLING = ("warmup", *DRAWING)
+"""Phases in which chains move."""
+
+STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report")
 """Jobs in the order of the flow, by how their names begin."""
 
 
@@ -107,10 +126,10 @@ def jobs_of(phases: Sequence[Phase]) -> list[Job]:
 
 
 def sampling_seconds(phases: Sequence[Phase]) -> float:
-    """Return the seconds of all warmup and run phases, summed over jobs; NaN when there are none.
+    """Return the seconds of all warmup and sampling phases, summed over jobs; NaN when there are none.
 
     >>> sampling_seconds([])
     nan
     """
-    seconds = [phase.seconds for phase in phases if phase.phase in ("warmup", "run") and phase.seconds is not None]
+    seconds = [phase.seconds for phase in phases if phase.phase in SAMPLING and phase.seconds is not None]
     return sum(seconds) if seconds else math.nan

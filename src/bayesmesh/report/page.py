@@ -15,10 +15,10 @@ from bayesmesh.experiment.report import ReportSettings
 from bayesmesh.report import formats, reading
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence import build_convergence
-from bayesmesh.report.documents import write_atomically
+from bayesmesh.report.documents import read_json, write_atomically
 from bayesmesh.report.draws import DrawReader
-from bayesmesh.report.facts import list_facts
-from bayesmesh.report.ledger import Phase, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.facts import list_facts, tabulate_facts
+from bayesmesh.report.ledger import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
 from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
 from bayesmesh.store.layout import ExperimentLayout
@@ -87,6 +87,8 @@ def write_page(
         write_ledger(layout, phases)
     averaging, recommendation = build_averaging(layout), build_recommendation(layout)
     attributes = reader.attributes if reader else {}
+    audit = read_json(layout.audit) if layout.audit.exists() else {}
+    programs = tabulate_facts(audit.get("programs"))
     document = render(
         "page.html",
         title=title,
@@ -99,7 +101,9 @@ def write_page(
         averaging=averaging,
         recommendation=recommendation,
         timing=build_timing(phases),
-        audit=read_facts(layout.audit),
+        audit=list_facts({name: value for name, value in audit.items() if name != "programs" or not programs.rows}),
+        programs=programs,
+        equations_grow=_equations_grow(audit),
         data=read_facts(data_manifest),
         config=dump_settings(config),
         specs=read_specs(layout),
@@ -112,6 +116,12 @@ def write_page(
 
 def _reader(layout: ExperimentLayout) -> DrawReader | None:
     return DrawReader(layout.posterior) if layout.posterior.exists() else None
+
+
+def _equations_grow(audit: Mapping[str, Any]) -> bool:
+    """Return whether the compile stage found a program whose size follows its data."""
+    equations = audit.get("equations")
+    return isinstance(equations, dict) and bool(equations.get("grow_with_data"))
 
 
 def _key_numbers(
@@ -154,8 +164,8 @@ def _worst(verdict: Verdict) -> list[KeyNumber]:
 
 def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
     """Return the smallest bulk ESS a second of sampling, the number by which samplers are compared."""
-    running = sum(phase.seconds or 0.0 for phase in phases if phase.phase == "run")
+    running = sum(phase.seconds or 0.0 for phase in phases if phase.phase in DRAWING)
     sizes = [item.ess_bulk for item in coordinates if item.is_summary]
     if not sizes or not running or not all(math.isfinite(size) for size in sizes):
         return "summed over jobs"
-    return f"summed over jobs; smallest bulk ESS per second of run: {formats.real(min(sizes) / running, 3)}"
+    return f"summed over jobs; smallest bulk ESS per second of sampling: {formats.real(min(sizes) / running, 3)}"

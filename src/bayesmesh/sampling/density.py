@@ -144,14 +144,11 @@ class Target:
 
     def _tile(self, shared: Position, local: Position, data: Data) -> tuple[jax.Array, tuple[Position, Position]]:
         """Log likelihood of one tile, float64, and its gradient by shared and by local latents."""
+        axes = self.model.local_latents
         rows = {k: v for k, v in data.items() if k != "is_row"}
-
-        def total(shared: Position, local: Position) -> jax.Array:
-            aligned = {k: jnp.moveaxis(v, 0, self.model.local_latents[k]) for k, v in local.items()}
-            per_row = self.model.log_likelihood({**shared, **aligned}, rows)
-            return jnp.sum(jnp.where(data["is_row"], per_row, 0), dtype=jnp.float64)
-
-        return jax.value_and_grad(total, argnums=(0, 1))(shared, local)
+        aligned = {k: jnp.moveaxis(v, 0, axes[k]) for k, v in local.items()}
+        value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
+        return value, ({k: gradient[k] for k in shared}, {k: jnp.moveaxis(gradient[k], axes[k], 0) for k in local})
 
     def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Return what `log_density` expects as data."""

@@ -190,7 +190,7 @@ def write_ledger_parts(layout: ExperimentLayout) -> None:
         **{
             f"sample-group-{k:03d}": [
                 ("transfer", 0.4, "", None), ("compile", 0.7, "warm", None), ("init", 0.3, "", None),
-                ("warmup", 31.0 + 3 * k, "", 40000), ("run", 58.0 + k, "", 60000), ("write", 1.9, "", None),
+                ("warmup", 31.0 + 3 * k, "", 40000), ("sample", 58.0 + k, "", 60000), ("write", 1.9, "", None),
             ]
             for k in range(4)
         },
@@ -200,7 +200,7 @@ def write_ledger_parts(layout: ExperimentLayout) -> None:
         lines = [
             {"job": job, "phase": phase, "seconds": seconds, "detail": detail, "gradients": gradients,
              "bytes": 188_160_000 if phase in ("transfer", "write") else None,
-             "peak_memory_bytes": 2_147_483_648 if phase == "run" else None, "device": "NVIDIA H200"}
+             "peak_memory_bytes": 2_147_483_648 if phase == "sample" else None, "device": "NVIDIA H200"}
             for phase, seconds, detail, gradients in phases
         ]  # fmt: skip
         path = layout.ledger_part(job)
@@ -213,11 +213,19 @@ def write_everything(layout: ExperimentLayout, *, is_stuck: bool = False, chains
     write_posterior(layout, is_stuck=is_stuck, chains=chains)
     diagnose(layout.posterior, GateSettings(), layout)
     write_ledger_parts(layout)
-    program = {"num_equations": 412, "trace_seconds": 0.61, "lower_seconds": 0.34, "compile_seconds": 9.8,
-               "flops_per_gradient": 1.88e9, "bytes_per_gradient": 94_720_000, "peak_memory_bytes": 2_147_483_648}  # fmt: skip
-    write_json(
-        layout.audit, {"segment": program, "warmup": {**program, "num_equations": 655}, "grows_with_data": False}
-    )
+    memory = {
+        "arguments": 188_160_000, "outputs": 31_400_000, "temporaries": 41_900_000, "code": 180_224, "peak": 261_460_000
+    }  # fmt: skip
+    program = {"lower_seconds": 0.34, "compile_seconds": 9.8, "cache": "cold", "memory": memory}
+    audit = {
+        "equations": {"by_rows": {"30000": 412, "60000": 412}, "grow_with_data": False},
+        "gradient": {"flops": 1.88e9, "bytes": 94_720_000.0, "seconds": 0.00051, "chains": 4},
+        "rows": {"padded": 60000, "tile": 60000, "tiles": 1},
+        "devices": {"kind": "NVIDIA H200", "count": 1},
+        "segment_draws": 100,
+        "programs": {"warmup": program, "run": program},
+    }
+    write_json(layout.audit, audit)
     write_json(layout.spec("sample"), {"stage": "sample", "config": {"kernel": {"name": "chees"}}})
     manifest = layout.results / "data" / "digits" / "sharded.json"
     write_json(manifest, {"counts": {"train": 60000, "test": 10000}, "fingerprint": "sha256:9d1f" + "0" * 60,

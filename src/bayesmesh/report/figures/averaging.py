@@ -109,5 +109,5 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
 
     note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
     return draw(
-        "reliability", plot, size=(340, 250), label="Reliability diagram of the average", title="Calibration", note=note
+        "reliability", plot, size=(340, 220), label="Reliability diagram of the average", title="Calibration", note=note
     )

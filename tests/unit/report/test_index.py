@@ -1,0 +1,49 @@
+"""The index of experiments, and the imports of the report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bayesmesh.report.index import read_index_row, write_index
+from bayesmesh.store.layout import ExperimentLayout
+
+
+def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) -> None:
+    complete.page.touch()
+    row = read_index_row(complete.results, {"experiment": "everything", "title": "Digits"})
+    assert (row.verdict, row.draws, row.divergences) == ("pass", "4 × 600", "0")
+    assert row.link == "everything/report.html"
+    assert row.score == "accuracy 0.9263"
+    assert row.seconds == "6 min 20 s"
+    complete.averaging_scores.unlink()
+    assert read_index_row(complete.results, {"experiment": "everything"}).score == "NDCG × 1.87 of popularity"
+
+
+def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., ExperimentLayout]) -> None:
+    layout = minimal(verdict="fail", value=1.5)
+    pages = [
+        {"experiment": "small", "title": "<script>x</script>"},
+        {"experiment": "later", "title": "Later", "category": "Other"},
+    ]
+    text = write_index(layout.results, pages).read_text(encoding="utf-8")
+    assert "1 failed" in text
+    assert "1 not finished" in text
+    assert "✗ failed" in text
+    assert "1.5000" in text
+    assert "Other" in text
+    assert "<script" not in text
+    assert 'href="later' not in text
+
+
+def test_index_without_experiments(tmp_path: Path) -> None:
+    assert "No experiment has been run yet" in write_index(tmp_path, []).read_text(encoding="utf-8")
+
+
+def test_report_imports_nothing_heavy() -> None:
+    forbidden = {"jax", "tensorflow_probability", "snakemake", "matplotlib.pyplot", "arviz", "xarray", "pandas"}
+    code = f"import sys, bayesmesh.report.index; print(sorted({forbidden!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

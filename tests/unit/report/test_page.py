@@ -1,0 +1,190 @@
+"""The page: every section present and absent, escaping, prominence of failures, self-containedness."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.experiment.report import ReportSettings
+from bayesmesh.report.page import write_page
+from bayesmesh.store.layout import ExperimentLayout
+
+Minimal = Callable[..., ExperimentLayout]
+
+ATTACK = "<script>alert('$x$')</script><img src=x onerror=alert(1)>"
+
+SECTIONS = {
+    "averaging": ("averaging", 'id="averaging"'),
+    "recommendations": ("recommendations", 'id="recommendation"'),
+    "ledger": ("ledger", 'id="time"'),
+    "program": ("program", 'id="program"'),
+    "posterior.zarr": ("posterior.zarr", 'class="card"'),
+    "specs": ("specs", "Frozen settings"),
+}
+
+
+def write(layout: ExperimentLayout, manifest: Path | None = None, title: str = "A title", caption: str = "") -> str:
+    config = {"title": title, "report": {"caption": caption}}
+    path = write_page(layout, config, title, caption, manifest, ReportSettings(num_traces=2))
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def whole_page(_complete: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page with every section, written once for the tests that only read it."""
+    results = tmp_path_factory.mktemp("whole") / "results"
+    shutil.copytree(_complete, results)
+    manifest = results / "data" / "digits" / "sharded.json"
+    return write(ExperimentLayout(results, "everything"), manifest, caption="What it is about.")
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def test_page_has_every_section_in_the_order_of_the_flow(whole_page: str) -> None:
+    page = whole_page
+    order = [
+        "verdict",
+        "convergence",
+        "averaging",
+        "recommendation",
+        "time",
+        "program",
+        "data",
+        "configuration",
+        "origin",
+    ]
+    positions = [page.index(f'id="{name}"') for name in order]
+    assert positions == sorted(positions)
+    assert page.count('class="card"') == 2
+    assert page.count("<svg") == 2 * 2 + 2 + 2 + 3 + 4 + 1
+    assert "What it is about." in page
+    assert "5f1c0a9e7b42" in page
+    assert "NVIDIA H200" in page
+
+
+@pytest.mark.parametrize("name", sorted(SECTIONS))
+def test_a_section_is_left_out_with_its_files(complete: ExperimentLayout, whole_page: str, name: str) -> None:
+    folder, marker = SECTIONS[name]
+    assert marker in whole_page
+    shutil.rmtree(complete.folder / folder)
+    assert marker not in write(complete)
+
+
+def test_page_of_verdict_and_summary_alone(minimal: Minimal) -> None:
+    page = write(minimal())
+    assert "logits[0]" in page
+    assert "no traces" in page
+    assert 'id="averaging"' not in page
+
+
+@pytest.mark.parametrize("name", ["verdict", "summary"])
+def test_page_needs_verdict_and_summary(minimal: Minimal, name: str) -> None:
+    layout = minimal()
+    getattr(layout, name).unlink()
+    with pytest.raises(StoreError, match=getattr(layout, name).name):
+        write(layout)
+    assert not layout.page.exists()
+
+
+def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentLayout, demo: SimpleNamespace) -> None:
+    demo.write_recommendations(complete, first_title=ATTACK)
+    page = write(complete, title=ATTACK, caption=ATTACK)
+    assert "<script" not in page
+    assert "<img" not in page
+    assert page.count(html.escape(ATTACK, quote=False).split("alert")[0]) >= 5
+
+
+def test_variable_names_are_escaped(minimal: Minimal) -> None:
+    page = write(
+        minimal(summary=f'"{ATTACK}",0,0.1,1.0,0.02,1.002,900,800', where=ATTACK, message=ATTACK, verdict="fail")
+    )
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+def test_page_needs_nothing_beside_it(whole_page: str) -> None:
+    page = whole_page
+    assert not re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?\s*(?:https?:)?//""", page)
+    assert "@import" not in page
+    assert "<script" not in page
+    assert set(re.findall(r'href="([^"#]*)', page)) == {"data:,", "../index.html", ""}
+
+
+def test_ids_are_unique(whole_page: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', whole_page)
+    assert len(ids) == len(set(ids))
+
+
+def test_page_is_the_same_each_time(complete: ExperimentLayout) -> None:
+    assert write(complete) == write(complete)
+
+
+def test_a_failed_run_says_what_failed_where_and_what_to_do(minimal: Minimal) -> None:
+    page = write(minimal(verdict="fail", value=1.3, message="chains disagree"))
+    top = page[: page.index('id="convergence"')]
+    assert 'class="verdict fail"' in top
+    for phrase in (
+        "This run failed 1 of 1 gates (R-hat)",
+        "1.3000",
+        "logits[0]",
+        "Chains disagree.",
+        "longer warmup",
+        "reparametrise",
+    ):
+        assert phrase in text_of(top)
+
+
+def test_a_warning_is_no_failure(minimal: Minimal) -> None:
+    page = write(minimal(verdict="warn", severity="warn", value=1.02))
+    assert 'class="verdict warn"' in page
+    assert "with a warning only (R-hat)" in page
+
+
+def test_missing_values_are_words(minimal: Minimal) -> None:
+    page = text_of(write(minimal(verdict="fail", value=None, summary="logits,0,NaN,NaN,NaN,NaN,NaN,inf")))
+    assert "not a number" in page
+    assert "infinite" in page
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
+
+
+def test_posterior_attributes_are_shown_when_the_groups_are_absent(complete: ExperimentLayout) -> None:
+    shutil.rmtree(complete.posterior / "summaries")
+    shutil.rmtree(complete.posterior / "sample_stats")
+    page = write(complete)
+    assert "no traces" in page
+    assert "5f1c0a9e7b42" in page
+
+
+def test_a_missing_chunk_is_an_error_that_names_the_array(complete: ExperimentLayout) -> None:
+    shutil.rmtree(complete.posterior / "summaries" / "logits" / "c")
+    with pytest.raises(StoreError, match="summaries/logits"):
+        write(complete)
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", '{"verdict": "pass"}', '{"verdict": "good", "gates": []}'])
+def test_a_damaged_verdict_is_an_error_that_names_the_file(minimal: Minimal, damage: str) -> None:
+    layout = minimal()
+    layout.verdict.write_text(damage, encoding="utf-8")
+    with pytest.raises(StoreError, match=re.escape(str(layout.verdict))):
+        write(layout)
+
+
+def test_numbers_in_drawings_are_not_cut(whole_page: str) -> None:
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", whole_page)
+    assert "0.9263" in texts
+
+
+def test_a_program_that_grows_with_its_data_is_pointed_out(complete: ExperimentLayout, whole_page: str) -> None:
+    assert "The program grows" not in whole_page
+    assert "249.3 MiB" in whole_page
+    complete.audit.write_text('{"equations": {"grow_with_data": true}}', encoding="utf-8")
+    assert "The program grows" in write(complete)

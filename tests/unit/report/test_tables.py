@@ -1,0 +1,159 @@
+"""Marking of summaries, the order of the worst, ledgers, ranks, recommendations, facts and formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.report import formats
+from bayesmesh.report.background import build_timing, dump_settings
+from bayesmesh.report.draws import rank_difference, thin_by_extremes
+from bayesmesh.report.facts import list_facts
+from bayesmesh.report.ledger import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.outcomes import best_ratio, build_recommendation
+from bayesmesh.report.tables import Coordinate, mark_summaries, read_verdict, worst_first
+from bayesmesh.store.layout import ExperimentLayout
+
+
+def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
+    return Coordinate(variable, (0,), 0.0, 1.0, 0.01, r_hat, ess, ess)
+
+
+def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart() -> None:
+    rows = [coordinate("biases", 1.0), coordinate("weights", 1.0), coordinate("biases", 1.0)]
+    assert [c.is_summary for c in mark_summaries(rows, None, ["biases"])] == [True, False, False]
+    assert [c.is_summary for c in mark_summaries(rows, 2, [])] == [True, True, False]
+    assert all(c.is_summary for c in mark_summaries(rows, None, []))
+
+
+def test_what_is_not_a_number_is_the_worst() -> None:
+    rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
+    assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
+
+
+def test_verdict_reads_null_as_not_a_number(minimal: Callable[..., ExperimentLayout]) -> None:
+    gate = read_verdict(minimal(value=None, where=["chain", 3], verdict="fail").verdict).gates[0]
+    assert math.isnan(gate.value)
+    assert gate.where == "chain, 3"
+    assert gate.is_upper
+
+
+def test_ledger_joins_all_jobs(complete: ExperimentLayout) -> None:
+    phases = read_phases(complete)
+    write_ledger(complete, phases)
+    rows = list(csv.DictReader(complete.ledger.read_text(encoding="utf-8").splitlines()))
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == len(phases) == 3 + 4 * 6 + 2
+    assert sum(float(row["seconds"]) for row in rows if row["phase"] == "sample") == pytest.approx(58 + 59 + 60 + 61)
+    assert {row["bytes"] for row in rows} == {"", "188160000"}
+    assert [job.name for job in jobs_of(phases)][:2] == ["compile", "sample-group-000"]
+    assert sampling_seconds(phases) == pytest.approx(4 * 31 + 18 + 238)
+
+
+def test_ledger_refuses_a_line_without_a_phase(complete: ExperimentLayout) -> None:
+    complete.ledger_part("odd").write_text(json.dumps({"seconds": 3}) + "\n", encoding="utf-8")
+    with pytest.raises(StoreError, match=r"odd\.jsonl, entry 1: no phase"):
+        read_phases(complete)
+
+
+def test_ledger_takes_what_was_not_measured(complete: ExperimentLayout) -> None:
+    lines = [{"phase": "run", "seconds": None}, {"phase": "write", "seconds": float("nan"), "bytes": "many"}]
+    complete.ledger_part("odd").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    odd = [phase for phase in read_phases(complete) if phase.job == "odd"]
+    assert [(phase.seconds, phase.bytes) for phase in odd] == [(None, None), (None, None)]
+    timing = build_timing(odd)
+    assert timing is not None
+    assert timing.bars[0].segments == ()
+
+
+def test_rank_band_holds_chains_that_agree_and_shows_one_that_does_not(demo: object) -> None:
+    rng = np.random.default_rng(5)
+    outside = 0
+    for _ in range(200):
+        found = rank_difference(demo.autoregressive(rng, (4, 300), 0.5))  # type: ignore[attr-defined]
+        assert found is not None
+        outside += bool(np.abs(found.difference).max() > found.band)
+    # 5 % of 200 are 10 at most by construction; 20 leaves room for the estimated effective sample size.
+    assert outside <= 20
+    draws = demo.autoregressive(rng, (4, 300), 0.5)  # type: ignore[attr-defined]
+    draws[3] += 3
+    stuck = rank_difference(draws)
+    assert stuck is not None
+    assert np.abs(stuck.difference[3]).max() > 3 * stuck.band
+
+
+@pytest.mark.parametrize("draws", [np.zeros((1, 50)), np.full((2, 50), np.nan), np.zeros((2, 2))])
+def test_there_is_no_rank_plot_without_chains_to_compare(draws: np.ndarray) -> None:
+    assert rank_difference(draws) is None
+
+
+def test_constant_draws_have_a_flat_rank_plot() -> None:
+    found = rank_difference(np.ones((3, 40)))
+    assert found is not None
+    assert np.abs(found.difference).max() == 0
+
+
+def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
+    values = np.random.default_rng(0).normal(size=10_000)
+    values[[17, 5000]] = [40.0, -30.0]
+    values[3] = np.nan
+    at, kept = thin_by_extremes(values, 100)
+    assert at.size == 200
+    assert (kept.max(), kept.min()) == (40.0, -30.0)
+    assert (np.diff(at) > 0).all()
+
+
+def test_recommendation_compares_users_and_rankings(complete: ExperimentLayout) -> None:
+    found = build_recommendation(complete)
+    assert found is not None
+    assert [user.activity for user in found.users] == ["most", "least"]
+    assert [user.activity for user in found.others] == ["chosen"]
+    assert "more open about the least active user" in found.sentence
+    assert best_ratio(found) == pytest.approx(0.2874 / 0.1533)
+
+
+def test_an_entropy_that_draws_cannot_show_is_called_too_low(complete: ExperimentLayout) -> None:
+    path = complete.recommendations_users
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("3.52,0.05,5.1,212,1000", "3.52,0.05,5.1,40,40"), encoding="utf-8"
+    )
+    found = build_recommendation(complete)
+    assert found is not None
+    assert "too low: 40 draws cannot show more than 3.69" in found.sentence
+
+
+def test_facts_are_bounded_and_in_words() -> None:
+    facts = dict(
+        list_facts(
+            {"a": {"b": None, "peak_bytes": 3 << 40}, "n": 10**21, "ok": True, "x": float("nan"), "t": "y" * 999}
+        )
+    )
+    assert facts["a · b"] == "not recorded"
+    assert facts["a · peak"] == "3.0 TiB"
+    assert facts["n"] == "1.00 × 10²¹"
+    assert facts["ok"] == "yes"
+    assert facts["x"] == "not a number"
+    assert facts["t"].endswith("(999 characters)")
+    assert len(list_facts({str(n): n for n in range(10_000)})) <= 201
+
+
+@pytest.mark.parametrize(
+    "format_fn", [formats.real, formats.count, formats.quantity, formats.duration, formats.size, formats.share]
+)
+def test_every_format_has_words_and_takes_huge_numbers(format_fn: Callable[[float | None], str]) -> None:
+    assert format_fn(None) == "not recorded"
+    assert format_fn(math.nan) == "not a number"
+    assert format_fn(-math.inf) == "−infinite"
+    for value in (0, 0.0, 1e-300, 1e300, 10**18):
+        assert format_fn(value)
+        assert "nan" not in format_fn(value)
+
+
+def test_settings_that_yaml_does_not_know_are_written_as_text() -> None:
+    assert dump_settings({"path": ExperimentLayout, "when": {1: "é"}}).endswith("when:\n  '1': é\n")
