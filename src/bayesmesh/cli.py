@@ -33,7 +33,9 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(stage, help=module_doc, description=module_doc)
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
-        which.add_argument("--experiment", metavar="NAME", help="take the specification from config/experiments/NAME.yaml")
+        which.add_argument(
+            "--experiment", metavar="NAME", help="take the specification from config/experiments/NAME.yaml"
+        )
         verb.add_argument("--log", type=Path, help="also write the log there")
         verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
         if stage in WITH_CORES:

@@ -45,7 +45,16 @@ class Progress:
             rate = (self.done - self._first) / max(now - self._start, 1e-9)
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
             shown = ", ".join(f"{k} {v}" for k, v in facts.items())
-            _log.info("%s: %d of %d %ss, %.3g/s, %.0f s to go%s", self.label, self.done, self.total, self.unit, rate, remaining, f", {shown}" if shown else "")
+            _log.info(
+                "%s: %d of %d %ss, %.3g/s, %.0f s to go%s",
+                self.label,
+                self.done,
+                self.total,
+                self.unit,
+                rate,
+                remaining,
+                f", {shown}" if shown else "",
+            )
 
     def close(self) -> None:
         """Finish the bar."""

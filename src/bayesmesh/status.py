@@ -14,7 +14,7 @@ __all__ = ["status_table"]
 def status_table(plan: Plan) -> str:
     """Return one line per experiment that has begun or is listed, and the path of the report."""
     header = ("experiment", "verdict", "chains", "draws", "worst R-hat", "least bulk ESS", "divergences")
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for name in plan.experiments:
         layout = plan.layout(name)
         if layout.verdict.exists():

@@ -8,13 +8,13 @@ rule assemble:
         "results/{experiment}/logs/assemble.log",
     benchmark:
         "results/{experiment}/benchmarks/assemble.tsv"
-    message:
-        "Assemble the posterior of {wildcards.experiment}"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    threads: workflow.cores
     params:
         config=PLAN.spec("assemble"),
         code=PLAN.code("assemble"),
-    threads: workflow.cores
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Assemble the posterior of {wildcards.experiment}"
     shell:
         "bayesmesh assemble --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"

@@ -14,13 +14,13 @@ rule average:
         "results/{experiment}/logs/average.log",
     benchmark:
         "results/{experiment}/benchmarks/average.tsv"
-    message:
-        "Average the predictions of {wildcards.experiment} over its draws"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    threads: workflow.cores
     params:
         config=PLAN.spec("average"),
         code=PLAN.code("average"),
-    threads: workflow.cores
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Average the predictions of {wildcards.experiment} over its draws"
     shell:
         "bayesmesh average --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"

@@ -7,14 +7,14 @@ rule compile:
         "results/{experiment}/logs/compile.log",
     benchmark:
         "results/{experiment}/benchmarks/compile.tsv"
-    message:
-        "Compile the programs of {wildcards.experiment}"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    # The same devices as sampling, or the cache would hold another program.
+    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
     params:
         config=PLAN.spec("compile"),
         code=PLAN.code("compile"),
-    # The same devices as sampling, or the cache would hold another program.
-    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Compile the programs of {wildcards.experiment}"
     shell:
         "bayesmesh compile --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"

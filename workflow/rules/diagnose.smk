@@ -13,12 +13,12 @@ rule diagnose:
         "results/{experiment}/logs/diagnose.log",
     benchmark:
         "results/{experiment}/benchmarks/diagnose.tsv"
-    message:
-        "Diagnose {wildcards.experiment}"
+    conda:
+        "../../envs/bayesmesh.yaml"
     params:
         config=PLAN.spec("diagnose"),
         code=PLAN.code("diagnose"),
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Diagnose {wildcards.experiment}"
     shell:
         "bayesmesh diagnose --spec {params.config:q} --code {params.code:q} --log {log:q}"

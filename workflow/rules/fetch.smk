@@ -5,12 +5,12 @@ rule fetch:
         "results/data/{dataset}/logs/fetch.log",
     benchmark:
         "results/data/{dataset}/benchmarks/fetch.tsv"
-    message:
-        "Fetch dataset {wildcards.dataset}"
+    conda:
+        "../../envs/bayesmesh.yaml"
     params:
         config=PLAN.spec("fetch"),
         code=PLAN.code("fetch"),
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Fetch dataset {wildcards.dataset}"
     shell:
         "bayesmesh fetch --spec {params.config:q} --code {params.code:q} --log {log:q}"

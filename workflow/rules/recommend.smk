@@ -16,13 +16,13 @@ rule recommend:
         "results/{experiment}/logs/recommend.log",
     benchmark:
         "results/{experiment}/benchmarks/recommend.tsv"
-    message:
-        "Recommend films in {wildcards.experiment}"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    threads: workflow.cores
     params:
         config=PLAN.spec("recommend"),
         code=PLAN.code("recommend"),
-    threads: workflow.cores
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Recommend films in {wildcards.experiment}"
     shell:
         "bayesmesh recommend --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"

@@ -13,13 +13,13 @@ rule report:
         "results/{experiment}/logs/report.log",
     benchmark:
         "results/{experiment}/benchmarks/report.tsv"
-    message:
-        "Report {wildcards.experiment}"
+    conda:
+        "../../envs/bayesmesh.yaml"
     params:
         config=PLAN.spec("report"),
         code=PLAN.code("report"),
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Report {wildcards.experiment}"
     shell:
         "bayesmesh report --spec {params.config:q} --code {params.code:q} --log {log:q}"
 
@@ -33,12 +33,12 @@ rule index:
         "results/logs/index.log",
     benchmark:
         "results/benchmarks/index.tsv"
-    message:
-        "Write the index of all experiments"
+    conda:
+        "../../envs/bayesmesh.yaml"
     params:
         config=PLAN.titles(),
         code=PLAN.code_of("report"),
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Write the index of all experiments"
     shell:
         "bayesmesh index --code {params.code:q} --log {log:q}"

@@ -10,14 +10,14 @@ rule sample:
         "results/{experiment}/logs/sample-{group}.log",
     benchmark:
         "results/{experiment}/benchmarks/sample-{group}.tsv"
-    message:
-        "Sample {wildcards.experiment}, {wildcards.group}"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
     params:
         config=PLAN.spec("sample"),
         code=PLAN.code("sample"),
-    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Sample {wildcards.experiment}, {wildcards.group}"
     shell:
         "bayesmesh sample --spec {params.config:q} --group {wildcards.group:q} --code {params.code:q}"
         " --cores {threads} --log {log:q}"

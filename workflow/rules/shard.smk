@@ -8,12 +8,12 @@ rule shard:
         "results/data/{dataset}/{split}/logs/shard.log",
     benchmark:
         "results/data/{dataset}/{split}/benchmarks/shard.tsv"
-    message:
-        "Shard dataset {wildcards.dataset}, split {wildcards.split}"
+    conda:
+        "../../envs/bayesmesh.yaml"
     params:
         config=PLAN.spec("shard"),
         code=PLAN.code("shard"),
-    conda:
-        "../../envs/bayesmesh.yaml"
+    message:
+        "Shard dataset {wildcards.dataset}, split {wildcards.split}"
     shell:
         "bayesmesh shard --spec {params.config:q} --code {params.code:q} --log {log:q}"

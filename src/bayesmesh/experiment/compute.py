@@ -29,10 +29,12 @@ class ComputeSettings(Settings):
         description="Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is `sharded`, for chains when it is `independent`. On a CPU a device is a core.",
     )
     dtype: Literal["float32", "float64"] = Field(
-        "float32", description="Type of latents, data and gradients. Log densities are summed in float64 in either case."
+        "float32",
+        description="Type of latents, data and gradients. Log densities are summed in float64 in either case.",
     )
     matmul_precision: Literal["highest", "high", "default"] = Field(
-        "highest", description="Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."
+        "highest",
+        description="Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs.",
     )
     row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto", description="Rows of one device that are in flight at once; bounds the memory of the likelihood."

@@ -19,13 +19,18 @@ def count_devices(platform: str, cores: int) -> int:
         platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
         cores: cores that the workflow may use.
     """
-    gpus, tpus = len(list(Path("/dev").glob("nvidia[0-9]*"))), len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")])
+    gpus, tpus = (
+        len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]),
+    )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = min(gpus, len([v for v in visible.split(",") if v.strip() not in ("", "-1")]))
     if platform == "auto":
         allowed = os.environ.get("JAX_PLATFORMS", "tpu,cuda,cpu")
-        platform = "tpu" if tpus and "tpu" in allowed else "gpu" if gpus and ("cuda" in allowed or "gpu" in allowed) else "cpu"
+        platform = (
+            "tpu" if tpus and "tpu" in allowed else "gpu" if gpus and ("cuda" in allowed or "gpu" in allowed) else "cpu"
+        )
     if platform != "cpu":
         return {"gpu": gpus, "tpu": tpus}[platform]
     forced = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))

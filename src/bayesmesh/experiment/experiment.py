@@ -27,6 +27,15 @@ RESERVED_NAMES = frozenset({"all", "quickstart", "reproduce", "benchmarks", "rep
 EXTERNAL = "module:attribute"
 
 
+class ExternalModel(Settings):
+    """A model of the user's own package."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$", description="The model, as `module:attribute`."
+    )
+    options: dict[str, Any] = Field({}, description="Its options, checked by its own class Options.")
+
+
 class RunSettings(Settings):
     """`config/config.yaml`: which experiments the plain command runs."""
 
@@ -42,7 +51,9 @@ class ExperimentBase(Settings):
     compute: ComputeSettings = Field(ComputeSettings(), description="Devices, mesh and arithmetic.")
     posterior: PosteriorSettings = Field(PosteriorSettings(), description="What is kept beside the draws.")
     gates: GateSettings = Field(GateSettings(), description="Convergence gates.")
-    averaging: AveragingSettings | None = Field(None, description="Model averaging on the test rows; left out when absent.")
+    averaging: AveragingSettings | None = Field(
+        None, description="Model averaging on the test rows; left out when absent."
+    )
     recommendation: RecommendationSettings | None = Field(None, description="Recommendations; left out when absent.")
     report: ReportSettings = Field(ReportSettings(), description="The page.")
 
@@ -54,7 +65,9 @@ class ExperimentBase(Settings):
                 f"sampling.chain_groups: {sampling.chain_groups} groups do not divide {sampling.chains} chains evenly"
             )
         if sampling.mode == "sharded" and sampling.chain_groups != 1:
-            raise ValueError("sampling.chain_groups: must be 1 when sampling.mode is sharded (one job spans all devices)")
+            raise ValueError(
+                "sampling.chain_groups: must be 1 when sampling.mode is sharded (one job spans all devices)"
+            )
         if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
             raise ValueError(
                 f"compute.mesh.chain: {compute.mesh.chain} devices do not divide {sampling.chains_per_group} chains of a program evenly"
@@ -80,17 +93,13 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
         options = read_options(component_path(kind, name))
         bases = (options, base) if base is not Settings else options
         variant = create_model(
-            f"{name}_{kind}", __base__=bases, **{key: (Literal[name], Field(description=f"The {kind}."))}  # type: ignore[call-overload]
+            f"{name}_{kind}",
+            __base__=bases,
+            **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]
         )
         variants.append(Annotated[variant, Tag(name)])
     if kind == "model":
-        external = create_model(
-            "external_model",
-            name=(Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")], Field(description="A model of your own package, as `module:attribute`.")),
-            options=(dict[str, Any], Field(default={}, description="Its options, checked by its own class Options.")),
-            __base__=Settings,
-        )
-        variants.append(Annotated[external, Tag(EXTERNAL)])
+        variants.append(Annotated[ExternalModel, Tag(EXTERNAL)])
     return Annotated[Union[tuple(variants)], Discriminator(_tag_of(key, names))]  # noqa: UP007
 
 

@@ -21,7 +21,10 @@ _LEFT_OUT = ("bayesmesh.experiment", "bayesmesh.cli")
 
 def _file_of(module: str) -> Path | None:
     relative = Path(*module.split(".")[1:])
-    for candidate in (ROOT / relative.with_suffix(".py") if relative.parts else ROOT / "__init__.py", ROOT / relative / "__init__.py"):
+    for candidate in (
+        ROOT / relative.with_suffix(".py") if relative.parts else ROOT / "__init__.py",
+        ROOT / relative / "__init__.py",
+    ):
         if candidate.is_file():
             return candidate
     return None

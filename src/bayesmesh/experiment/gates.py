@@ -32,7 +32,10 @@ class GateSettings(Settings):
     divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
     max_coordinates: int = Field(
-        2000, ge=1, le=10_000_000, description="Coordinates of each latent that are listed in summary.csv, drawn evenly when there are more; gates look at summaries, which are always listed in full."
+        2000,
+        ge=1,
+        le=10_000_000,
+        description="Coordinates of each latent that are listed in summary.csv, drawn evenly when there are more; gates look at summaries, which are always listed in full.",
     )
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")

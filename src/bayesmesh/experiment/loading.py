@@ -37,7 +37,9 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"more than {MAX_NODES} values or {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MAX_NODES} values or {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -49,9 +51,14 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
             if not isinstance(key, str):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a word", problem_mark=key_node.start_mark)
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"duplicate key '{key}', first given in line {seen[key]}", problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"duplicate key '{key}', first given in line {seen[key]}", problem_mark=key_node.start_mark
+                )
             if key.startswith("__"):
-                raise yaml.MarkedYAMLError(problem=f"the key '{key}' is not accepted: configuration is data, never code", problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key '{key}' is not accepted: configuration is data, never code",
+                    problem_mark=key_node.start_mark,
+                )
             seen[key] = key_node.start_mark.line + 1
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return mapping
@@ -129,7 +136,9 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     for key, name in listed:
         if name not in paths:
-            raise ConfigError(f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}")
+            raise ConfigError(
+                f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}"
+            )
     return run, {name: load_experiment(path) for name, path in paths.items()}
 
 
@@ -151,7 +160,9 @@ def _explain(path: Path, error: ValidationError, cls: type[Settings]) -> ConfigE
         key = f"{location[0]}.{word}"
         names = list_components(component)
         message = f"key '{key}': " + (f"unknown {component} '{given}'" if given is not None else "is missing")
-        remedy = (suggest(str(given), names) if given is not None else "valid: " + ", ".join(names)) + f"; for example\n    {location[0]}:\n      {word}: {names[0]}"
+        remedy = (
+            suggest(str(given), names) if given is not None else "valid: " + ", ".join(names)
+        ) + f"; for example\n    {location[0]}:\n      {word}: {names[0]}"
     elif kind == "missing":
         message = f"key '{key}' is missing"
         remedy = "add\n" + _as_yaml(location, "...")
@@ -169,7 +180,9 @@ def _explain(path: Path, error: ValidationError, cls: type[Settings]) -> ConfigE
 def _is_tag(part: str, loc: tuple[int | str, ...]) -> bool:
     """Pydantic puts the variant's name, or the kind of a union's arm, into the location; the user never wrote it."""
     position = [str(p) for p in loc].index(part)
-    variant = position == 1 and str(loc[0]) in ("data", "model", "kernel") and (":" in part or part in _all_components())
+    variant = (
+        position == 1 and str(loc[0]) in ("data", "model", "kernel") and (":" in part or part in _all_components())
+    )
     return variant or part in ("MeshSettings", "int", "literal['auto']", "constrained-int")
 
 
@@ -187,12 +200,14 @@ def _class_at(cls: type[Settings], loc: list[int | str]) -> type[Settings] | Non
                 return None
             current = field.annotation
         elif not isinstance(current, type):
-            arms = [a for a in getattr(current, "__args__", ())]
+            arms = list(getattr(current, "__args__", ()))
             arms = [getattr(a, "__origin__", a) for a in arms]
-            named = [a for a in arms if isinstance(a, type) and (a.__name__ == part or a.__name__.startswith(f"{part}_"))]
+            named = [
+                a for a in arms if isinstance(a, type) and (a.__name__ == part or a.__name__.startswith(f"{part}_"))
+            ]
             if not named:
                 settings = [a for a in arms if isinstance(a, type) and issubclass(a, Settings)]
-                return _class_at(settings[0], loc[loc.index(part):]) if len(settings) == 1 else None
+                return _class_at(settings[0], loc[loc.index(part) :]) if len(settings) == 1 else None
             current = named[0]
     if not isinstance(current, type):
         settings = [a for a in getattr(current, "__args__", ()) if isinstance(a, type) and issubclass(a, Settings)]

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,14 @@ from bayesmesh.experiment.stages import COMPONENTS, dataset_name, make_spec, spl
 from bayesmesh.store.files import atomic_path
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "use_own_environment"]
+
+
+def use_own_environment() -> None:
+    """Let jobs find the commands of the environment that Snakemake itself runs in, activated or not."""
+    folder = str(Path(sys.executable).parent)
+    if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
+        os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
 
 
 class Plan:
@@ -53,7 +61,9 @@ class Plan:
             ConfigError: there is none of that name.
         """
         if name not in self.experiments:
-            raise ConfigError(f"no experiment '{name}' in {self.config / 'experiments'}: {suggest(name, self.experiments)}")
+            raise ConfigError(
+                f"no experiment '{name}' in {self.config / 'experiments'}: {suggest(name, self.experiments)}"
+            )
         return self.experiments[name]
 
     def _data(self, name: str) -> dict[str, Any]:
@@ -103,15 +113,29 @@ class Plan:
     def reported(self, name: str) -> list[Path]:
         """Return what the page of an experiment is made of."""
         layout, experiment = self.layout(name), self.experiments[name]
-        files = [self.data_layout(name).sharded, layout.audit, *self.manifests(name), layout.posterior, layout.summary, layout.verdict]
+        files = [
+            self.data_layout(name).sharded,
+            layout.audit,
+            *self.manifests(name),
+            layout.posterior,
+            layout.summary,
+            layout.verdict,
+        ]
         files += [layout.averaging_scores, layout.averaging_predictions] if experiment.averaging is not None else []
         if experiment.recommendation is not None:
-            files += [layout.recommendations_top, layout.recommendations_genres, layout.recommendations_users, layout.recommendations_scores]
+            files += [
+                layout.recommendations_top,
+                layout.recommendations_genres,
+                layout.recommendations_users,
+                layout.recommendations_scores,
+            ]
         return files
 
     def indexed(self) -> list[Path]:
         """Return the pages that the index needs: of the listed experiments, and of others that are there already."""
-        return [self.layout(n).page for n in self.experiments if n in self.run.experiments or self.layout(n).page.exists()]
+        return [
+            self.layout(n).page for n in self.experiments if n in self.run.experiments or self.layout(n).page.exists()
+        ]
 
     def titles(self) -> str:
         """Return names and titles of the indexed experiments, as JSON."""

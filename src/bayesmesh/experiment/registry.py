@@ -72,15 +72,23 @@ def read_options(path: Path) -> type[Settings]:
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Options"]
     if not found:
-        raise ConfigError(f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none")
+        raise ConfigError(
+            f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none"
+        )
     namespace: dict[str, Any] = {
-        "Settings": Settings, "Field": Field, "Literal": Literal, "Annotated": Annotated, "__name__": f"options_of_{path.stem}",
+        "Settings": Settings,
+        "Field": Field,
+        "Literal": Literal,
+        "Annotated": Annotated,
+        "__name__": f"options_of_{path.stem}",
     }
     code = compile(ast.Module(body=[found[0]], type_ignores=[]), str(path), "exec", dont_inherit=True)
     try:
         exec(code, namespace)  # the project's own source, not user input
     except NameError as error:
-        raise ConfigError(f"{path}: class Options: {error}", "use only Settings, Field, Literal and Annotated in it") from error
+        raise ConfigError(
+            f"{path}: class Options: {error}", "use only Settings, Field, Literal and Annotated in it"
+        ) from error
     options: type[Settings] = namespace["Options"]
     return options
 
@@ -93,7 +101,10 @@ def load_component(kind: str, name: str) -> type[Any]:
     """
     component_path(kind, name)
     package = PACKAGES[kind].replace("/", ".")
-    contract = getattr(importlib.import_module("bayesmesh.data.base" if kind == "source" else f"bayesmesh.{package}.base"), kind.capitalize())
+    contract = getattr(
+        importlib.import_module("bayesmesh.data.base" if kind == "source" else f"bayesmesh.{package}.base"),
+        kind.capitalize(),
+    )
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         module = _import_from_here(module_name)
@@ -101,9 +112,15 @@ def load_component(kind: str, name: str) -> type[Any]:
             raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
         return _checked(kind, name, getattr(module, attribute), contract)
     module = importlib.import_module(f"bayesmesh.{package}.{name}")
-    found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, contract) and c.__module__ == module.__name__]
+    found = [
+        c
+        for c in vars(module).values()
+        if isinstance(c, type) and issubclass(c, contract) and c.__module__ == module.__name__
+    ]
     if len(found) != 1:
-        raise ConfigError(f"{module.__file__}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")
+        raise ConfigError(
+            f"{module.__file__}: {len(found)} subclasses of {contract.__name__}; a component is exactly one"
+        )
     return found[0]
 
 

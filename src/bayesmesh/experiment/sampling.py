@@ -32,9 +32,14 @@ class SamplingSettings(Settings):
     )
     chains: int = Field(4, ge=1, le=1_000_000, description="Chains in all.")
     chain_groups: int = Field(
-        1, ge=1, le=10_000, description="Jobs over which the chains are spread in `independent` mode; must divide `chains`."
+        1,
+        ge=1,
+        le=10_000,
+        description="Jobs over which the chains are spread in `independent` mode; must divide `chains`.",
     )
-    warmup: int = Field(500, ge=0, le=10_000_000, description="Warmup iterations per chain; never part of the posterior.")
+    warmup: int = Field(
+        500, ge=0, le=10_000_000, description="Warmup iterations per chain; never part of the posterior."
+    )
     draws: int = Field(500, ge=4, le=100_000_000, description="Draws per chain after warmup.")
     seed: int = Field(0, ge=0, lt=2**32, description="Root of every random number of the chains.")
     initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
@@ -42,7 +47,8 @@ class SamplingSettings(Settings):
         10.0, gt=0, le=3600, description="Aimed length of a committed segment, in seconds; does not change the draws."
     )
     on_changed_environment: Literal["refuse", "accept"] = Field(
-        "refuse", description="What to do when chains are to be continued with other software, hardware or mesh: they would no longer be bit for bit the same run."
+        "refuse",
+        description="What to do when chains are to be continued with other software, hardware or mesh: they would no longer be bit for bit the same run.",
     )
 
     @property

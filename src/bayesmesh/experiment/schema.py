@@ -19,7 +19,10 @@ __all__ = ["documents", "drifted", "write_documents"]
 
 def documents(folder: Path) -> dict[Path, str]:
     """Return path -> text of everything that is generated from the settings classes."""
-    schema = {"config.yaml": RunSettings.model_json_schema(), "experiments/*.yaml": experiment_class().model_json_schema()}
+    schema = {
+        "config.yaml": RunSettings.model_json_schema(),
+        "experiments/*.yaml": experiment_class().model_json_schema(),
+    }
     return {
         folder / "schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n",
         folder / "README.md": _readme(),

@@ -25,7 +25,7 @@ READS: dict[str, tuple[str, ...]] = {
     "diagnose": ("gates",),
     "average": ("data", "model", "compute", "averaging"),
     "recommend": ("data", "model", "compute", "recommendation"),
-    "report": tuple(ExperimentBase.model_fields) + ("data", "model", "kernel"),
+    "report": (*ExperimentBase.model_fields, "data", "model", "kernel"),
 }
 """Stage -> top-level keys of an experiment that it reads."""
 
@@ -76,14 +76,18 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
         # They find the data by its name, and open it with the experiment's dtype.
         part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
     if stage == "assemble":
-        part["sampling"] = {k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")}
+        part["sampling"] = {
+            k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")
+        }
     return part
 
 
 def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -> StageSpec:
     """Return what a job of a stage is told."""
     num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
-    return StageSpec(stage=stage, experiment=name, results=results, config=stage_config(stage, experiment), num_chains=num_chains)
+    return StageSpec(
+        stage=stage, experiment=name, results=results, config=stage_config(stage, experiment), num_chains=num_chains
+    )
 
 
 def _digest(value: Any) -> str:

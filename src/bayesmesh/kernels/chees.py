@@ -33,10 +33,18 @@ __all__ = ["Chees", "CheesTuning", "CheesWarmup", "Options"]
 class Options(Settings):
     """Options of `chees`."""
 
-    target_acceptance: float = Field(0.7, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to.")
-    initial_step_size: float = Field(0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the scale.")
-    initial_leapfrog_steps: float = Field(10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps.")
-    max_leapfrog_steps: int = Field(256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient.")
+    target_acceptance: float = Field(
+        0.7, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
+    )
+    initial_step_size: float = Field(
+        0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the scale."
+    )
+    initial_leapfrog_steps: float = Field(
+        10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
+    )
+    max_leapfrog_steps: int = Field(
+        256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+    )
 
 
 class CheesTuning(NamedTuple):

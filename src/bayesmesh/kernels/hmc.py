@@ -26,11 +26,17 @@ __all__ = ["Hmc", "HmcTuning", "HmcWarmup", "Options"]
 class Options(Settings):
     """Options of `hmc`."""
 
-    num_leapfrog_steps: int = Field(20, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient.")
+    num_leapfrog_steps: int = Field(
+        20, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient."
+    )
     initial_step_size: float = Field(0.01, gt=0, le=1e6, description="Step size at the first iteration.")
     target_acceptance: float = Field(0.75, gt=0, lt=1, description="Mean acceptance that the step size is adapted to.")
-    adaptation_fraction: float = Field(1.0, gt=0, le=1, description="Part of warmup in which the step size adapts; the rest runs with what it found.")
-    preconditioner: Literal["none", "diagonal"] = Field("none", description="`diagonal` scales each coordinate by what warmup saw of its spread.")
+    adaptation_fraction: float = Field(
+        1.0, gt=0, le=1, description="Part of warmup in which the step size adapts; the rest runs with what it found."
+    )
+    preconditioner: Literal["none", "diagonal"] = Field(
+        "none", description="`diagonal` scales each coordinate by what warmup saw of its spread."
+    )
 
 
 class HmcTuning(NamedTuple):

@@ -21,7 +21,9 @@ tfd = tfp.distributions
 class Options(Settings):
     """Options of `gaussian`."""
 
-    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data.")
+    prior_scale: float = Field(
+        1.0, gt=0, le=1e6, description="Prior standard deviation of each mean, in the unit of the data."
+    )
 
 
 class Gaussian(Model):
@@ -36,7 +38,9 @@ class Gaussian(Model):
         """Latent ``mean``, shape (dimension,)."""
         shape = data_spec.fields["x"].shape
         zero = jnp.zeros((), data_spec.dtype)
-        return tfd.JointDistributionNamed({"mean": tfd.Sample(tfd.Normal(zero, zero + self.options.prior_scale), shape)})
+        return tfd.JointDistributionNamed(
+            {"mean": tfd.Sample(tfd.Normal(zero, zero + self.options.prior_scale), shape)}
+        )
 
     def _noise(self, mean: jax.Array) -> Any:
         return tfd.Independent(tfd.Normal(mean, jnp.asarray(self.spec.constants["noise_scale"], mean.dtype)), 1)

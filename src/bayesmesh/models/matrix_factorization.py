@@ -7,7 +7,7 @@ observation, watched or not, with logit  user embedding . film embedding + user 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ class MatrixFactorization(Model):
     """A row is a user, with ``watched`` of shape (num_films,), 0 or 1; user latents follow the rows."""
 
     pretty_name = "Matrix factorisation"
-    local_latents = {"user_embeddings": 0, "user_biases": 0}
+    local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
 
     def prior(self, data_spec: SpecLike) -> Any:
         """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
@@ -72,8 +72,22 @@ class MatrixFactorization(Model):
         time (a factor is at most 2, so the product stays finite), and sigmoid(logit) is 1 / (1 + e) or e / (1 + e).
         Biases ride along as a further column of each matrix of embeddings.
         """
-        user_side = jnp.concatenate([latents["user_embeddings"], latents["user_biases"][:, None], jnp.ones_like(latents["user_biases"])[:, None]], 1)
-        film_side = jnp.concatenate([latents["film_embeddings"], jnp.ones_like(latents["film_biases"])[:, None], latents["film_biases"][:, None]], 1)
+        user_side = jnp.concatenate(
+            [
+                latents["user_embeddings"],
+                latents["user_biases"][:, None],
+                jnp.ones_like(latents["user_biases"])[:, None],
+            ],
+            1,
+        )
+        film_side = jnp.concatenate(
+            [
+                latents["film_embeddings"],
+                jnp.ones_like(latents["film_biases"])[:, None],
+                latents["film_biases"][:, None],
+            ],
+            1,
+        )
         logits = user_side @ film_side.T
         watched = rows["watched"].astype(logits.dtype)
         counts = is_row.astype(logits.dtype)[:, None]

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.split import Interactions
 from bayesmesh.errors import UserError
 from bayesmesh.experiment.recommendation import RecommendationSettings
 from bayesmesh.models.base import Model
@@ -35,20 +36,25 @@ __all__ = ["choose_users", "count_watched", "recommend"]
 
 
 def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many films each user watched, (users,), and how many users each film, (films,), int64; training."""
+    """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
+
+    A user's films include those held out: they were watched. The count of a film is of the training matrix alone.
+    """
     per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
     for start in range(0, shards.num_rows, block_rows):
         watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0
         per_user.append(watched.sum(axis=1, dtype=np.int64))
         per_film += watched.sum(axis=0, dtype=np.int64)
-    return np.concatenate(per_user), per_film
+    held_out = shards.held_out()
+    hidden = np.diff(held_out.indptr) if isinstance(held_out, Interactions) else 0
+    return np.concatenate(per_user) + hidden, per_film
 
 
 def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: list[Any]) -> list[RankedUser]:
     """Return the most active user, the least active one, and those chosen, each user once.
 
     Args:
-        num_watched: (users,), films in the training matrix; ties go to the lowest row.
+        num_watched: (users,), films watched, held-out ones included; ties go to the lowest row.
         chosen: rows from the settings.
         user_ids: what the dataset calls each user; the row number when empty.
 
@@ -122,7 +128,7 @@ def recommend(
     )
     bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
     scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
-    listed = [user_row(user, ranking, posterior.num_chains) for user in users]
+    listed = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
     scored = score_rows(scores, settings.cutoff)
     _write_lists(users, ranking, shards.columns, settings.num_films, layout)
     write_table(layout.recommendations_users, listed, USER_COLUMNS)

@@ -106,9 +106,10 @@ def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[s
     return [{"user": user.row, "activity": user.activity, "genre": g, "p_best": p} for g, p in ordered]
 
 
-def user_row(user: RankedUser, ranking: Ranking, num_chains: int) -> dict[str, Any]:
+def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, Any]:
     """Return how concentrated a user's recommendation is, entropies in nats.
 
+    ``num_watched`` counts all films that the user watched, held-out ones included.
     ``entropy`` is of the distribution of the best film over all films, ``entropy_sd`` its Monte Carlo standard
     deviation (see `jackknife_entropy_sd` for what it leaves out), ``entropy_top`` that of the probabilities of being
     among the best, scaled to add to 1. An entropy cannot exceed log ``num_draws``.
@@ -119,7 +120,7 @@ def user_row(user: RankedUser, ranking: Ranking, num_chains: int) -> dict[str, A
         "user": user.row,
         "user_id": user.user_id,
         "activity": user.activity,
-        "num_watched": int(ranking.watched[place].sum()),
+        "num_watched": num_watched,
         "entropy": entropy(ranking.p_best[place]),
         "entropy_sd": jackknife_entropy_sd(best, num_chains) if best.min() >= 0 else 0.0,
         "entropy_top": entropy(ranking.p_top[place]),

@@ -52,12 +52,19 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
     position = {k: jax.ShapeDtypeStruct((num_chains, *s), target.dtype) for k, s in target.position_shapes.items()}
     shared = {k: v for k, v in position.items() if k not in target.model.local_latents}
     rows = target.layout.tile_rows
-    local = {k: jax.ShapeDtypeStruct((num_chains, rows, *v.shape[2:]), v.dtype) for k, v in position.items() if k not in shared}
+    local = {
+        k: jax.ShapeDtypeStruct((num_chains, rows, *v.shape[2:]), v.dtype)
+        for k, v in position.items()
+        if k not in shared
+    }
     data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
     lowered = jax.jit(jax.vmap(target._tile, in_axes=(0, 0, None))).lower(shared, local, data)
     analysis = lowered.cost_analysis() or {}
     tiles = target.layout.num_tiles * target.layout.num_devices
-    return {"flops": float(analysis.get("flops", 0.0)) * tiles, "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles}
+    return {
+        "flops": float(analysis.get("flops", 0.0)) * tiles,
+        "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles,
+    }
 
 
 def memory_of(compiled: Any) -> dict[str, int]:
@@ -72,7 +79,10 @@ def memory_of(compiled: Any) -> dict[str, int]:
 
 def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any) -> float:
     """Measure one gradient of all chains at the origin, the best of three after a first one."""
-    position = {k: jax.device_put(np.zeros((num_chains, *s), target.dtype), placed[k]) for k, s in target.position_shapes.items()}
+    position = {
+        k: jax.device_put(np.zeros((num_chains, *s), target.dtype), placed[k])
+        for k, s in target.position_shapes.items()
+    }
     gradient = jax.jit(lambda q, d: target.log_density(q, d).gradient)
     times = []
     for _ in range(4):
@@ -80,5 +90,3 @@ def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any
         jax.block_until_ready(gradient(position, data))
         times.append(time.perf_counter() - start)
     return min(times[1:])
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 from jax import monitoring
@@ -25,8 +25,8 @@ def use_cache(results: str) -> None:
 class CacheCounter:
     """Counts cache hits and misses while it is open."""
 
-    _open: list[CacheCounter] = []
-    _is_listening = False
+    _open: ClassVar[list[CacheCounter]] = []
+    _is_listening: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.hits, self.misses = 0, 0
@@ -38,7 +38,9 @@ class CacheCounter:
         CacheCounter._open.append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         CacheCounter._open.remove(self)
 
     @staticmethod

@@ -152,7 +152,10 @@ class Target:
 
     def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Return what `log_density` expects as data."""
-        shapes = {k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), _device_dtype(f.dtype, self.dtype)) for k, f in self.spec.fields.items()}
+        shapes = {
+            k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), _device_dtype(f.dtype, self.dtype))
+            for k, f in self.spec.fields.items()
+        }
         return shapes | {"is_row": jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)}
 
     def lay_out(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -35,7 +35,9 @@ def spread_evenly(total: int, wanted: int) -> np.ndarray:
     return np.unique(np.linspace(0, total - 1, min(total, wanted)).round().astype(np.int64))
 
 
-def derive(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int, pointwise_bytes: float) -> Derived:
+def derive(
+    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int, pointwise_bytes: float
+) -> Derived:
     """Return the groups ``summaries``, ``log_likelihood``, ``posterior_predictive``, ``observed_data``.
 
     Args:
@@ -77,32 +79,50 @@ def _rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
-def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float) -> np.ndarray | None:
+def _pointwise_rows(
+    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float
+) -> np.ndarray | None:
     """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None when not one fits."""
     one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
     outcome = jax.eval_shape(model.outcome, one)
-    itemsize = max(np.dtype(_outcome_type(outcome.dtype)).itemsize * math.prod(outcome.shape[1:]), np.dtype(spec.dtype).itemsize)
+    itemsize = max(
+        np.dtype(_outcome_type(outcome.dtype)).itemsize * math.prod(outcome.shape[1:]), np.dtype(spec.dtype).itemsize
+    )
     wanted = int(limit / (itemsize * posterior.num_chains * posterior.num_draws))
     return spread_evenly(spec.num_rows, wanted) if wanted >= 1 else None
 
 
 def _map_draws(
-    posterior: Posterior, model: Model, data: Mapping[str, np.ndarray], rows: np.ndarray, function: Any, *, with_key: bool = False
+    posterior: Posterior,
+    model: Model,
+    data: Mapping[str, np.ndarray],
+    rows: np.ndarray,
+    function: Any,
+    *,
+    with_key: bool = False,
 ) -> dict[str, np.ndarray]:
     """Apply a function of (latents, rows) to every draw, block by block; returns name -> (chain, draw, ...)."""
     on_device = {k: jnp.asarray(v) for k, v in data.items()}
 
     @jax.jit
     def block_function(block: dict[str, jax.Array], first: jax.Array, on_device: dict[str, jax.Array]) -> Any:
-        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32))
+        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(
+            first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32)
+        )
         if with_key:
             return jax.vmap(lambda latents, key: function(latents, on_device, key))(block, keys)
         return jax.vmap(lambda latents: function(latents, on_device))(block)
 
     parts, done = [], 0
     for block in posterior.blocks():
-        local = {k: np.take(v, rows, axis=1 + model.local_latents[k]) if k in model.local_latents else v for k, v in block.items()}
+        local = {
+            k: np.take(v, rows, axis=1 + model.local_latents[k]) if k in model.local_latents else v
+            for k, v in block.items()
+        }
         parts.append(jax.device_get(block_function(local, np.uint32(done), on_device)))
         done += len(next(iter(block.values())))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    return {k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1) for k, v in joined.items()}
+    return {
+        k: np.swapaxes(v.reshape(posterior.num_draws, posterior.num_chains, *v.shape[1:]), 0, 1)
+        for k, v in joined.items()
+    }

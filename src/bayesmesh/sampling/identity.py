@@ -32,7 +32,11 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         data_fingerprint: of the sharded data.
         num_chains: chains of one program; how many run together changes rounding.
     """
-    entries = [ROOT / "sampling" / "program.py", component_path("model", config["model"]["name"]), component_path("kernel", config["kernel"]["name"])]
+    entries = [
+        ROOT / "sampling" / "program.py",
+        component_path("model", config["model"]["name"]),
+        component_path("kernel", config["kernel"]["name"]),
+    ]
     parts = {
         "data": data_fingerprint,
         "model": config["model"],
@@ -57,7 +61,9 @@ def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], pol
     Raises:
         StoreError: something differs and the policy is to refuse.
     """
-    differences = [f"{key}: {stored.get(key)} then, {present[key]} now" for key in present if stored.get(key) != present[key]]
+    differences = [
+        f"{key}: {stored.get(key)} then, {present[key]} now" for key in present if stored.get(key) != present[key]
+    ]
     if differences and policy == "refuse":
         raise StoreError(
             f"{folder}: the chains began elsewhere and would not continue bit for bit: {'; '.join(differences)}",

@@ -56,7 +56,10 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     try:
         devices = jax.devices()
     except RuntimeError as error:
-        raise DeviceError(f"compute.platform: {compute.platform} is not available here: {error}", "use platform: auto, or install that platform's lock") from error
+        raise DeviceError(
+            f"compute.platform: {compute.platform} is not available here: {error}",
+            "use platform: auto, or install that platform's lock",
+        ) from error
     if compute.mesh == "auto":
         shape = (1, len(devices)) if is_sharded else (math.gcd(num_chains, len(devices)), 1)
     else:

@@ -38,7 +38,9 @@ def make_program(spec: StageSpec, data_spec: DataSpec, segment_draws: int) -> Pr
     sampling = SamplingSettings.model_validate({"chains": spec.num_chains, **_without(spec.config["sampling"])})
     mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spec.config["sampling"]["mode"] == "sharded")
     model_config, kernel_config = spec.config["model"], spec.config["kernel"]
-    options = read_options(component_path("model", model_config["name"])).model_validate(component_options("model", model_config))
+    options = read_options(component_path("model", model_config["name"])).model_validate(
+        component_options("model", model_config)
+    )
     model = load_component("model", model_config["name"])(options, data_spec)
     kernel_class = load_component("kernel", kernel_config["name"])
     if spec.num_chains < kernel_class.min_chains:
@@ -46,13 +48,17 @@ def make_program(spec: StageSpec, data_spec: DataSpec, segment_draws: int) -> Pr
             f"experiment '{spec.experiment}': key 'sampling.chains': kernel {kernel_config['name']} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
             "raise sampling.chains or lower sampling.chain_groups",
         )
-    kernel_options = read_options(component_path("kernel", kernel_config["name"])).model_validate(component_options("kernel", kernel_config))
+    kernel_options = read_options(component_path("kernel", kernel_config["name"])).model_validate(
+        component_options("kernel", kernel_config)
+    )
     num_devices = mesh.shape[DATA_AXIS]
     tile = compute.row_tile
     if tile == "auto":
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
     target = Target(model, data_spec, lay_out_rows(data_spec.num_rows, num_devices, tile))
-    return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, segment_draws)
+    return Program(
+        target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, segment_draws
+    )
 
 
 def _without(sampling: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +105,10 @@ def segment_length(program: Program, sampling: Mapping[str, Any], seconds_per_gr
     """
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
     by_time = sampling["segment_seconds"] / seconds
-    per_draw = sum(math.prod(s) for s in program.target.position_shapes.values()) * program.num_chains * program.target.dtype.itemsize
+    per_draw = (
+        sum(math.prod(s) for s in program.target.position_shapes.values())
+        * program.num_chains
+        * program.target.dtype.itemsize
+    )
     by_memory = SEGMENT_BYTES / per_draw
     return 2 ** max(0, min(10, int(math.log2(max(1.0, min(by_time, by_memory))))))

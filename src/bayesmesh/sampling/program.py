@@ -53,7 +53,13 @@ class Program:
     """
 
     def __init__(
-        self, target: Target, kernel: Kernel, mesh: Mesh, sampling: SamplingSettings, num_chains: int, segment_draws: int
+        self,
+        target: Target,
+        kernel: Kernel,
+        mesh: Mesh,
+        sampling: SamplingSettings,
+        num_chains: int,
+        segment_draws: int,
     ) -> None:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.segment_draws = num_chains, segment_draws
@@ -70,10 +76,7 @@ class Program:
         keys = jax.vmap(lambda k: jax.random.fold_in(k, 2**32 - 1))(self._keys(seed, first_chain))
         initial = self.sampling.initial
         log_density = functools.partial(self.target.log_density, data=data)
-        if initial.method == "zero":
-            position = jax.vmap(self._noise)(keys)
-        else:
-            position = jax.vmap(self.target.sample_prior)(keys)
+        position = jax.vmap(self._noise if initial.method == "zero" else self.target.sample_prior)(keys)
         active = self.target.active()
         position = {k: (initial.spread * v * active[k]).astype(v.dtype) for k, v in position.items()}
         if initial.method == "mode":
@@ -82,11 +85,17 @@ class Program:
 
     def _noise(self, key: jax.Array) -> Position:
         shapes = self.target.position_shapes
-        return {k: jax.random.normal(jax.random.fold_in(key, i), shapes[k], self.target.dtype) for i, k in enumerate(shapes)}
+        return {
+            k: jax.random.normal(jax.random.fold_in(key, i), shapes[k], self.target.dtype) for i, k in enumerate(shapes)
+        }
 
-    def warmup(self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array) -> Any:
+    def warmup(
+        self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array
+    ) -> Any:
         """Make `count` warmup iterations from absolute iteration `first`; returns state and info (iteration, ...)."""
-        step = functools.partial(self.kernel.warmup_step, log_density_fn=functools.partial(self.target.log_density, data=data))
+        step = functools.partial(
+            self.kernel.warmup_step, log_density_fn=functools.partial(self.target.log_density, data=data)
+        )
         state, info, _ = self._iterate(self._keys(seed, first_chain), state, step, first, count, with_draws=False)
         return state, info
 
@@ -94,7 +103,9 @@ class Program:
         """Return (kernel state, tuning) out of the warmup state."""
         return self.kernel.warmup_finish(state)
 
-    def sample(self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array) -> Any:
+    def sample(
+        self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array
+    ) -> Any:
         """Make `count` draws from absolute draw `first`.
 
         Returns:
@@ -108,11 +119,20 @@ class Program:
             return (kernel_state, carry[1]), info
 
         offset = jnp.asarray(self.sampling.warmup, jnp.uint32)
-        state, info, positions = self._iterate(self._keys(seed, first_chain), state, step, first + offset, count, with_draws=True)
+        state, info, positions = self._iterate(
+            self._keys(seed, first_chain), state, step, first + offset, count, with_draws=True
+        )
         return state, info, jax.vmap(jax.vmap(self.target.constrain))(positions)
 
     def _iterate(
-        self, keys: jax.Array, state: Any, step: Callable[..., Any], first: jax.Array, count: jax.Array, *, with_draws: bool
+        self,
+        keys: jax.Array,
+        state: Any,
+        step: Callable[..., Any],
+        first: jax.Array,
+        count: jax.Array,
+        *,
+        with_draws: bool,
     ) -> tuple[Any, Any, Any]:
         def one(i: jax.Array, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
             state, infos, positions = carry
@@ -163,10 +183,14 @@ class Program:
         data, data_at = self.target.data_shapes(), self.place_data()
         if phase == "initialise":
             out_at = self.place_state(self.state_shapes("warmup"))
-            return jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at).lower(*_SEEDS, data)
+            return jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at).lower(
+                *_SEEDS, data
+            )
         if phase == "finish":
             before, after = self.state_shapes("warmup"), self.state_shapes("sample")
-            return jax.jit(self.finish, in_shardings=(self.place_state(before),), out_shardings=self.place_state(after)).lower(before)
+            return jax.jit(
+                self.finish, in_shardings=(self.place_state(before),), out_shardings=self.place_state(after)
+            ).lower(before)
         state = self.state_shapes(phase)
         state_at = self.place_state(state)
         in_at = (everywhere, everywhere, data_at, state_at, everywhere, everywhere)
@@ -186,17 +210,23 @@ class Program:
         shapes = self.state_shapes(phase)
         names = name_leaves(shapes)
         values = []
-        for name, leaf, at in zip(names, jax.tree.leaves(shapes), jax.tree.leaves(self.place_state(shapes)), strict=True):
+        for name, leaf, at in zip(
+            names, jax.tree.leaves(shapes), jax.tree.leaves(self.place_state(shapes)), strict=True
+        ):
             value = leaves[name]
             if value.shape != leaf.shape or value.dtype != leaf.dtype:
-                raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {leaf.shape} {leaf.dtype}")
+                raise ValueError(
+                    f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {leaf.shape} {leaf.dtype}"
+                )
             values.append(jax.device_put(value, at))
         return jax.tree.unflatten(jax.tree.structure(shapes), values)
 
 
 def name_leaves(tree: Any) -> list[str]:
     """Return a name for each leaf, in the order of `jax.tree.leaves`."""
-    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [
+        jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)
+    ]
 
 
 _SEEDS = (jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint32))

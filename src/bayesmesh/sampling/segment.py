@@ -29,14 +29,21 @@ class _Pending(NamedTuple):
 
     phase: str
     start: int
-    count: int
+    num_iterations: int
     state: Any
     info: Any
     draws: Mapping[str, jax.Array]
 
 
 def run_group(
-    program: Program, compiled: Compiled, key: GroupKey, data: Any, store: ChainStore, num_draws: int, ledger: Ledger, label: str
+    program: Program,
+    compiled: Compiled,
+    key: GroupKey,
+    data: Any,
+    store: ChainStore,
+    num_draws: int,
+    ledger: Ledger,
+    label: str,
 ) -> None:
     """Bring a chain group to `num_draws` draws, continuing from its last commit.
 
@@ -57,7 +64,9 @@ def run_group(
             state, phase, done = compiled["finish"](state), "sample", 0
         if current != phase or done >= wanted[current]:
             continue
-        state = _run_phase(program, compiled[current], key, data, store, ledger, label, current, done, wanted[current], state)
+        state = _run_phase(
+            program, compiled[current], key, data, store, ledger, label, current, done, wanted[current], state
+        )
 
 
 def _restore(
@@ -94,7 +103,7 @@ def _run_phase(
             facts, num_bytes = _commit(store, pending)
             write_seconds += time.perf_counter() - start
             gradients, written = gradients + facts["gradients"], written + num_bytes
-            progress.advance(pending.count, **_shown(facts))
+            progress.advance(pending.num_iterations, **_shown(facts))
         pending = following
     progress.close()
     ledger.add(phase, time.perf_counter() - begun - write_seconds, gradients=gradients, detail=f"{wanted} iterations")
@@ -107,14 +116,14 @@ def _commit(store: ChainStore, pending: _Pending) -> tuple[dict[str, Any], int]:
     num_chains = pending.info.energy.shape[1]
     stats = {}
     for name, value in pending.info._asdict().items():
-        host = np.asarray(value)[: pending.count]
+        host = np.asarray(value)[: pending.num_iterations]
         stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], num_chains, axis=1)
     values: dict[str, Mapping[str, np.ndarray]] = {}
     if pending.phase == "warmup":
         values["warmup_sample_stats"] = stats
     else:
         values["sample_stats"] = stats
-        values["posterior"] = {k: np.asarray(v)[: pending.count] for k, v in pending.draws.items()}
+        values["posterior"] = {k: np.asarray(v)[: pending.num_iterations] for k, v in pending.draws.items()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(pending.state)]
     facts = {
         "gradients": int(stats["n_steps"][:, 0].sum()) * num_chains,
@@ -123,7 +132,9 @@ def _commit(store: ChainStore, pending: _Pending) -> tuple[dict[str, Any], int]:
         "step_size": float(stats["step_size"][-1, 0]),
         "committed_at": time.time(),
     }
-    store.commit(pending.phase, pending.start, values, dict(zip(name_leaves(pending.state), leaves, strict=True)), facts)
+    store.commit(
+        pending.phase, pending.start, values, dict(zip(name_leaves(pending.state), leaves, strict=True)), facts
+    )
     return facts, sum(v.nbytes for group in values.values() for v in group.values()) + sum(v.nbytes for v in leaves)
 
 

@@ -43,7 +43,9 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws, "warmup_sample_stats": warmup}
-            join_groups(root, partial, [s.folder / "draws.zarr" for s in stores], {k: v for k, v in wanted.items() if v})
+            join_groups(
+                root, partial, [s.folder / "draws.zarr" for s in stores], {k: v for k, v in wanted.items() if v}
+            )
         with ledger.phase("derive"):
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
@@ -70,7 +72,9 @@ def _verified(layout: ExperimentLayout, manifests: list[dict[str, Any]], num_dra
             raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", "run the sample stage again")
         stores.append(store)
     if len({m["identity"] for m in manifests}) > 1:
-        raise StoreError(f"{layout.folder / 'chains'}: the chain groups are of different identities", "run the sample stage again")
+        raise StoreError(
+            f"{layout.folder / 'chains'}: the chain groups are of different identities", "run the sample stage again"
+        )
     return stores
 
 
@@ -81,7 +85,12 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     posterior = open_posterior(partial)
     settings = spec.settings("posterior")
     derived = derive(
-        model_class(options, data_spec), data_spec, shards, posterior, settings.probe_rows, settings.pointwise_mebibytes * 2**20
+        model_class(options, data_spec),
+        data_spec,
+        shards,
+        posterior,
+        settings.probe_rows,
+        settings.pointwise_mebibytes * 2**20,
     )
     stats = open_group(partial)["sample_stats"]
     derived["summaries"]["log_density"] = np.asarray(stats["lp"])

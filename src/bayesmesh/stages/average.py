@@ -27,5 +27,14 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         )
     model_class, options = model_class_and_options(spec)
     with ledger.phase("average"):
-        result = average(model_class(options, data_spec), data_spec, open_posterior(layout.posterior), test_rows, spec.settings("averaging"), layout)
-    return f"accuracy {result['single_accuracy']:.4f} of single draws, {result['average_accuracy']:.4f} of their average"
+        result = average(
+            model_class(options, data_spec),
+            data_spec,
+            open_posterior(layout.posterior),
+            test_rows,
+            spec.settings("averaging"),
+            layout,
+        )
+    return (
+        f"accuracy {result['single_accuracy']:.4f} of single draws, {result['average_accuracy']:.4f} of their average"
+    )

@@ -37,17 +37,29 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         placed = probe.place_state({k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()})
         seconds = seconds_per_gradient(probe.target, probe.num_chains, placed, data)
     program = make_program(spec, data_spec, segment_draws=segment_length(probe, spec.config["sampling"], seconds))
-    audit = {
-        "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
-        "gradient": {**cost_of_gradient(program.target, program.num_chains), "seconds": seconds, "chains": program.num_chains},
-        "rows": {"padded": program.target.layout.padded_rows, "tile": program.target.layout.tile_rows, "tiles": program.target.layout.num_tiles},
+    programs = _compile_all(program, ledger)
+    grows = len(set(equations.values())) > 1
+    audit: dict[str, Any] = {
+        "equations": {"by_rows": equations, "grow_with_data": grows},
+        "gradient": {
+            **cost_of_gradient(program.target, program.num_chains),
+            "seconds": seconds,
+            "chains": program.num_chains,
+        },
+        "rows": {
+            "padded": program.target.layout.padded_rows,
+            "tile": program.target.layout.tile_rows,
+            "tiles": program.target.layout.num_tiles,
+        },
         "devices": describe_devices(program.mesh),
         "segment_draws": program.segment_draws,
-        "programs": _compile_all(program, ledger),
+        "programs": programs,
     }
     write_json(experiment_layout(spec).audit, audit)
-    peak = max(p["memory"]["peak"] for p in audit["programs"].values())
-    warning = "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation" if audit["equations"]["grow_with_data"] else ""
+    peak = max(p["memory"]["peak"] for p in programs.values())
+    warning = (
+        "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation" if grows else ""
+    )
     return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {program.segment_draws} draws{warning}"
 
 
@@ -70,5 +82,10 @@ def _compile_all(program: Program, ledger: Ledger) -> dict[str, Any]:
         temperature = "warm" if cache.misses == 0 else "cold"
         ledger.add("lower", middle - start, detail=phase)
         ledger.add("compile", end - middle, detail=f"{phase}, {temperature}")
-        found[phase] = {"lower_seconds": middle - start, "compile_seconds": end - middle, "cache": temperature, "memory": memory_of(compiled)}
+        found[phase] = {
+            "lower_seconds": middle - start,
+            "compile_seconds": end - middle,
+            "cache": temperature,
+            "memory": memory_of(compiled),
+        }
     return found

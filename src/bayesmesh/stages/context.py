@@ -17,7 +17,9 @@ __all__ = ["make_source", "model_class_and_options", "shards_of"]
 def make_source(spec: StageSpec) -> Source:
     """Return the source with its options."""
     name = spec.config["data"]["source"]
-    options = read_options(component_path("source", name)).model_validate(component_options("source", spec.config["data"]))
+    options = read_options(component_path("source", name)).model_validate(
+        component_options("source", spec.config["data"])
+    )
     source: Source = load_component("source", name)(options)
     return source
 

@@ -16,5 +16,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     """Fetch; returns a line for the log."""
     data = spec.config["data"]
     with ledger.phase("fetch"):
-        manifest = fetch(make_source(spec), {"name": data["source"], **component_options("source", data)}, data_layout(spec))
+        manifest = fetch(
+            make_source(spec), {"name": data["source"], **component_options("source", data)}, data_layout(spec)
+        )
     return f"{data['source']}: {manifest['origin'].get('origin', 'fetched')}"

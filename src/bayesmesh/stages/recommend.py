@@ -20,5 +20,12 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     shards, data_spec = shards_of(spec)
     model_class, options = model_class_and_options(spec)
     with ledger.phase("recommend"):
-        result = recommend(model_class(options, data_spec), data_spec, open_posterior(layout.posterior), shards, spec.settings("recommendation"), layout)
+        result = recommend(
+            model_class(options, data_spec),
+            data_spec,
+            open_posterior(layout.posterior),
+            shards,
+            spec.settings("recommendation"),
+            layout,
+        )
     return ", ".join(f"{k} {v}" for k, v in result.items() if isinstance(v, (int, float, str)))

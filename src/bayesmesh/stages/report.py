@@ -18,7 +18,12 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     settings = spec.settings("report")
     with ledger.phase("report"):
         page = write_page(
-            experiment_layout(spec), spec.config, spec.config["title"], settings.caption, data_layout(spec).sharded, settings
+            experiment_layout(spec),
+            spec.config,
+            spec.config["title"],
+            settings.caption,
+            data_layout(spec).sharded,
+            settings,
         )
     return str(page)
 

@@ -35,11 +35,17 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -
     planned = make_program(spec, data_spec, segment_draws=int(read_json(layout.audit)["segment_draws"]))
     present = environment(planned.mesh)
     ledger.device = str(present["kind"])
-    store = ChainStore(layout.group(identity, group), planned.segment_draws, {"identity": identity, "environment": present})
-    changed = check_environment(store.record["environment"], present, sampling["on_changed_environment"], str(store.folder))
+    store = ChainStore(
+        layout.group(identity, group), planned.segment_draws, {"identity": identity, "environment": present}
+    )
+    changed = check_environment(
+        store.record["environment"], present, sampling["on_changed_environment"], str(store.folder)
+    )
     for difference in changed:
         _log.warning("continuing in a changed environment, no longer bit for bit: %s", difference)
-    program = planned if store.segment_draws == planned.segment_draws else make_program(spec, data_spec, store.segment_draws)
+    program = (
+        planned if store.segment_draws == planned.segment_draws else make_program(spec, data_spec, store.segment_draws)
+    )
     compiled = _load(program, ledger)
     data = _transfer(program, shards, ledger)
     key = GroupKey(sampling["seed"], group * spec.num_chains)
@@ -60,7 +66,10 @@ def _load(program: Program, ledger: Ledger) -> Compiled:
         ledger.add("lower", middle - start, detail=phase)
         ledger.add("compile", time.perf_counter() - middle, detail=f"{phase}, {'cold' if cache.misses else 'warm'}")
         if cache.misses:
-            _log.warning("cache miss: the program '%s' was compiled again; was the compile stage run on another kind of device?", phase)
+            _log.warning(
+                "cache miss: the program '%s' was compiled again; was the compile stage run on another kind of device?",
+                phase,
+            )
     return compiled
 
 

@@ -15,6 +15,10 @@ from bayesmesh.errors import StoreError
 
 __all__ = ["CHUNK_BYTES", "chunk_shape", "create_array", "open_group", "write_array"]
 
+# A chunk that equals the fill value is written all the same, also by an array that was opened and not created: only
+# then does a missing file mean missing data, and reading one is an error.
+zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})
+
 CHUNK_BYTES = 4 * 2**20
 """Aimed size of an uncompressed chunk, in bytes."""
 
@@ -62,7 +66,6 @@ def create_array(
         compressors=[ZstdCodec(level=1, checksum=True)],
         dimension_names=tuple(dims),
         attributes=attributes or {},
-        config={"write_empty_chunks": True},
     )
 
 
@@ -81,7 +84,6 @@ def open_group(path: Path, mode: str = "r") -> zarr.Group:
     Raises:
         StoreError: there is no Zarr group at `path`.
     """
-    zarr.config.set({"array.read_missing_chunks": False})
     try:
         return zarr.open_group(str(path), mode=mode, zarr_format=3)  # type: ignore[arg-type]
     except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:

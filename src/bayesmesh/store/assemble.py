@@ -40,15 +40,24 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
         target = root.require_group(group_name)
         num_chains = 0
         for name, first in sorted(sources[0][group_name].arrays()):
-            arrays = [_array(source, path, f"{group_name}/{name}") for source, path in zip(sources, groups, strict=True)]
+            arrays = [
+                _array(source, path, f"{group_name}/{name}") for source, path in zip(sources, groups, strict=True)
+            ]
             num_chains = sum(a.shape[0] for a in arrays)
             if any(a.shards != first.shards or a.dtype != first.dtype for a in arrays):
-                raise StoreError(f"{groups[0].parent}: array {group_name}/{name} differs in layout between chain groups", "sample all groups again")
+                raise StoreError(
+                    f"{groups[0].parent}: array {group_name}/{name} differs in layout between chain groups",
+                    "sample all groups again",
+                )
             shape = (num_chains, draws, *first.shape[2:])
             dims = first.metadata.dimension_names
             create_array(target, name, shape, first.dtype, dims, chunks=first.chunks, shards=first.shards)
             for number, path in enumerate(groups):
-                _link_shards(path / group_name / name / "c" / "0", root_path / group_name / name / "c" / str(number), -(-draws // first.shards[1]))
+                _link_shards(
+                    path / group_name / name / "c" / "0",
+                    root_path / group_name / name / "c" / str(number),
+                    -(-draws // first.shards[1]),
+                )
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
 

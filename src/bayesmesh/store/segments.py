@@ -56,7 +56,9 @@ class ChainStore:
         if about.exists():
             existing = read_json(about)
             if existing["identity"] != record["identity"]:
-                raise StoreError(f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away")
+                raise StoreError(
+                    f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
+                )
             self.record: dict[str, Any] = existing
         else:
             self.record = {**record, "segment_draws": segment_draws}
@@ -75,7 +77,9 @@ class ChainStore:
             match = _MARKER.match(path.name)
             if match:
                 value = read_json(path)
-                found.append(Commit(match[1], int(match[2]), int(match[3]), value["files"], value["checkpoint"], value["facts"]))
+                found.append(
+                    Commit(match[1], int(match[2]), int(match[3]), value["files"], value["checkpoint"], value["facts"])
+                )
         return sorted(found, key=lambda c: (c.phase == "sample", c.start))
 
     def verify(self, commit: Commit) -> None:
@@ -186,7 +190,9 @@ class ChainStore:
         chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
         inner = tuple(c if s % c == 0 else _divisor(s, c) for s, c in zip(shards, chunks, strict=True))
         dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(like.ndim - 2)))
-        return create_array(parent, name, (like.shape[0], stop, *like.shape[2:]), like.dtype, dims, chunks=inner, shards=shards)
+        return create_array(
+            parent, name, (like.shape[0], stop, *like.shape[2:]), like.dtype, dims, chunks=inner, shards=shards
+        )
 
     def _marker(self, commit: Commit) -> Path:
         return self.folder / "commits" / f"{commit.phase}-{commit.start:09d}-{commit.stop:09d}.json"
@@ -198,7 +204,9 @@ class ChainStore:
             path = self.folder / commit.checkpoint
             if commit.checkpoint in commit.files:
                 kept = {k: v for k, v in commit.files.items() if k != commit.checkpoint}
-                write_json(self._marker(commit), {"files": kept, "checkpoint": commit.checkpoint, "facts": dict(commit.facts)})
+                write_json(
+                    self._marker(commit), {"files": kept, "checkpoint": commit.checkpoint, "facts": dict(commit.facts)}
+                )
                 path.unlink(missing_ok=True)
 
 

@@ -79,7 +79,9 @@ def update_length(
     }
     start = _centred(before.position, scale, jnp.ones_like(weight))
     end = _centred(end_position, scale, safe)
-    velocity = {k: jnp.where((weight > 0).reshape((-1,) + (1,) * (v.ndim - 1)), v, 0) for k, v in trajectory.momentum.items()}
+    velocity = {
+        k: jnp.where((weight > 0).reshape((-1,) + (1,) * (v.ndim - 1)), v, 0) for k, v in trajectory.momentum.items()
+    }
     change = batch_dot(end, end) - batch_dot(start, start)
     per_chain = change * batch_dot(end, velocity)
     gradient = jitter * jnp.exp(state.log_length) * jnp.sum(weight * per_chain) / jnp.sum(safe)

@@ -15,7 +15,16 @@ import jax.numpy as jnp
 
 from bayesmesh.kernels.base import LogDensityFn, Position
 
-__all__ = ["DIVERGENCE_THRESHOLD", "HamiltonianInfo", "HamiltonianState", "Trajectory", "batch_dot", "init_state", "move", "run_trajectory"]
+__all__ = [
+    "DIVERGENCE_THRESHOLD",
+    "HamiltonianInfo",
+    "HamiltonianState",
+    "Trajectory",
+    "batch_dot",
+    "init_state",
+    "move",
+    "run_trajectory",
+]
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error, in nats, beyond which a trajectory counts as divergent (Stan's value)."""
@@ -86,12 +95,21 @@ def _standard_normal(key: jax.Array, like: Position, scale: Position) -> Positio
     noise = {}
     for i, name in enumerate(sorted(like)):
         shape, dtype = like[name].shape[1:], like[name].dtype
-        draw = jax.vmap(lambda k, i=i, shape=shape, dtype=dtype: jax.random.normal(jax.random.fold_in(k, i), shape, dtype))
+        draw = jax.vmap(
+            lambda k, i=i, shape=shape, dtype=dtype: jax.random.normal(jax.random.fold_in(k, i), shape, dtype)
+        )
         noise[name] = jnp.where(scale[name] > 0, draw(key), 0)
     return noise
 
 
-def move(state: HamiltonianState, momentum: Position, scale: Position, step_size: jax.Array, num_steps: jax.Array, log_density_fn: LogDensityFn) -> tuple[HamiltonianState, Position]:
+def move(
+    state: HamiltonianState,
+    momentum: Position,
+    scale: Position,
+    step_size: jax.Array,
+    num_steps: jax.Array,
+    log_density_fn: LogDensityFn,
+) -> tuple[HamiltonianState, Position]:
     """Take `num_steps` leapfrog steps; returns the end point and its momentum. Each step costs one gradient."""
 
     def kick(p: Position, gradient: Position, fraction: float) -> Position:
@@ -148,7 +166,7 @@ def run_trajectory(
         return jnp.where(accepted.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
 
     moved = jax.tree.map(keep, proposal._replace(num_steps=accepted), state._replace(num_steps=accepted))
-    next_state = HamiltonianState(*moved[:4], state.num_steps + 1)
+    next_state = moved._replace(num_steps=state.num_steps + 1)
     lp = next_state.log_prior + next_state.log_likelihood
     info = HamiltonianInfo(
         acceptance_rate=acceptance_rate,
