@@ -82,7 +82,7 @@ def _run_stage(arguments: argparse.Namespace) -> None:
         spec = make_spec(stage, arguments.experiment, plan.experiment(arguments.experiment), plan.results)
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
     part = ledger_file(spec, job)
-    _log.info("%s %s", stage, spec.experiment)
+    _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
     ledger = Ledger(part, job, append=stage == "sample")
     options: dict[str, object] = {}
     if stage in WITH_CORES:
@@ -125,7 +125,11 @@ def _look(arguments: argparse.Namespace) -> int:
         return 0
     from bayesmesh.stages.report import run_index
 
-    named = [(name, e.title) for name, e in plan.experiments.items() if plan.layout(name).page.exists()]
+    named = [
+        {"experiment": name, "title": e.title, "category": e.report.category}
+        for name, e in plan.experiments.items()
+        if plan.layout(name).page.exists()
+    ]
     _log.info("index: %s", run_index(Path(plan.results), named))
     return 0
 

@@ -8,7 +8,12 @@ rule diagnose:
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
         ),
-        "results/{experiment}/diagnostics/verdict.json",
+        report(
+            "results/{experiment}/diagnostics/verdict.json",
+            caption="../report/verdict.rst",
+            category=lambda wildcards: PLAN.category(wildcards.experiment),
+            subcategory="{experiment}",
+        ),
     log:
         "results/{experiment}/logs/diagnose.log",
     benchmark:

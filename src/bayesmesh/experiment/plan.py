@@ -37,22 +37,32 @@ class Plan:
     Args:
         config: folder with ``config.yaml`` and ``experiments/``.
         results: folder of results.
-        is_dry: write nothing; specs are named, but not put in place.
+        workflow: Snakemake's, asked once jobs are planned whether this is a dry run, where jobs run, and with how many
+            cores; None outside of Snakemake, where no spec is written.
 
     Raises:
         ConfigError: anything in the configuration is wrong.
     """
 
-    def __init__(self, config: str = "config", results: str = "results", *, is_dry: bool = False) -> None:
-        self.config, self.results, self.is_dry = Path(config), results, is_dry
+    def __init__(self, config: str = "config", results: str = "results", *, workflow: Any = None) -> None:
+        self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, self.experiments = load_all(self.config)
         self._datasets = {self.dataset(n): n for n in self.experiments}
         self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
 
-    def check_devices(self, cores: int | None) -> None:
-        """Refuse meshes that this machine cannot hold; call it only where the jobs run on this machine."""
-        for name, experiment in self.experiments.items():
-            check_devices(self.config / "experiments" / f"{name}.yaml", experiment, cores or os.cpu_count() or 1)
+    def _check_devices(self, name: str) -> None:
+        """End the run with exit code 2 when an experiment's mesh does not fit this machine, if its jobs run here.
+
+        Snakemake knows where jobs run only once it plans them, and would wrap an error of ours in one of its own.
+        """
+        if self.workflow is None or not self.workflow.local_exec:
+            return
+        try:
+            path = self.config / "experiments" / f"{name}.yaml"
+            check_devices(path, self.experiments[name], self.workflow.cores or os.cpu_count() or 1)
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
 
     def experiment(self, name: str) -> ExperimentBase:
         """Return one experiment.
@@ -138,8 +148,8 @@ class Plan:
         ]
 
     def titles(self) -> str:
-        """Return names and titles of the indexed experiments, as JSON."""
-        return json.dumps({n: e.title for n, e in self.experiments.items() if self.layout(n).page in self.indexed()})
+        """Return names, titles and categories of the indexed experiments, as JSON."""
+        return json.dumps({n: [e.title, e.report.category] for n, e in self.experiments.items() if self.layout(n).page in self.indexed()})
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""
@@ -172,6 +182,8 @@ class Plan:
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
+        if stage == "compile":
+            self._check_devices(name)
         spec = make_spec(stage, name, self.experiments[name], self.results)
         layout = self.layout(name)
         if stage in ("fetch", "shard"):
@@ -180,7 +192,7 @@ class Plan:
             layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
         text = spec.canonical() + "\n"
         path = layout.spec(f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
-        if not (self.is_dry or path.exists()):
+        if self.workflow is not None and not self.workflow.dryrun and not path.exists():
             with atomic_path(path) as temporary:
                 temporary.write_text(text, encoding="utf-8")
         return str(path)

@@ -1,15 +1,21 @@
-"""JAX's persistent compilation cache, and a count of what it had to compile anew."""
+"""Compilation through JAX's persistent cache, with a count of what it did not hold."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 from jax import monitoring
 
-__all__ = ["CacheCounter", "use_cache"]
+from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.audit import count_equations
+from bayesmesh.sampling.program import PHASES, Program
+
+__all__ = ["CacheCounter", "Compilation", "compile_all", "use_cache"]
 
 
 def use_cache(results: str) -> None:
@@ -48,3 +54,46 @@ class CacheCounter:
         for counter in CacheCounter._open:
             counter.hits += event == "/jax/compilation_cache/cache_hits"
             counter.misses += event == "/jax/compilation_cache/cache_misses"
+
+
+class Compilation(NamedTuple):
+    """One compiled program and what it took.
+
+    Attributes:
+        compiled: the executable.
+        num_equations: of its jaxpr, a loop's body counted once.
+        trace_seconds, lower_seconds, compile_seconds: wall time.
+        is_warm: whether the persistent cache held it.
+    """
+
+    compiled: Any
+    num_equations: int
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    is_warm: bool
+
+
+def compile_all(program: Program, ledger: Ledger) -> dict[str, Compilation]:
+    """Trace, lower and compile every phase of a program, or take it from the persistent cache.
+
+    Returns:
+        phase -> compilation; the ledger gets a row for each of the three steps.
+    """
+    found = {}
+    for phase in PHASES:
+        times = [time.perf_counter()]
+        traced = program.trace(phase)
+        times.append(time.perf_counter())
+        lowered = traced.lower()
+        times.append(time.perf_counter())
+        with CacheCounter() as cache:
+            compiled = lowered.compile()
+        times.append(time.perf_counter())
+        trace, lower, compile_ = (b - a for a, b in itertools.pairwise(times))
+        is_warm = cache.misses == 0
+        found[phase] = Compilation(compiled, count_equations(traced.jaxpr), trace, lower, compile_, is_warm)
+        ledger.add("trace", trace, detail=phase)
+        ledger.add("lower", lower, detail=phase)
+        ledger.add("compile", compile_, detail=f"{phase}, {'warm' if is_warm else 'cold'}")
+    return found

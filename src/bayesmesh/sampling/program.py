@@ -177,28 +177,25 @@ class Program:
         """Return the sharding of the data: the device axis over `data`."""
         return {k: sharding(self.mesh, DATA_AXIS) for k in self.target.data_shapes()}
 
-    def lower(self, phase: str) -> Any:
-        """Trace and lower one of `PHASES`; `.compile()` of it gives what `sampling.segment` runs."""
-        everywhere = sharding(self.mesh)
-        data, data_at = self.target.data_shapes(), self.place_data()
+    def trace(self, phase: str) -> Any:
+        """Trace one of `PHASES`; `.lower().compile()` of it gives what `sampling.segment` runs."""
+        everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.place_data()
         if phase == "initialise":
             out_at = self.place_state(self.state_shapes("warmup"))
-            return jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at).lower(
-                *_SEEDS, data
-            )
+            jitted = jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at)
+            return jitted.trace(*_SEEDS, data)
         if phase == "finish":
             before, after = self.state_shapes("warmup"), self.state_shapes("sample")
-            return jax.jit(
+            jitted = jax.jit(
                 self.finish, in_shardings=(self.place_state(before),), out_shardings=self.place_state(after)
-            ).lower(before)
+            )
+            return jitted.trace(before)
         state = self.state_shapes(phase)
         state_at = self.place_state(state)
         in_at = (everywhere, everywhere, data_at, state_at, everywhere, everywhere)
         out_at = (state_at, everywhere) if phase == "warmup" else (state_at, everywhere, everywhere)
-        index = jax.ShapeDtypeStruct((), jnp.uint32)
-        function = self.warmup if phase == "warmup" else self.sample
-        count = jax.ShapeDtypeStruct((), jnp.int32)
-        return jax.jit(function, in_shardings=in_at, out_shardings=out_at).lower(*_SEEDS, data, state, index, count)
+        jitted = jax.jit(self.warmup if phase == "warmup" else self.sample, in_shardings=in_at, out_shardings=out_at)
+        return jitted.trace(*_SEEDS, data, state, _INDEX, _COUNT)
 
     def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
         """Lay out all rows and copy them to the devices."""
@@ -230,3 +227,4 @@ def name_leaves(tree: Any) -> list[str]:
 
 
 _SEEDS = (jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint32))
+_INDEX, _COUNT = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.int32)

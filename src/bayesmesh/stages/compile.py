@@ -8,10 +8,9 @@ from typing import Any
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
-from bayesmesh.sampling.cache import CacheCounter, use_cache
+from bayesmesh.sampling.cache import Compilation, compile_all, use_cache
 from bayesmesh.sampling.mesh import configure_jax, describe_devices
 from bayesmesh.sampling.plan import make_program, segment_length
-from bayesmesh.sampling.program import PHASES, Program
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.files import write_json
@@ -37,7 +36,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         placed = probe.place_state({k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()})
         seconds = seconds_per_gradient(probe.target, probe.num_chains, placed, data)
     program = make_program(spec, data_spec, segment_draws=segment_length(probe, spec.config["sampling"], seconds))
-    programs = _compile_all(program, ledger)
+    programs = {phase: _describe(c) for phase, c in compile_all(program, ledger).items()}
     grows = len(set(equations.values())) > 1
     audit: dict[str, Any] = {
         "equations": {"by_rows": equations, "grow_with_data": grows},
@@ -70,22 +69,12 @@ class _Shape:
         self.shape = shape
 
 
-def _compile_all(program: Program, ledger: Ledger) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for phase in PHASES:
-        start = time.perf_counter()
-        lowered = program.lower(phase)
-        middle = time.perf_counter()
-        with CacheCounter() as cache:
-            compiled = lowered.compile()
-        end = time.perf_counter()
-        temperature = "warm" if cache.misses == 0 else "cold"
-        ledger.add("lower", middle - start, detail=phase)
-        ledger.add("compile", end - middle, detail=f"{phase}, {temperature}")
-        found[phase] = {
-            "lower_seconds": middle - start,
-            "compile_seconds": end - middle,
-            "cache": temperature,
-            "memory": memory_of(compiled),
-        }
-    return found
+def _describe(compilation: Compilation) -> dict[str, Any]:
+    return {
+        "equations": compilation.num_equations,
+        "trace_seconds": compilation.trace_seconds,
+        "lower_seconds": compilation.lower_seconds,
+        "compile_seconds": compilation.compile_seconds,
+        "cache": "warm" if compilation.is_warm else "cold",
+        "memory": memory_of(compilation.compiled),
+    }

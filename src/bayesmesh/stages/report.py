@@ -28,6 +28,6 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     return str(page)
 
 
-def run_index(results: Path, experiments: list[tuple[str, str]]) -> Path:
-    """Write the index over (name, title) of experiments whose pages exist."""
-    return write_index(results, [{"experiment": name, "title": title} for name, title in experiments])
+def run_index(results: Path, experiments: list[dict[str, str]]) -> Path:
+    """Write the index; an experiment is a dict with its name as ``experiment``, and its title and category."""
+    return write_index(results, experiments)

@@ -8,11 +8,11 @@ import time
 from bayesmesh.data.shards import Shards
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
-from bayesmesh.sampling.cache import CacheCounter, use_cache
+from bayesmesh.sampling.cache import compile_all, use_cache
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.plan import make_program
-from bayesmesh.sampling.program import PHASES, GroupKey, Program
+from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.segment import Compiled, run_group
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.files import experiment_layout
@@ -56,21 +56,11 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -
 
 def _load(program: Program, ledger: Ledger) -> Compiled:
     """Take the programs from the persistent cache; a miss is reported, since the compile stage made them all."""
-    compiled = {}
-    for phase in PHASES:
-        start = time.perf_counter()
-        lowered = program.lower(phase)
-        middle = time.perf_counter()
-        with CacheCounter() as cache:
-            compiled[phase] = lowered.compile()
-        ledger.add("lower", middle - start, detail=phase)
-        ledger.add("compile", time.perf_counter() - middle, detail=f"{phase}, {'cold' if cache.misses else 'warm'}")
-        if cache.misses:
-            _log.warning(
-                "cache miss: the program '%s' was compiled again; was the compile stage run on another kind of device?",
-                phase,
-            )
-    return compiled
+    found = compile_all(program, ledger)
+    for phase, compilation in found.items():
+        if not compilation.is_warm:
+            _log.warning("cache miss: the program '%s' was compiled again; was it compiled on another device?", phase)
+    return {phase: compilation.compiled for phase, compilation in found.items()}
 
 
 def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
