@@ -34,12 +34,17 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
         jax.config.update("jax_platforms", platform)
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         wanted = compute.mesh.chain * compute.mesh.data if compute.mesh != "auto" else 1
-        available = cores or len(os.sched_getaffinity(0))
+        available = cores or _usable_cores()
         jax.config.update("jax_num_cpu_devices", max(1, available if wanted <= available else 1))
     # Sums of log densities are kept in float64; arrays carry their dtype explicitly.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
     jax.config.update("jax_numpy_rank_promotion", "allow")
+
+
+def _usable_cores() -> int:
+    """Cores that this process may run on; systems without affinity say how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -> Mesh:

@@ -1,0 +1,320 @@
+"""The documentation is run: its examples, commands, paths, links and configurations."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bayesmesh.experiment.loading import load_experiment, load_run
+from bayesmesh.experiment.stages import STAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "results" / "README.md", *ROOT.glob("docs/**/*.md")])
+EXTENDING = ROOT / "docs" / "guide" / "extending.md"
+RESULTS_PAGE = ROOT / "docs" / "guide" / "results.md"
+EXAMPLE = "diabetes"
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^`([\w./-]+)`:\n\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# Not followed by what makes it a pattern rather than a file.
+PATH = re.compile(r"`((?:src|config|workflow|docs|envs|tests|profiles|tools)/[\w./-]*\w/?)`")
+FOREIGN_COMMANDS = {"apt-get", "cd", "conda", "git", "podman", "pyenv", "sh", "sudo", "unset"}
+"""Commands that are not this project's."""
+
+READS_LIKE_A_MACHINE = re.compile(r"/(?:work|home|root|tmp|Users)/\w")
+
+
+class Block(NamedTuple):
+    page: Path
+    language: str
+    text: str
+
+
+def blocks(language: str) -> list[Block]:
+    return [
+        Block(page, found[1], found[2])
+        for page in PAGES
+        for found in BLOCK.finditer(page.read_text(encoding="utf-8"))
+        if found[1] == language
+    ]
+
+
+def name_of(value: object) -> str | None:
+    if isinstance(value, Block):
+        return f"{value.page.stem}: {value.text.splitlines()[0][:40]}"
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+
+
+def example_files() -> dict[str, str]:
+    return {found[1]: found[3] for found in NAMED.finditer(EXTENDING.read_text(encoding="utf-8"))}
+
+
+# -- the worked examples -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the files of the page in it."""
+    folder = tmp_path_factory.mktemp("documented")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "config"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copytree(ROOT / "tests" / "contract", folder / "tests" / "contract", ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    for name, text in example_files().items():
+        path = folder / name
+        assert not (ROOT / name).exists(), f"{name} is in the project already: take another name for the example"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def run_in(folder: Path, *arguments: str) -> str:
+    environment = {
+        # JAX as a user has it, and not as the tests set it up.
+        **{k: v for k, v in os.environ.items() if not k.startswith("JAX_")},
+        "PYTHONPATH": str(folder / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Set here, so that one process can run several stages: each would set it for itself.
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        "JAX_PLATFORMS": "cpu",
+    }
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_a_model_a_dataset_and_a_kernel_are_shown_each_with_a_test() -> None:
+    files = example_files()
+    for folder in ("models", "kernels", "data/sources"):
+        shown = [name for name in files if name.startswith(f"src/bayesmesh/{folder}/")]
+        assert len(shown) == 1
+        assert f"tests/unit/{folder}/test_{Path(shown[0]).name}" in files
+
+
+def test_example_tests_pass(tree: Path) -> None:
+    tests = [name for name in example_files() if name.startswith("tests/")]
+    run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", *tests)
+
+
+def test_examples_are_in_style(tree: Path) -> None:
+    files = [name for name in example_files() if name.endswith(".py")]
+    run_in(tree, "-m", "ruff", "check", *files)
+    run_in(tree, "-m", "ruff", "format", "--check", *files)
+
+
+def test_examples_keep_their_contracts(tree: Path) -> None:
+    components = [Path(name).stem for name in example_files() if name.startswith("src/")]
+    said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", "-k", " or ".join(components), "tests/contract")
+    assert re.search(r"\d+ passed", said)
+
+
+RUN_EXAMPLE = f"""
+import sys
+import bayesmesh.cli
+assert bayesmesh.cli.__file__.startswith(sys.argv[1]), bayesmesh.cli.__file__
+for stage in ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"):
+    assert bayesmesh.cli.main([stage, "--experiment", "{EXAMPLE}"]) == 0, stage
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tree: Path) -> Path:
+    """The example experiment, run through all its stages with a small budget."""
+    path = tree / "config" / "experiments" / f"{EXAMPLE}.yaml"
+    text = path.read_text(encoding="utf-8")
+    small = text.replace("warmup: 1000", "warmup: 50").replace("draws: 2000", "draws: 40")
+    assert small != text
+    path.write_text(small, encoding="utf-8")
+    run_in(tree, "-c", RUN_EXAMPLE, str(tree))
+    return tree / "results"
+
+
+def test_example_experiment_runs(results: Path) -> None:
+    for name in ("posterior.zarr", "diagnostics/summary.csv", "diagnostics/verdict.json", "report.html"):
+        assert (results / EXAMPLE / name).exists()
+
+
+def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
+    code = [b.text for b in blocks("python") if b.page == RESULTS_PAGE]
+    assert code
+    for text in code:
+        assert "results/digits/" in text
+        run_in(tree, "-W", "error::DeprecationWarning:__main__", "-c", text.replace("digits", EXAMPLE))
+
+
+# -- configurations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=name_of)
+def test_yaml_loads(block: Block, tree: Path) -> None:
+    """A block that begins with `# experiment` is whole; any other is read with the keys of `digits` it leaves out."""
+    first, text = block.text.splitlines()[0], block.text
+    if first == "# config.yaml":
+        path = tree / "config" / "shown.yaml"
+        path.write_text(text, encoding="utf-8")
+        load_run(path)
+        return
+    if first != "# experiment":
+        given = {line.partition(":")[0] for line in text.splitlines() if re.match(r"\w", line)}
+        kept, is_kept = [], True
+        for line in (ROOT / "config" / "experiments" / "digits.yaml").read_text(encoding="utf-8").splitlines():
+            if re.match(r"\w", line):
+                is_kept = line.partition(":")[0] not in given
+            kept += [line] if is_kept else []
+        text = "\n".join([*kept, text])
+    path = tree / "config" / "shown-experiment.yaml"
+    path.write_text(text, encoding="utf-8")
+    if block.page == EXTENDING:
+        # Names components that only the copy has.
+        run_in(
+            tree,
+            "-c",
+            f"from bayesmesh.experiment.loading import load_experiment as load; from pathlib import Path; load(Path({str(path)!r}))",
+        )
+    else:
+        load_experiment(path)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[tuple[Path, str]]:
+    for block in blocks("sh"):
+        for line in block.text.splitlines():
+            if line.strip() and not line.startswith("#"):
+                yield block.page, line
+    for page in PAGES:
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for found in re.finditer(r"`((?:make|\.venv/bin/\w+|bayesmesh|snakemake) [^`]+)`", text):
+            yield page, found[1]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def snakemake_targets() -> set[str]:
+    text = "".join(p.read_text(encoding="utf-8") for p in [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")])
+    experiments = {p.stem for p in ROOT.glob("config/experiments/*.yaml")} | {EXAMPLE}
+    outputs = {"results/index.html"}
+    return set(re.findall(r"^rule (\w+):", text, re.MULTILINE)) | experiments | outputs
+
+
+def verbs() -> set[str]:
+    return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', (ROOT / "src/bayesmesh/cli.py").read_text())}
+
+
+def misfit(command: str) -> str:
+    """Return what is wrong with a command, or nothing."""
+    words = shlex.split(command, comments=True)
+    words = words[next((i for i, w in enumerate(words) if not re.match(r"[A-Z_]+=", w)), len(words)) :]
+    if not words:
+        return ""
+    program, arguments = Path(words[0]).name, [w for w in words[1:] if not re.match(r"[A-Z_]+=", w)]
+    if program == "make":
+        return ", ".join(f"make has no target {w}" for w in arguments if w not in make_targets() and w != "...")
+    if program == "bayesmesh":
+        return "" if arguments and (arguments[0] in verbs() or arguments[0] == "--help") else f"no verb {arguments}"
+    if program == "snakemake":
+        # The words that follow an option with a value are that value.
+        valued = {"--profile", "--software-deployment-method", "--cores", "--forcerun", "--report"}
+        targets = [
+            w for i, w in enumerate(arguments) if not w.startswith("-") and (not i or arguments[i - 1] not in valued)
+        ]
+        profiles = [w for i, w in enumerate(arguments) if i and arguments[i - 1] == "--profile"]
+        wrong = [f"snakemake has no target {t}" for t in targets if t not in snakemake_targets()]
+        return ", ".join([*wrong, *(f"no profile {p}" for p in profiles if not (ROOT / p).is_dir())])
+    return "" if program in FOREIGN_COMMANDS or words[0] == ".venv/bin/python" else f"unknown program {program}"
+
+
+def test_commands_exist() -> None:
+    found = list(commands())
+    assert len(found) > 10
+    wrong = {f"{page.name}: {command}": misfit(command) for page, command in found}
+    assert not {k: v for k, v in wrong.items() if v}
+
+
+def test_readme_has_a_row_for_every_stage() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| `(workflow/\S+)` \| `(src/\S+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert [row[0] for row in rows] == list(STAGES)
+    for stage, rule, module in rows:
+        assert f"rule {stage}:" in (ROOT / rule).read_text()
+        assert module == f"src/bayesmesh/stages/{stage}.py"
+
+
+# -- paths and links ---------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://")):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(file), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_exist(page: Path) -> None:
+    missing = [
+        p
+        for p in PATH.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / p).exists() and p not in example_files()
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_names_no_place_of_a_machine(page: Path) -> None:
+    assert not READS_LIKE_A_MACHINE.findall(page.read_text(encoding="utf-8"))
+
+
+def test_every_page_is_linked() -> None:
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in LINK.findall(page.read_text(encoding="utf-8"))
+        if not link.startswith("http")
+    }
+    assert not [str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md") if p.resolve() not in linked]
+
+
+def test_every_experiment_is_described() -> None:
+    text = (ROOT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
+    assert not [p.stem for p in ROOT.glob("config/experiments/*.yaml") if f"`{p.stem}`" not in text]
+
+
+ROW = re.compile(r"^\| `([\w-]+)` \|(?:[^|]*\|){3} (\d+)[^|]*\| ([\d,]+) \+ ([\d,]+) \|", re.MULTILINE)
+
+
+def test_table_of_experiments_has_their_budgets() -> None:
+    text = (ROOT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
+    shown = {m[1]: tuple(int(n.replace(",", "")) for n in m.group(2, 3, 4)) for m in ROW.finditer(text)}
+    actual = {}
+    for path in ROOT.glob("config/experiments/*.yaml"):
+        sampling = load_experiment(path).sampling
+        actual[path.stem] = (sampling.chains, sampling.warmup, sampling.draws)
+    assert shown == actual, "write chains, warmup and draws of the files into the table of docs/guide/experiments.md"
