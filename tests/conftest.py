@@ -1,11 +1,32 @@
-"""Fixtures of all tests."""
+"""Fixtures of all tests, and the devices they run on."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+# Eight virtual devices, so that meshes of 1 to 8 can be compared in one process. JAX reads this when it is imported
+# and when its first array is made; both come after this file.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_ENABLE_X64"] = "true"
+os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
+os.environ["XLA_FLAGS"] = " ".join(
+    [*os.environ.get("XLA_FLAGS", "").split(), "--xla_force_host_platform_device_count=8"]
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bayesmesh.data.base import DataSpec
+    from bayesmesh.models.base import Model
+
+NUM_ROWS = 37
+"""Rows of a case: few, and divisible by nothing, so that every mesh and every tile needs padding."""
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +39,213 @@ def mirror() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return Path(value)
+
+
+@pytest.fixture(scope="session")
+def user_environment() -> dict[str, str]:
+    """Return the environment for a subprocess that is to see what a user's would: no virtual devices."""
+    return {
+        k: v for k, v in os.environ.items() if k != "XLA_FLAGS" and not k.startswith("JAX_") or k == "JAX_PLATFORMS"
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model with a few rows of data that it can read.
+
+    Attributes:
+        name: of the model in the registry.
+        source: the embedded source that the rows come from.
+        spec: of the rows, float64.
+        rows: field -> (num_rows, ...).
+    """
+
+    name: str
+    source: str
+    model_class: type[Model]
+    options: Any
+    spec: DataSpec
+    rows: Mapping[str, np.ndarray]
+
+    def with_dtype(self, dtype: str) -> Case:
+        """Return the same case in another precision."""
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, dtype=dtype))
+
+    @property
+    def model(self) -> Model:
+        return self.model_class(self.options, self.spec)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The rows on the device; floating-point fields in the case's dtype."""
+        import jax.numpy as jnp
+
+        return {k: jnp.asarray(v, self.spec.dtype if v.dtype.kind == "f" else v.dtype) for k, v in self.rows.items()}
+
+
+@pytest.fixture(scope="session")
+def make_case() -> Callable[..., Case]:
+    """Return a function of (model name, dtype, num_rows, **options) that finds the model data it can read.
+
+    No table says which model reads which data: the embedded sources are tried in order, and the first whose rows the
+    model takes is used. A model of new data comes with its source, or with one that simulates.
+    """
+    return _make_case
+
+
+def _make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **options: Any) -> Case:
+    import jax
+
+    from bayesmesh.data.base import DataSpec, FieldSpec
+    from bayesmesh.experiment.registry import component_path, list_components, load_component, read_options
+
+    model_class = load_component("model", name)
+    model_options = read_options(component_path("model", name))(**options)
+    refusals = []
+    for source in list_components("source"):
+        dataset = _read_embedded(source)
+        if dataset is None:
+            continue
+        rows = {k: v[:num_rows] for k, v in dataset.rows.items()}
+        fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
+        spec = DataSpec(len(next(iter(rows.values()))), fields, dataset.constants, "float64")
+        case = Case(name, source, model_class, model_options, spec, rows)
+        try:
+            latents = jax.eval_shape(lambda case=case: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+            jax.eval_shape(case.model.log_likelihood, latents, case.arrays)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            refusals.append(f"{source}: {type(error).__name__} {error}")
+            continue
+        return case.with_dtype(dtype)
+    raise AssertionError(f"model '{name}' reads the data of no embedded source; add one\n" + "\n".join(refusals))
+
+
+def _read_embedded(source: str) -> Any:
+    """Return the dataset of a source that needs no files, at its default options, else None."""
+    from bayesmesh.data.base import Source
+    from bayesmesh.experiment.registry import component_path, load_component, read_options
+
+    source_class = load_component("source", source)
+    if source_class.fetch is not Source.fetch:
+        return None
+    return source_class(read_options(component_path("source", source))()).read(Path("nowhere"))
+
+
+@pytest.fixture(scope="session")
+def make_target() -> Callable[..., Any]:
+    """Return a function of (case, num_devices, row_tile) that binds a case's model to its data."""
+
+    def make(case: Case, num_devices: int = 1, row_tile: int = NUM_ROWS) -> Any:
+        from bayesmesh.sampling.density import Target
+        from bayesmesh.sampling.mesh import lay_out_rows
+
+        return Target(case.model, case.spec, lay_out_rows(case.spec.num_rows, num_devices, row_tile))
+
+    return make
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the programs of a chain group gave; draws and infos of as many iterations as were asked for."""
+
+    warmup_state: Any
+    warmup_info: Any
+    state: Any
+    tuning: Any
+    info: Any
+    draws: Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A program with its four compiled phases and its data on the devices."""
+
+    program: Any
+    compiled: Mapping[str, Any]
+    data: Any
+
+    def run(self, num_draws: int, seed: int = 3, first_chain: int = 0, segment: int = 0) -> Run:
+        """Go from the start to as many draws, in segments of `segment` iterations where that is given."""
+        import jax
+        import numpy as np
+
+        key = (np.uint32(seed), np.uint32(first_chain))
+        state = self.compiled["initialise"](*key, self.data)
+        state, warmup_info, _ = self._go("warmup", key, state, self.program.sampling.warmup, segment)
+        carry, info, draws = self._go("sample", key, self.compiled["finish"](state), num_draws, segment)
+        host = jax.device_get((state, warmup_info, *carry, info, draws))
+        return Run(*host)
+
+    def _go(self, phase: str, key: Any, state: Any, wanted: int, segment: int) -> tuple[Any, Any, Any]:
+        import jax
+        import numpy as np
+
+        parts, done = [], 0
+        while done < wanted or not parts:
+            count = min(segment or wanted, wanted - done)
+            state, *out = self.compiled[phase](*key, self.data, state, np.uint32(done), np.int32(count))
+            parts.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], out))
+            done += count
+        joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        return state, joined[0], joined[1] if phase == "sample" else {}
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[..., Built]:
+    """Return a function of (case, kernel name, ...) that compiles the programs of a chain group over a mesh."""
+    return _build
+
+
+def _build(
+    case: Case,
+    kernel: str,
+    *,
+    num_chains: int = 4,
+    num_warmup: int = 20,
+    most_draws: int = 32,
+    mesh: tuple[int, int] = (1, 1),
+    row_tile: int = NUM_ROWS,
+    initial: Mapping[str, Any] | None = None,
+    is_optimised: bool = True,
+    **kernel_options: Any,
+) -> Built:
+    from bayesmesh.sampling.program import PHASES
+
+    program = _make_program(case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options)
+    options = {} if is_optimised else {"xla_backend_optimization_level": 0}
+    compiled = {phase: program.trace(phase).lower().compile(options) for phase in PHASES}
+    return Built(program, compiled, program.put_data(case.rows))
+
+
+@pytest.fixture(scope="session")
+def make_program() -> Callable[..., Any]:
+    """Return a function of (case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, options)."""
+    return _make_program
+
+
+def _make_program(
+    case: Case,
+    kernel: str,
+    num_chains: int = 4,
+    num_warmup: int = 20,
+    most_draws: int = 32,
+    mesh: tuple[int, int] = (1, 1),
+    row_tile: int = NUM_ROWS,
+    initial: Mapping[str, Any] | None = None,
+    kernel_options: Mapping[str, Any] | None = None,
+) -> Any:
+    import jax
+    from jax.sharding import AxisType
+
+    from bayesmesh.experiment.registry import component_path, load_component, read_options
+    from bayesmesh.experiment.sampling import SamplingSettings
+    from bayesmesh.sampling.density import Target
+    from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, lay_out_rows
+    from bayesmesh.sampling.program import Program
+
+    devices = jax.devices()[: mesh[0] * mesh[1]]
+    placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
+    options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
+    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial or {}})
+    target = Target(case.model, case.spec, lay_out_rows(case.spec.num_rows, mesh[1], row_tile))
+    return Program(target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws)

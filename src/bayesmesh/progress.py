@@ -1,10 +1,11 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work: plain lines in the log, and on a terminal a bar besides."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any
 
 from tqdm import tqdm
@@ -45,16 +46,19 @@ class Progress:
             rate = (self.done - self._first) / max(now - self._start, 1e-9)
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
             shown = ", ".join(f"{k} {v}" for k, v in facts.items())
-            _log.info(
-                "%s: %d of %d %ss, %.3g/s, %.0f s to go%s",
-                self.label,
-                self.done,
-                self.total,
-                self.unit,
-                rate,
-                remaining,
-                f", {shown}" if shown else "",
-            )
+            # The line would otherwise be written into the bar.
+            aside = self._bar.external_write_mode(file=sys.stderr) if self._bar is not None else nullcontext()
+            with aside:
+                _log.info(
+                    "%s: %d of %d %ss, %.3g/s, %.0f s to go%s",
+                    self.label,
+                    self.done,
+                    self.total,
+                    self.unit,
+                    rate,
+                    remaining,
+                    f", {shown}" if shown else "",
+                )
 
     def close(self) -> None:
         """Finish the bar."""

@@ -35,7 +35,9 @@ def _tiny(name: str) -> dict:
 
 
 @pytest.fixture(scope="module", params=sorted(TINY))
-def finished(request: pytest.FixtureRequest, mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def finished(
+    request: pytest.FixtureRequest, mirror: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
     """Name and results folder of an experiment that went through the whole workflow."""
     name, folder = request.param, tmp_path_factory.mktemp(request.param)
     for part in ("workflow", "profiles", "envs"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pandas as pd
 
 from bayesmesh.averaging.scores import Scores
 from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.files import atomic_folder, write_text
 from bayesmesh.store.layout import ROW
 
 __all__ = ["COLUMNS", "write_predictions", "write_scores"]
@@ -29,10 +28,7 @@ COLUMNS = [
 
 def write_scores(path: Path, table: Sequence[Mapping[str, float]]) -> None:
     """Write the scores as CSV with `COLUMNS`, replacing an earlier file at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    pd.DataFrame(list(table), columns=COLUMNS).to_csv(partial, index=False)
-    os.replace(partial, path)
+    write_text(path, pd.DataFrame(list(table), columns=COLUMNS).to_csv(index=False))
 
 
 def write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray, num_draws: int) -> None:
@@ -40,14 +36,8 @@ def write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray,
 
     What an earlier run left is replaced after the new group is complete.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    if partial.exists():
-        shutil.rmtree(partial)
-    group = open_group(partial, "w")
-    group.attrs["num_draws"] = num_draws
-    write_array(group, "probabilities", probabilities, (ROW, "class"))
-    write_array(group, "label", labels, (ROW,))
-    if path.exists():
-        shutil.rmtree(path)
-    os.replace(partial, path)
+    with atomic_folder(path) as partial:
+        group = open_group(partial, "w")
+        group.attrs["num_draws"] = num_draws
+        write_array(group, "probabilities", probabilities, (ROW, "class"))
+        write_array(group, "label", labels, (ROW,))

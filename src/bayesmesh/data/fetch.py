@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from bayesmesh.data.base import Source
+from bayesmesh.store.files import write_json
 from bayesmesh.store.layout import DataLayout
 
-__all__ = ["fetch", "write_json"]
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file by way of a temporary one, so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+__all__ = ["fetch"]
 
 
 def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.errors import DataError
+from bayesmesh.store.files import hash_file
 
-__all__ = ["MIRROR_VARIABLE", "PROBE_LIMIT_S", "RegisteredFile", "mirror_folder", "probe", "sha256_file", "verify_file"]
+__all__ = ["MIRROR_VARIABLE", "PROBE_LIMIT_S", "RegisteredFile", "mirror_folder", "probe", "verify_file"]
 
 MIRROR_VARIABLE = "BAYESMESH_MIRROR"
 
@@ -42,12 +42,6 @@ def mirror_folder() -> Path | None:
     return folder
 
 
-def sha256_file(path: Path) -> str:
-    """Return the sha256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def verify_file(path: Path, registered: RegisteredFile) -> None:
     """Compare a local file with its registered size and sha256.
 
@@ -61,7 +55,7 @@ def verify_file(path: Path, registered: RegisteredFile) -> None:
     if size != registered.size:
         kind = "truncated" if size < registered.size else "too long"
         raise DataError(f"{path}: {kind}: expected {registered.size} bytes, found {size}", remedy)
-    found = sha256_file(path)
+    found = hash_file(path)
     if found != registered.sha256:
         raise DataError(f"{path}: damaged: expected sha256 {registered.sha256}, found {found}", remedy)
 

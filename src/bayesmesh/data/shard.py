@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetch import write_json
 from bayesmesh.data.fingerprint import fingerprint_data
 from bayesmesh.data.split import hold_out_interactions, hold_out_rows
 from bayesmesh.errors import DataError
 from bayesmesh.experiment.data import DataSettings
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
+from bayesmesh.store.files import atomic_folder, write_json
 from bayesmesh.store.layout import ROW, DataLayout
 
 __all__ = ["SHARD_ROWS", "check_counts", "row_chunks", "shard"]
@@ -147,27 +145,21 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], attributes: dict[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if partial.exists():
-        shutil.rmtree(partial)
-    group = open_group(partial, "w")
-    group.attrs.update(attributes)
-    for name, values in sorted(arrays.items()):
-        part, _, field = name.partition("/")
-        if part.endswith("rows"):
-            chunk, shard_rows = row_chunks(len(values), values[:1].nbytes)
-            inner = values.shape[1:]
-            array = create_array(
-                group, name, values.shape, values.dtype, _dims(field, values, ROW),
-                chunks=(chunk, *inner), shards=(shard_rows, *inner),
-            )  # fmt: skip
-            array[...] = values
-        else:
-            write_array(group, name, values, _dims(field, values, f"{field}_dim_0"))
-    if path.exists():
-        shutil.rmtree(path)
-    os.replace(partial, path)
+    with atomic_folder(path) as partial:
+        group = open_group(partial, "w")
+        group.attrs.update(attributes)
+        for name, values in sorted(arrays.items()):
+            part, _, field = name.partition("/")
+            if part.endswith("rows"):
+                chunk, shard_rows = row_chunks(len(values), values[:1].nbytes)
+                inner = values.shape[1:]
+                array = create_array(
+                    group, name, values.shape, values.dtype, _dims(field, values, ROW),
+                    chunks=(chunk, *inner), shards=(shard_rows, *inner),
+                )  # fmt: skip
+                array[...] = values
+            else:
+                write_array(group, name, values, _dims(field, values, f"{field}_dim_0"))
 
 
 def _dims(field: str, values: np.ndarray, first: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from bayesmesh.diagnostics.reading import (
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.gates import GateSettings
 from bayesmesh.store.arrays import open_group
+from bayesmesh.store.files import write_json, write_text
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
@@ -80,8 +79,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     }
     content["divergence_share"] = _or_none(content["divergence_share"])
     table = pd.concat([judged, listed], ignore_index=True)
-    _replace(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
-    _replace(layout.verdict, json.dumps(content, indent=2, allow_nan=False) + "\n")
+    write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+    write_json(layout.verdict, content)
     return content
 
 
@@ -141,17 +140,3 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
 def _or_none(value: float) -> float | None:
     """Return the value, or None, JSON's null, where it is not finite."""
     return value if np.isfinite(value) else None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file in one step: after a crash there is the old one or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

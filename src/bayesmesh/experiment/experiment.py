@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from bayesmesh.experiment.averaging import AveragingSettings
 from bayesmesh.experiment.compute import ComputeSettings
@@ -21,8 +22,11 @@ from bayesmesh.experiment.settings import Name, Settings
 
 __all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
 
-RESERVED_NAMES = frozenset({"all", "quickstart", "reproduce", "benchmarks", "reproduction", "data", "index"})
-"""Targets and folders that no experiment may be called."""
+RESERVED_NAMES = frozenset(
+    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "data", "logs", "index"}
+    | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
+)
+"""Targets, rules and folders that no experiment may be called."""
 
 EXTERNAL = "module:attribute"
 
@@ -61,18 +65,34 @@ class ExperimentBase(Settings):
     def _check_groups(self) -> ExperimentBase:
         sampling, compute = self.sampling, self.compute
         if sampling.chains % sampling.chain_groups:
-            raise ValueError(
-                f"sampling.chain_groups: {sampling.chain_groups} groups do not divide {sampling.chains} chains evenly"
+            raise _does_not_fit(
+                "sampling.chain_groups",
+                f"{sampling.chain_groups} groups do not divide {sampling.chains} chains evenly",
+                f"use one of {_divisors(sampling.chains)}, or another number of chains",
             )
         if sampling.mode == "sharded" and sampling.chain_groups != 1:
-            raise ValueError(
-                "sampling.chain_groups: must be 1 when sampling.mode is sharded (one job spans all devices)"
+            raise _does_not_fit(
+                "sampling.chain_groups",
+                f"must be 1 when sampling.mode is sharded (one job spans all devices), found {sampling.chain_groups}",
+                "use\n    sampling:\n      mode: independent",
             )
         if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
-            raise ValueError(
-                f"compute.mesh.chain: {compute.mesh.chain} devices do not divide {sampling.chains_per_group} chains of a program evenly"
+            raise _does_not_fit(
+                "compute.mesh.chain",
+                f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
+                f"use one of {_divisors(sampling.chains_per_group)}",
             )
         return self
+
+
+def _does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "does_not_fit", "key '{key}': {problem}", {"key": key, "problem": problem, "remedy": remedy}
+    )
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(d) for d in range(1, min(number, 64) + 1) if number % d == 0)
 
 
 def _tag_of(key: str, names: tuple[str, ...]) -> Any:

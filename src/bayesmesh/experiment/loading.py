@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
-from bayesmesh.experiment.registry import list_components
-from bayesmesh.experiment.settings import NAME_PATTERN, Settings
+from bayesmesh.experiment.explain import explain
+from bayesmesh.experiment.registry import component_path, read_options
+from bayesmesh.experiment.settings import NAME_PATTERN
 
 __all__ = ["load_all", "load_experiment", "load_run", "read_yaml"]
 
@@ -21,11 +22,13 @@ MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 20
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+class _StrictLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, bounded, without aliases (they can blow up) and with duplicate keys as errors.
 
-class _StrictLoader(_Loader):  # type: ignore[misc]
-    """PyYAML's safe loader, without aliases (they can blow up) and with duplicate keys as errors."""
+    The loader in Python, not the one in C: that one composes nodes by itself, and none of the checks would be made.
+    Plain words mean what they mean in YAML 1.2: `1e-3` is a number, `no` and `010` are words.
+    """
 
     nodes = 0
     depth = 0
@@ -64,6 +67,17 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         return mapping
 
 
+_StrictLoader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+    ("float", r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)", list("-+.0123456789")),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+):
+    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping that a YAML file holds.
 
@@ -78,12 +92,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path}: {len(raw)} bytes are more than the {MAX_BYTES} that a configuration may have")
     try:
-        value = yaml.load(raw.decode("utf-8"), Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
+        value = yaml.load(raw.decode("utf-8-sig"), Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text at byte {error.start}") from error
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{path}{line}: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"{path}: {error.reason} at character {error.position}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(value, dict):
@@ -100,7 +116,7 @@ def load_run(path: Path) -> RunSettings:
     try:
         return RunSettings.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise _explain(path, error, RunSettings) from error
+        raise explain(path, error, RunSettings) from error
 
 
 def load_experiment(path: Path) -> ExperimentBase:
@@ -116,9 +132,25 @@ def load_experiment(path: Path) -> ExperimentBase:
         raise ConfigError(f"{path}: '{path.stem}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
     value = read_yaml(path)
     try:
-        return experiment_class().model_validate(value)
+        experiment = experiment_class().model_validate(value)
     except ValidationError as error:
-        raise _explain(path, error, experiment_class()) from error
+        raise explain(path, error, experiment_class()) from error
+    _check_external(path, experiment)
+    return experiment
+
+
+def _check_external(path: Path, experiment: Any) -> None:
+    """Hold the options of a model `module:attribute` to its own class, before any job starts."""
+    if ":" not in experiment.model.name:
+        return
+    try:
+        options = read_options(component_path("model", experiment.model.name))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: key 'model.name': {error.message}", error.remedy) from error
+    try:
+        options.model_validate(experiment.model.options)
+    except ValidationError as error:
+        raise explain(path, error, options, under="model.options") from error
 
 
 def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
@@ -140,95 +172,3 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
                 f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}"
             )
     return run, {name: load_experiment(path) for name, path in paths.items()}
-
-
-def _explain(path: Path, error: ValidationError, cls: type[Settings]) -> ConfigError:
-    """One message for the first error, with the nearest valid name and the YAML to paste."""
-    details = error.errors()
-    first = details[0]
-    location = [str(part) for part in first["loc"] if not _is_tag(str(part), first["loc"])]
-    key = ".".join(location) or "(top level)"
-    kind = first["type"]
-    remedy = ""
-    if kind == "extra_forbidden":
-        message = f"unknown key '{key}'"
-        remedy = suggest(location[-1], _valid_keys(cls, list(first["loc"][:-1])))
-    elif kind == "union_tag_invalid" or kind == "union_tag_not_found":
-        component = {"data": "source", "model": "model", "kernel": "kernel"}[location[0]]
-        word = "source" if component == "source" else "name"
-        given = first["input"].get(word) if isinstance(first["input"], Mapping) else None
-        key = f"{location[0]}.{word}"
-        names = list_components(component)
-        message = f"key '{key}': " + (f"unknown {component} '{given}'" if given is not None else "is missing")
-        remedy = (
-            suggest(str(given), names) if given is not None else "valid: " + ", ".join(names)
-        ) + f"; for example\n    {location[0]}:\n      {word}: {names[0]}"
-    elif kind == "missing":
-        message = f"key '{key}' is missing"
-        remedy = "add\n" + _as_yaml(location, "...")
-    elif kind == "value_error":
-        message = first["msg"].removeprefix("Value error, ")
-    elif kind == "string_pattern_mismatch" and location[0] in ("experiments", "reproduce"):
-        message = f"key '{key}': {first['input']!r} is no name: names match {NAME_PATTERN}"
-    else:
-        message = f"key '{key}': {first['msg'][0].lower()}{first['msg'][1:]} (found {first['input']!r:.80})"
-        remedy = _describe(cls, list(first["loc"]))
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return ConfigError(f"{path}: {message}{more}", remedy)
-
-
-def _is_tag(part: str, loc: tuple[int | str, ...]) -> bool:
-    """Pydantic puts the variant's name, or the kind of a union's arm, into the location; the user never wrote it."""
-    position = [str(p) for p in loc].index(part)
-    variant = (
-        position == 1 and str(loc[0]) in ("data", "model", "kernel") and (":" in part or part in _all_components())
-    )
-    return variant or part in ("MeshSettings", "int", "literal['auto']", "constrained-int")
-
-
-def _all_components() -> set[str]:
-    return {name for kind in ("source", "model", "kernel") for name in list_components(kind)}
-
-
-def _class_at(cls: type[Settings], loc: list[int | str]) -> type[Settings] | None:
-    """Follow a location down to the settings class that it lies in."""
-    current: Any = cls
-    for part in loc:
-        if isinstance(current, type) and issubclass(current, Settings):
-            field = current.model_fields.get(str(part))
-            if field is None:
-                return None
-            current = field.annotation
-        elif not isinstance(current, type):
-            arms = list(getattr(current, "__args__", ()))
-            arms = [getattr(a, "__origin__", a) for a in arms]
-            named = [
-                a for a in arms if isinstance(a, type) and (a.__name__ == part or a.__name__.startswith(f"{part}_"))
-            ]
-            if not named:
-                settings = [a for a in arms if isinstance(a, type) and issubclass(a, Settings)]
-                return _class_at(settings[0], loc[loc.index(part) :]) if len(settings) == 1 else None
-            current = named[0]
-    if not isinstance(current, type):
-        settings = [a for a in getattr(current, "__args__", ()) if isinstance(a, type) and issubclass(a, Settings)]
-        current = settings[0] if len(settings) == 1 else None
-    return current if isinstance(current, type) and issubclass(current, Settings) else None
-
-
-def _valid_keys(cls: type[Settings], loc: list[int | str]) -> list[str]:
-    found = _class_at(cls, loc)
-    return list(found.model_fields) if found else []
-
-
-def _describe(cls: type[Settings], loc: list[int | str]) -> str:
-    names = [part for part in loc if isinstance(part, str)]
-    for length in range(len(names), 0, -1):
-        owner = _class_at(cls, list(names[: length - 1]))
-        if owner and names[length - 1] in owner.model_fields:
-            return f"{names[length - 1]}: {owner.model_fields[names[length - 1]].description}"
-    return ""
-
-
-def _as_yaml(location: list[str], value: str) -> str:
-    lines = ["    " + "  " * depth + f"{part}:" for depth, part in enumerate(location)]
-    return "\n".join(lines) + f" {value}"

@@ -149,7 +149,13 @@ class Plan:
 
     def titles(self) -> str:
         """Return names, titles and categories of the indexed experiments, as JSON."""
-        return json.dumps({n: [e.title, e.report.category] for n, e in self.experiments.items() if self.layout(n).page in self.indexed()})
+        return json.dumps(
+            {
+                n: [e.title, e.report.category]
+                for n, e in self.experiments.items()
+                if self.layout(n).page in self.indexed()
+            }
+        )
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""
@@ -182,7 +188,7 @@ class Plan:
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
-        if stage == "compile":
+        if stage not in ("fetch", "shard"):
             self._check_devices(name)
         spec = make_spec(stage, name, self.experiments[name], self.results)
         layout = self.layout(name)

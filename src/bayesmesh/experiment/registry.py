@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PydanticUserError
+from pydantic_core import SchemaError
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.settings import Settings
@@ -69,7 +70,10 @@ def read_options(path: Path) -> type[Settings]:
     Raises:
         ConfigError: the file has no such class, or the class needs a name that is not allowed in it.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
     found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Options"]
     if not found:
         raise ConfigError(
@@ -85,11 +89,13 @@ def read_options(path: Path) -> type[Settings]:
     code = compile(ast.Module(body=[found[0]], type_ignores=[]), str(path), "exec", dont_inherit=True)
     try:
         exec(code, namespace)  # the project's own source, not user input
-    except NameError as error:
+    except (NameError, TypeError, ValueError, AttributeError, PydanticUserError, SchemaError) as error:
         raise ConfigError(
             f"{path}: class Options: {error}", "use only Settings, Field, Literal and Annotated in it"
         ) from error
     options: type[Settings] = namespace["Options"]
+    if not issubclass(options, Settings):
+        raise ConfigError(f"{path}: class Options is no Settings", "write `class Options(Settings): ...`")
     return options
 
 

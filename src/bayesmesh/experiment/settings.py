@@ -14,6 +14,11 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 class Settings(BaseModel):
-    """A block of the configuration: immutable, and an unknown key is an error."""
+    """A block of the configuration: immutable; an unknown key is an error, and so is a value of another type.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=False)
+    A field that is a tuple needs ``strict=False``, for YAML has lists.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
+    )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import ExperimentBase, component_options, experiment_class
@@ -32,8 +32,10 @@ READS: dict[str, tuple[str, ...]] = {
 STAGES = tuple(READS)
 
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
-    # More draws extend the chains; the programs stay as they are.
-    "compile": (("sampling", "draws"), ("sampling", "chains"), ("sampling", "chain_groups")),
+    # More draws extend the chains, and the seed is an argument; the programs stay as they are.
+    "compile": tuple(
+        ("sampling", key) for key in ("draws", "chains", "chain_groups", "seed", "on_changed_environment")
+    ),
     "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
 }
 
@@ -54,12 +56,23 @@ class StageSpec(Settings):
     num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
 
     def settings(self, key: str) -> Any:
-        """Return one top-level key of the configuration, validated."""
+        """Return one top-level key of the configuration, validated.
+
+        Raises:
+            ConfigError: a specification that was written by hand lacks the key, or holds a wrong value.
+        """
+        if key not in self.config:
+            raise ConfigError(f"specification of '{self.stage}': key 'config.{key}' is missing")
         field = experiment_class().model_fields[key]
         annotation: Any = field.annotation
         for item in field.metadata:
             annotation = Annotated[annotation, item]
-        return TypeAdapter(annotation).validate_python(self.config[key])
+        try:
+            return TypeAdapter(annotation).validate_python(self.config[key])
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(["config", key, *map(str, first["loc"])])
+            raise ConfigError(f"specification of '{self.stage}': key '{where}': {first['msg']}") from error
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
@@ -113,17 +126,19 @@ def parse_spec(text: str, expected_stage: str) -> StageSpec:
     Raises:
         ConfigError: not a spec, or one of another stage.
     """
-    origin = "the given JSON"
+    origin, content = "the given JSON", text.encode()
     if not text.lstrip().startswith("{"):
         origin = text
         try:
-            text = Path(text).read_text(encoding="utf-8")
+            content = Path(text).read_bytes()
         except OSError as error:
             raise ConfigError(f"--spec {origin}: cannot be read: {error.strerror}") from error
     try:
-        spec = StageSpec.model_validate_json(text)
-    except ValueError as error:
-        raise ConfigError(f"--spec {origin}: is no stage specification: {error}") from error
+        spec = StageSpec.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise ConfigError(f"--spec {origin}: is no stage specification: {where}{first['msg']}") from error
     if spec.stage != expected_stage:
         raise ConfigError(f"--spec {origin}: is a specification of '{spec.stage}', not of '{expected_stage}'")
     return spec

@@ -36,7 +36,8 @@ LogDensityFn = Callable[[Position], Density]
 class Kernel(ABC):
     """A Markov kernel over a batch of chains; pure, and without a loop over draws.
 
-    Every state is a pytree of arrays and is, as it stands, the checkpoint: a kernel recomputes nothing on resume.
+    Every state is a pytree of arrays and is, as it stands, the checkpoint: a kernel recomputes nothing on resume. It has
+    at least the fields ``position``, ``log_prior``, ``log_likelihood``, ``gradient`` and ``num_steps``.
 
     Args:
         options: the kernel's own Options.
@@ -70,8 +71,9 @@ class Kernel(ABC):
             tuning: from `warmup_finish`.
 
         Returns:
-            The state, and an Info whose fields become `sample_stats`; its (chain,) fields at least ``energy``,
-            ``diverging``, ``acceptance_rate``, and the scalars ``n_steps`` and ``step_size``.
+            The state, and an Info whose fields become `sample_stats`: (chain,) fields ``acceptance_rate``,
+            ``accepted``, ``diverging``, ``energy``, ``lp`` and ``log_likelihood``, and the scalars ``n_steps``
+            (gradients of the step) and ``step_size``.
         """
 
     @abstractmethod

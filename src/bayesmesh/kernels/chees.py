@@ -15,7 +15,13 @@ from pydantic import Field
 
 from bayesmesh.experiment.settings import Settings
 from bayesmesh.kernels.adaptation.diagonal import MomentState, estimate_scale, init_moments, update_moments
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, averaged_step_size, init_step_size, update_step_size
+from bayesmesh.kernels.adaptation.step_size import (
+    StepSizeState,
+    averaged_step_size,
+    init_step_size,
+    mean_of_living,
+    update_step_size,
+)
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import Kernel, LogDensityFn, Position
@@ -105,7 +111,7 @@ class Chees(Kernel):
         """Scale each coordinate by the gradient where the chains start: 1 / (1 + |gradient|) ** 1/2."""
 
         def first_scale(gradient: jax.Array, is_active: jax.Array) -> jax.Array:
-            size = jnp.sqrt(jnp.mean(jnp.square(gradient), axis=0))
+            size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))
             return jnp.where((is_active > 0) & jnp.isfinite(size), (1 + size) ** -0.5, 0) + 0 * is_active
 
         scale = jax.tree.map(first_scale, state.gradient, active)
@@ -121,12 +127,15 @@ class Chees(Kernel):
         tuning = CheesTuning(step_size, jnp.exp(state.length.log_length), state.scale)
         before = state.kernel
         kernel, info, trajectory = self._move(key, before, log_density_fn, tuning)
-        harmonic = 1 / jnp.mean(1 / jnp.maximum(info.acceptance_rate, 1e-3))
+        harmonic = 1 / jnp.maximum(mean_of_living(1 / jnp.maximum(info.acceptance_rate, 1e-3), info.lp), 1.0)
         jitter = halton(before.num_steps)
         length = update_length(state.length, before, trajectory, state.scale, jitter)
-        # A longer trajectory than the cap would only be cut: keep the search where it has an effect.
-        longest = jnp.log(step_size * self.options.max_leapfrog_steps)
-        length = length._replace(log_length=jnp.clip(length.log_length, jnp.log(step_size), longest))
+        # Where the cap cuts, or one step is the least, the search has no effect. The step size in use swings while it
+        # adapts: bounds that followed it down would cut the length for good.
+        average = averaged_step_size(state.step_size)
+        shortest = jnp.log(jnp.minimum(step_size, average))
+        longest = jnp.log(jnp.maximum(step_size, average) * self.options.max_leapfrog_steps)
+        length = length._replace(log_length=jnp.clip(length.log_length, shortest, longest))
         state = state._replace(
             kernel=kernel,
             step_size=update_step_size(state.step_size, harmonic, self.options.target_acceptance),

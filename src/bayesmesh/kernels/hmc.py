@@ -15,7 +15,13 @@ from pydantic import Field
 
 from bayesmesh.experiment.settings import Settings
 from bayesmesh.kernels.adaptation.diagonal import MomentState, estimate_scale, init_moments, update_moments
-from bayesmesh.kernels.adaptation.step_size import StepSizeState, averaged_step_size, init_step_size, update_step_size
+from bayesmesh.kernels.adaptation.step_size import (
+    StepSizeState,
+    averaged_step_size,
+    init_step_size,
+    mean_of_living,
+    update_step_size,
+)
 from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import Kernel, LogDensityFn, Position
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo, HamiltonianState, init_state, run_trajectory
@@ -87,7 +93,8 @@ class Hmc(Kernel):
         adapting = state.kernel.num_steps < round(self.options.adaptation_fraction * self.num_warmup)
         step_size = jnp.where(adapting, jnp.exp(state.step_size.log_step), averaged_step_size(state.step_size))
         kernel, info = self.step(key, state.kernel, log_density_fn, HmcTuning(step_size, state.scale))
-        updated = update_step_size(state.step_size, info.acceptance_rate.mean(), self.options.target_acceptance)
+        acceptance = mean_of_living(info.acceptance_rate, info.lp)
+        updated = update_step_size(state.step_size, acceptance, self.options.target_acceptance)
         step_state = jax.tree.map(lambda new, old: jnp.where(adapting, new, old), updated, state.step_size)
         state = state._replace(kernel=kernel, step_size=step_state)
         if self.options.preconditioner == "none":

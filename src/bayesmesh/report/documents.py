@@ -1,4 +1,4 @@
-"""Reads JSON, JSON lines and CSV with errors that name the file and the row, and writes files whole or not at all."""
+"""Reads JSON, JSON lines and CSV with errors that name the file and the row."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "render_csv", "write_atomically"]
+__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "render_csv"]
 
 _REMEDY = "delete the file and run the stage that writes it again"
 
@@ -127,23 +125,3 @@ def render_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(columns)
     writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
     return out.getvalue()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that readers see the old one or the new one, never a part.
-
-    The new file is on disk before it takes the name, and a failure leaves no temporary file behind.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.report import formats, reading
-from bayesmesh.report.documents import write_atomically
 from bayesmesh.report.ledger import read_phases, sampling_seconds
 from bayesmesh.report.page import render
 from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
 from bayesmesh.report.tables import Gate, Verdict, read_averaging, read_verdict
+from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["IndexRow", "read_index_row", "write_index"]
@@ -60,7 +60,7 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
         groups.setdefault(row.category, []).append(row)
     tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
     path = results / "index.html"
-    write_atomically(
+    write_text(
         path, render("index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows))
     )
     return path

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.report.documents import read_json_lines, render_csv, write_atomically
+from bayesmesh.report.documents import read_json_lines, render_csv
+from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = [
@@ -107,7 +108,7 @@ def _number(value: Any) -> float | None:
 def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:
     """Write ``ledger.csv``: one row per job and phase, in the order in which they were recorded."""
     rows = ([getattr(phase, name) for name in COLUMNS] for phase in phases)
-    write_atomically(layout.ledger, render_csv(COLUMNS, rows))
+    write_text(layout.ledger, render_csv(COLUMNS, rows))
 
 
 def jobs_of(phases: Sequence[Phase]) -> list[Job]:

@@ -15,12 +15,13 @@ from bayesmesh.experiment.report import ReportSettings
 from bayesmesh.report import formats, reading
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence import build_convergence
-from bayesmesh.report.documents import read_json, write_atomically
+from bayesmesh.report.documents import read_json
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.facts import list_facts, tabulate_facts
 from bayesmesh.report.ledger import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
 from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
+from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["KeyNumber", "render", "write_page"]
@@ -110,7 +111,7 @@ def write_page(
         origin=list_facts(attributes),
         identity=str(attributes.get("identity", "")),
     )
-    write_atomically(layout.page, document)
+    write_text(layout.page, document)
     return layout.page
 
 

@@ -22,6 +22,9 @@ from bayesmesh.store.posterior import Posterior
 
 __all__ = ["Derived", "derive", "spread_evenly"]
 
+READ_ROWS = 8192
+"""Rows read at a time."""
+
 Derived = dict[str, dict[str, np.ndarray]]
 """Group -> name -> array; those of draws are (chain, draw, ...)."""
 
@@ -74,8 +77,13 @@ def _outcome_type(dtype: Any) -> Any:
 
 
 def _rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Read single rows, shard by shard."""
-    parts = [shards.read_rows(int(r), int(r) + 1) for r in rows]
+    """Read chosen rows, a shard's worth at a time: a single row costs as much as the shard it lies in."""
+    parts = []
+    for start in range(0, shards.num_rows, READ_ROWS):
+        stop = min(shards.num_rows, start + READ_ROWS)
+        chosen = rows[(rows >= start) & (rows < stop)]
+        if chosen.size:
+            parts.append({name: v[chosen - start] for name, v in shards.read_rows(start, stop).items()})
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 

@@ -13,7 +13,7 @@ from zarr.codecs import ZstdCodec
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["CHUNK_BYTES", "chunk_shape", "create_array", "open_group", "write_array"]
+__all__ = ["CHUNK_BYTES", "chunk_file", "chunk_shape", "create_array", "open_group", "write_array"]
 
 # A chunk that equals the fill value is written all the same, also by an array that was opened and not created: only
 # then does a missing file mean missing data, and reading one is an error.
@@ -36,6 +36,15 @@ def chunk_shape(shape: Sequence[int], itemsize: int, aimed_bytes: int = CHUNK_BY
             break
         chunk[axis] = max(1, int(chunk[axis] / excess))
     return tuple(chunk)
+
+
+def chunk_file(array: Path, index: Sequence[int]) -> Path:
+    """Return the file of one chunk, or of one shard, of the array in a folder.
+
+    >>> chunk_file(Path("beta"), (0, 3, 0)).as_posix()
+    'beta/c/0/3/0'
+    """
+    return array.joinpath("c", *map(str, index))
 
 
 def create_array(

@@ -10,15 +10,18 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import create_array, open_group, write_array
+from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
 __all__ = ["join_groups"]
+
+_REMEDY = "sample this group again"
 
 
 def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_draws: dict[str, int]) -> None:
@@ -31,7 +34,7 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
         num_draws: Zarr group -> draws to keep, such as ``{"posterior": 500}``.
 
     Raises:
-        StoreError: the groups do not hold the same arrays.
+        StoreError: the groups do not hold the same arrays in the same layout, or not that many draws.
     """
     sources = [open_group(path) for path in groups]
     for group_name, draws in num_draws.items():
@@ -40,24 +43,26 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
         target = root.require_group(group_name)
         num_chains = 0
         for name, first in sorted(sources[0][group_name].arrays()):
-            arrays = [
-                _array(source, path, f"{group_name}/{name}") for source, path in zip(sources, groups, strict=True)
-            ]
+            whole = f"{group_name}/{name}"
+            arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
+            for array, path in zip(arrays, groups, strict=True):
+                if _layout(array) != _layout(first):
+                    raise StoreError(
+                        f"{path}: array {whole} has another layout than in {groups[0]}", "sample all groups again"
+                    )
+                if array.shape[1] < draws:
+                    raise StoreError(f"{path}: array {whole} holds {array.shape[1]} draws, not {draws}", _REMEDY)
             num_chains = sum(a.shape[0] for a in arrays)
-            if any(a.shards != first.shards or a.dtype != first.dtype for a in arrays):
-                raise StoreError(
-                    f"{groups[0].parent}: array {group_name}/{name} differs in layout between chain groups",
-                    "sample all groups again",
-                )
             shape = (num_chains, draws, *first.shape[2:])
             dims = first.metadata.dimension_names
             create_array(target, name, shape, first.dtype, dims, chunks=first.chunks, shards=first.shards)
             for number, path in enumerate(groups):
-                _link_shards(
-                    path / group_name / name / "c" / "0",
-                    root_path / group_name / name / "c" / str(number),
-                    -(-draws // first.shards[1]),
-                )
+                for shard in range(-(-draws // first.shards[1])):
+                    rest = [0] * len(first.shape[2:])
+                    _link(
+                        chunk_file(path / whole, (0, shard, *rest)),
+                        chunk_file(root_path / whole, (number, shard, *rest)),
+                    )
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
 
@@ -65,18 +70,22 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
 def _array(source: zarr.Group, path: Path, name: str) -> zarr.Array:
     found = source.get(name)
     if not isinstance(found, zarr.Array):
-        raise StoreError(f"{path}: no array '{name}'", "sample this group again")
+        raise StoreError(f"{path}: no array '{name}'", _REMEDY)
     return found
 
 
-def _link_shards(source: Path, target: Path, num_shards: int) -> None:
-    """Link the first `num_shards` shards along the draw axis."""
-    for shard in range(num_shards):
-        start = source / str(shard)
-        for file in [start] if start.is_file() else sorted(p for p in start.rglob("*") if p.is_file()):
-            place = target / file.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(file, place)
-            except OSError:
-                shutil.copyfile(file, place)
+def _layout(array: zarr.Array) -> dict[str, Any]:
+    """Return what must agree for shards to lie side by side: all metadata but the shape."""
+    metadata = array.metadata.to_dict()
+    return {key: value for key, value in metadata.items() if key not in ("shape", "attributes")}
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError as error:
+        # Without this the posterior would have a hole, which readers that do not know us take for zeros.
+        raise StoreError(f"{source}: is missing", _REMEDY) from error
+    except OSError:
+        shutil.copyfile(source, target)

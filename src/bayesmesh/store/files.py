@@ -6,14 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["atomic_path", "hash_file", "read_json", "sync", "write_json"]
+__all__ = ["atomic_folder", "atomic_path", "hash_file", "read_json", "sync", "write_json", "write_text"]
 
 
 def sync(path: Path) -> None:
@@ -27,14 +28,15 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary file beside `path`; on success it is flushed and takes the name, on failure it is removed."""
+    """Give an empty temporary file beside `path`; on success it is flushed and takes the name, on failure it is removed.
+
+    It is readable by whom the umask allows, like any other new file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
-    os.close(descriptor)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        temporary.chmod(0o644)
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)
@@ -42,23 +44,50 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write strict JSON, whole or not at all."""
-    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder beside `path`; on success it takes the name and an earlier folder goes, on failure it stays.
+
+    What an interrupted writer left under the temporary name, which is always the same, is removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".partial")
+    if temporary.exists():
+        shutil.rmtree(temporary)
+    temporary.mkdir()
+    yield temporary
+    if path.exists():
+        shutil.rmtree(path)
+    temporary.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text, whole or not at all."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON with sorted keys, whole or not at all.
+
+    Raises:
+        ValueError: NaN or infinity, for which JSON has no number.
+    """
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
     """Read JSON.
 
     Raises:
-        StoreError: missing or damaged; names the file.
+        StoreError: missing, not readable or damaged; names the file.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise StoreError(f"{path}: is not there", "run the stage that writes it") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}", "see who may read it") from error
     except ValueError as error:
         raise StoreError(f"{path}: is damaged: {error}", "delete it and run the stage that writes it again") from error
 

@@ -8,7 +8,11 @@ written, as far as anybody is concerned. There is one writer per group.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import re
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,18 +21,24 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import chunk_shape, create_array
+from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.files import atomic_path, hash_file, read_json, sync, write_json
 from bayesmesh.store.layout import CHAIN, DRAW
 
 __all__ = ["ChainStore", "Commit"]
 
 _MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
+_DAMAGE = "move the chain's folder away to start it afresh, or restore the file"
 
 
 @dataclasses.dataclass(frozen=True)
 class Commit:
-    """One marker: iterations [start, stop) of a phase, the files they are in, and the checkpoint behind them."""
+    """One marker: iterations [start, stop) of a phase, the files they are in, and the checkpoint behind them.
+
+    `facts` are those of the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs,
+    `earlier` holds the facts of its earlier iterations. `previous` names the marker that this one continues: empty
+    for the first, None where it was not recorded.
+    """
 
     phase: str
     start: int
@@ -36,10 +46,25 @@ class Commit:
     files: Mapping[str, str]
     checkpoint: str
     facts: Mapping[str, Any]
+    earlier: tuple[Mapping[str, Any], ...] = ()
+    previous: str | None = None
+
+    @property
+    def name(self) -> str:
+        """File name of the marker."""
+        return f"{self.phase}-{self.start:09d}-{self.stop:09d}.json"
+
+    def follows(self, last: Commit | None) -> bool:
+        """Return whether nothing is missing between `last` and this one."""
+        begin = last.stop if last is not None and last.phase == self.phase else 0
+        return self.start == begin and self.previous in (None, last.name if last else "")
 
 
 class ChainStore:
     """A chain group on disk.
+
+    Markers are read once and then kept in memory. Nothing is written, or swept, before the first `commit`, so that
+    readers may open a store while it is written.
 
     Args:
         folder: the group's folder.
@@ -47,7 +72,7 @@ class ChainStore:
         record: what identifies the writer (identity, software, device); kept in ``store.json``.
 
     Raises:
-        StoreError: the folder belongs to another identity.
+        StoreError: the folder belongs to another identity, or has lost its ``store.json``.
     """
 
     def __init__(self, folder: Path, segment_draws: int, record: Mapping[str, Any]) -> None:
@@ -55,35 +80,50 @@ class ChainStore:
         about = folder / "store.json"
         if about.exists():
             existing = read_json(about)
+            if not isinstance(existing, dict) or not {"identity", "segment_draws"} <= existing.keys():
+                raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", _DAMAGE)
             if existing["identity"] != record["identity"]:
                 raise StoreError(
                     f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
                 )
             self.record: dict[str, Any] = existing
+        elif any((folder / "commits").glob("*.json")):
+            # The length of its segments is not known: writing on could overwrite what is committed.
+            raise StoreError(f"{about}: is missing, though there are commits", _DAMAGE)
         else:
             self.record = {**record, "segment_draws": segment_draws}
+            for name in ("commits", "checkpoints"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
             write_json(about, self.record)
+            sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
-        self._root = zarr.open_group(str(folder / "draws.zarr"), mode="a", zarr_format=3)
-        for orphan in (folder / "draws.zarr").rglob("*.partial"):
-            orphan.unlink()
+        self._arrays: dict[str, zarr.Array] = {}
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def commits(self) -> list[Commit]:
         """Return all markers, warmup first, by start."""
+        return list(self._commits)
+
+    @functools.cached_property
+    def _commits(self) -> list[Commit]:
         found = []
-        for path in (self.folder / "commits").glob("*.json"):
-            match = _MARKER.match(path.name)
-            if match:
-                value = read_json(path)
-                found.append(
-                    Commit(match[1], int(match[2]), int(match[3]), value["files"], value["checkpoint"], value["facts"])
-                )
-        return sorted(found, key=lambda c: (c.phase == "sample", c.start))
+        for name in self._marker_names():
+            path = self.folder / "commits" / name
+            value, (phase, start, stop) = read_json(path), name.removesuffix(".json").split("-")
+            try:
+                earlier, previous = tuple(value.get("earlier", ())), value.get("previous")
+                files, checkpoint, facts = dict(value["files"]), value["checkpoint"], value["facts"]
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StoreError(f"{path}: is damaged: {error!r}", _DAMAGE) from error
+            found.append(Commit(phase, int(start), int(stop), files, checkpoint, facts, earlier, previous))
+        return sorted(found, key=lambda c: (c.phase == "sample", c.start, c.stop))
+
+    def _marker_names(self) -> set[str]:
+        return {path.name for path in (self.folder / "commits").glob("*.json") if _MARKER.match(path.name)}
 
     def verify(self, commit: Commit) -> None:
-        """Hash every file that a marker names.
+        """Hash every file that a marker names; only of the last commit must the checkpoint still be there.
 
         Raises:
             StoreError: one is missing or differs; names it.
@@ -91,35 +131,45 @@ class ChainStore:
         for name, expected in commit.files.items():
             path = self.folder / name
             if not path.is_file():
+                if name == commit.checkpoint and commit.name != self._commits[-1].name:
+                    continue
                 raise StoreError(f"{path}: is missing, though {self._marker(commit)} names it", _DAMAGE)
             if hash_file(path) != expected:
                 raise StoreError(f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}", _DAMAGE)
 
     def resume(self) -> Commit | None:
-        """Return the last commit of the longest contiguous, verified run of markers; None when there is none.
+        """Return the last commit, after verifying all of them; None when there is none.
 
         Raises:
             StoreError: a marker is there but what it names is not, or there is a hole between markers.
         """
         last: Commit | None = None
-        for commit in self.commits():
-            follows = commit.start == 0 if last is None or commit.phase != last.phase else commit.start == last.stop
-            if not follows:
+        for commit in self._commits:
+            if not commit.follows(last):
                 raise StoreError(f"{self._marker(commit)}: the segment before it is missing", _DAMAGE)
             self.verify(commit)
             last = commit
         return last
 
     def load_checkpoint(self, commit: Commit) -> dict[str, np.ndarray]:
-        """Return the leaves of the state behind a commit."""
+        """Return the leaves of the state behind a commit.
+
+        Raises:
+            StoreError: the archive is missing, damaged, or holds anything but plain arrays.
+        """
         path = self.folder / commit.checkpoint
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            # Opened here, and not by NumPy, which leaves the file open where it is no whole archive.
+            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise StoreError(f"{path}: cannot be read: {error}", _DAMAGE) from error
 
     # -- writing ---------------------------------------------------------------------------------------------------
+
+    def next_count(self, start: int, wanted: int) -> int:
+        """Return how many iterations to make from `start`: up to the end of the segment, or `wanted` if fewer."""
+        return min(self.segment_draws - start % self.segment_draws, wanted - start)
 
     def commit(
         self,
@@ -137,82 +187,122 @@ class ChainStore:
             values: group -> array name -> (iteration, chain, ...); at most one segment, ending within its shard.
             checkpoint: leaves of the state after the last iteration.
             facts: what to keep about the segment (seconds, gradients, device).
+
+        Raises:
+            StoreError: another process has committed here in the meantime.
+            ValueError: the iterations do not continue the last commit or reach over the end of a segment.
         """
-        count = next(len(v) for group in values.values() for v in group.values())
-        stop, shard = start + count, start // self.segment_draws
-        shard_start = shard * self.segment_draws
-        if stop > shard_start + self.segment_draws:
-            raise ValueError(f"[{start}, {stop}) reaches over the end of segment {shard}")
-        superseded = [c for c in self.commits() if c.phase == phase and c.start == shard_start]
-        for old in superseded:
-            # Its shards are about to grow: were it still a marker, a crash in between would read as damage.
-            self._marker(old).rename(self._marker(old).with_suffix(".superseded"))
-        files: dict[str, str] = {}
-        for group, arrays in values.items():
-            for name, value in arrays.items():
-                path = self._write_shard(group, name, np.swapaxes(value, 0, 1), start, shard_start)
-                files[str(path.relative_to(self.folder))] = hash_file(path)
-        name = f"checkpoints/{phase}-{stop:09d}.npz"
-        with atomic_path(self.folder / name) as temporary, temporary.open("wb") as handle:
-            np.savez(handle, **checkpoint)  # type: ignore[arg-type]
-        files[name] = hash_file(self.folder / name)
-        commit = Commit(phase, shard_start, stop, files, name, {**facts, "first_new": start})
-        write_json(self._marker(commit), {"files": files, "checkpoint": name, "facts": commit.facts})
-        for old in superseded:
-            self._marker(old).with_suffix(".superseded").unlink(missing_ok=True)
-        self._drop_old_checkpoints(commit)
+        stop = start + self._count(phase, start, values)
+        if self._marker_names() != {c.name for c in self._commits}:
+            raise StoreError(f"{self.folder}: another process commits to it", "stop one of the two jobs")
+        first = start - start % self.segment_draws
+        # Its shards are about to grow: were its marker still there, a crash in between would read as damage.
+        old = self._withdraw_last() if start > first else None
+        paths = [
+            self._write_shard(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
+            for group, arrays in values.items()
+            for name, value in arrays.items()
+        ]
+        paths.append(self._write_checkpoint(f"{phase}-{stop:09d}.npz", checkpoint))
+        files = {str(path.relative_to(self.folder)): hash_file(path) for path in paths}
+        commit = Commit(
+            phase, first, stop, files, str(paths[-1].relative_to(self.folder)), {**facts, "first_new": start},
+            (*old.earlier, old.facts) if old else (), self._commits[-1].name if self._commits else "",
+        )  # fmt: skip
+        content = dataclasses.asdict(commit)
+        write_json(self._marker(commit), {k: v for k, v in content.items() if k not in ("phase", "start", "stop")})
+        self._commits.append(commit)
+        self._drop_old_checkpoints()
         return commit
 
-    def next_count(self, start: int, wanted: int) -> int:
-        """Return how many iterations to make from `start`: up to the end of the segment, or `wanted` if fewer."""
-        return min(self.segment_draws - start % self.segment_draws, wanted - start)
+    def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]]) -> int:
+        """Return the number of iterations in `values`, checked against what is there."""
+        last = self._commits[-1] if self._commits else None
+        expected = last.stop if last is not None and last.phase == phase else 0
+        if start != expected or (last is not None and last.phase == "sample" != phase):
+            raise ValueError(f"{phase} from {start} does not continue {last.name if last else 'an empty store'}")
+        counts = {len(value) for arrays in values.values() for value in arrays.values()}
+        if len(counts) != 1 or not 0 < min(counts) <= self.segment_draws - start % self.segment_draws:
+            raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
+        return counts.pop()
 
-    def _write_shard(self, group: str, name: str, value: np.ndarray, start: int, shard_start: int) -> Path:
+    def _withdraw_last(self) -> Commit:
+        """Remove the marker of the last segment, which is not full; a crash from here on repeats that segment."""
+        commit = self._commits.pop()
+        self._marker(commit).unlink()
+        sync(self.folder / "commits")
+        return commit
+
+    def _write_shard(self, name: str, value: np.ndarray, start: int) -> Path:
         """Write (chain, iteration, ...) behind what the shard already holds; returns the shard's file."""
-        array = self._array(group, name, value, start + value.shape[1])
-        if start > shard_start:
-            value = np.concatenate([np.asarray(array[:, shard_start:start]), value], axis=1)
-        array[:, shard_start : shard_start + value.shape[1]] = value
-        shard = shard_start // self.segment_draws
-        path = self.folder / "draws.zarr" / group / name / "c" / "/".join(["0", str(shard)] + ["0"] * (value.ndim - 2))
-        sync(path)
-        sync(path.parent)
+        first, stop = start - start % self.segment_draws, start + value.shape[1]
+        array = self._array(name, value, stop)
+        if start > first:
+            value = np.concatenate([np.asarray(array[:, first:start]), value], axis=1)
+        folder = self.folder / "draws.zarr" / name
+        path = chunk_file(folder, (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
+        # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
+        path.unlink(missing_ok=True)
+        array[:, first:stop] = value
+        for written in (path, path.parent, folder / "zarr.json"):
+            sync(written)
         return path
 
-    def _array(self, group: str, name: str, like: np.ndarray, stop: int) -> zarr.Array:
-        parent = self._root.require_group(group)
-        existing = parent.get(name)
-        if isinstance(existing, zarr.Array):
-            if existing.shape[1] < stop:
-                existing.resize((existing.shape[0], stop, *existing.shape[2:]))
-            return existing
-        shards = (like.shape[0], self.segment_draws, *like.shape[2:])
-        chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
-        inner = tuple(c if s % c == 0 else _divisor(s, c) for s, c in zip(shards, chunks, strict=True))
-        dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(like.ndim - 2)))
-        return create_array(
-            parent, name, (like.shape[0], stop, *like.shape[2:]), like.dtype, dims, chunks=inner, shards=shards
-        )
+    def _array(self, name: str, like: np.ndarray, stop: int) -> zarr.Array:
+        """Return the array of this name, made if need be, with room for iterations up to `stop` and no more."""
+        array = self._arrays.get(name) or self._root.get(name)
+        shape = (like.shape[0], stop, *like.shape[2:])
+        if isinstance(array, zarr.Array):
+            if array.shape != shape:
+                array.resize(shape)
+        else:
+            group, _, leaf = name.rpartition("/")
+            shards = (like.shape[0], self.segment_draws, *like.shape[2:])
+            chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
+            inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
+            dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(like.ndim - 2)))
+            parent = self._root.require_group(group)
+            array = create_array(parent, leaf, shape, like.dtype, dims, chunks=inner, shards=shards)
+            for folder in (name, group, "."):
+                sync(self.folder / "draws.zarr" / folder / "zarr.json")
+                sync(self.folder / "draws.zarr" / folder)
+            sync(self.folder)
+        self._arrays[name] = array
+        return array
+
+    @functools.cached_property
+    def _root(self) -> zarr.Group:
+        """The Zarr store, swept of what a killed writer left behind."""
+        draws = self.folder / "draws.zarr"
+        orphans = (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json"))
+        for orphan in (*orphans, *draws.rglob("*.partial")):
+            orphan.unlink()
+        return zarr.open_group(str(draws), mode="a", zarr_format=3)
+
+    def _write_checkpoint(self, name: str, leaves: Mapping[str, np.ndarray]) -> Path:
+        path = self.folder / "checkpoints" / name
+        with atomic_path(path) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, allow_pickle=False, **leaves)
+        return path
+
+    def _drop_old_checkpoints(self) -> None:
+        """Keep the checkpoints of the two newest commits; the second is what is left when the newest is withdrawn."""
+        kept = {self.folder / commit.checkpoint for commit in self._commits[-2:]}
+        for path in (self.folder / "checkpoints").iterdir():
+            if path not in kept:
+                path.unlink()
 
     def _marker(self, commit: Commit) -> Path:
-        return self.folder / "commits" / f"{commit.phase}-{commit.start:09d}-{commit.stop:09d}.json"
-
-    def _drop_old_checkpoints(self, newest: Commit) -> None:
-        """Keep the checkpoints of the two newest commits, and say so in the markers of the others."""
-        older = self.commits()[:-2]
-        for commit in older:
-            path = self.folder / commit.checkpoint
-            if commit.checkpoint in commit.files:
-                kept = {k: v for k, v in commit.files.items() if k != commit.checkpoint}
-                write_json(
-                    self._marker(commit), {"files": kept, "checkpoint": commit.checkpoint, "facts": dict(commit.facts)}
-                )
-                path.unlink(missing_ok=True)
+        return self.folder / "commits" / commit.name
 
 
-def _divisor(length: int, at_most: int) -> int:
-    """Return the largest divisor of `length` that is at most `at_most`."""
-    return next(d for d in range(min(length, at_most), 0, -1) if length % d == 0)
+def _near_divisor(length: int, wanted: int) -> int:
+    """Return the divisor of `length` that is nearest to `wanted` in ratio.
 
+    The nearest below would not do: it is 1 for a prime number, which made a million chunks of one number each.
 
-_DAMAGE = "move the chain's folder away to start it afresh, or restore the file"
+    >>> _near_divisor(100, 30), _near_divisor(997, 400), _near_divisor(12, 12)
+    (25, 997, 12)
+    """
+    small = [d for d in range(1, math.isqrt(length) + 1) if length % d == 0]
+    return min(*small, *(length // d for d in small), key=lambda d: abs(math.log(d / wanted)))

@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetch import fetch, write_json
+from bayesmesh.data.fetch import fetch
 from bayesmesh.data.sources import gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
@@ -64,9 +64,3 @@ def test_fetch_after_a_failed_one_starts_clean(source: Fragile, layout: DataLayo
     fetch(source, {}, layout)
     assert [path.name for path in layout.records.iterdir()] == ["part"]
     assert sorted(path.name for path in layout.folder.iterdir()) == ["fetched.json", "records"]
-
-
-def test_write_json_refuses_nan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(tmp_path / "a.json", {"x": float("nan")})
-    assert not (tmp_path / "a.json").exists()

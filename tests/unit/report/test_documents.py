@@ -1,14 +1,13 @@
-"""Reading with errors that name the place, and writing whole or not at all."""
+"""Reading with errors that name the place."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.report.documents import read_csv, read_json, read_json_lines, write_atomically
+from bayesmesh.report.documents import read_csv, read_json, read_json_lines
 
 
 @pytest.mark.parametrize(
@@ -51,17 +50,3 @@ def test_json_lines_name_the_line(tmp_path: Path) -> None:
     path.write_text('{"phase": "run"}\n\n{"phase"\n', encoding="utf-8")
     with pytest.raises(StoreError, match=r"job\.jsonl, line 3: not JSON"):
         read_json_lines(path)
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "report.html"
-    write_atomically(path, "old")
-
-    def fail(_: int) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, "new")
-    assert path.read_text(encoding="utf-8") == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]

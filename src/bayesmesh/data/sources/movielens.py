@@ -17,11 +17,12 @@ import numpy as np
 
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.mirror import mirror_folder, sha256_file, verify_file
+from bayesmesh.data.mirror import mirror_folder, verify_file
 from bayesmesh.data.records import download, prepare, read_records, registered_files, require_network
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
 from bayesmesh.experiment.settings import Settings
+from bayesmesh.store.files import hash_file
 
 __all__ = ["Options", "Source"]
 
@@ -126,7 +127,7 @@ def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, Any]]:
 def _archive_origin(origin: str, path: Path) -> dict[str, Any]:
     return {
         "origin": origin,
-        "files": {ARCHIVE: {"bytes": path.stat().st_size, "sha256": sha256_file(path)}},
+        "files": {ARCHIVE: {"bytes": path.stat().st_size, "sha256": hash_file(path)}},
         "identity": "official archive, checksum registered by TFDS",
     }
 

@@ -42,15 +42,19 @@ def init_moments(like: Position) -> MomentState:
     return MomentState(jnp.zeros((), jnp.float64), zeros, zeros, zeros, zeros)
 
 
-def _merge(count: jax.Array, mean: Position, spread: Position, batch: Position) -> tuple[Position, Position]:
-    """Add a batch (chain, ...) to mean and spread (Chan, Golub and LeVeque 1979)."""
+def _merge(
+    count: jax.Array, mean: Position, spread: Position, batch: Position, counts: jax.Array
+) -> tuple[Position, Position]:
+    """Add those of a batch (chain, ...) that count to mean and spread (Chan, Golub and LeVeque 1979)."""
 
     def one(m: jax.Array, s: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        num = x.shape[0]
-        batch_mean = x.mean(0)
+        is_in = counts.reshape((-1,) + (1,) * (x.ndim - 1))
+        num = counts.sum().astype(x.dtype)
+        batch_mean = jnp.where(is_in, x, 0).sum(0) / jnp.maximum(num, 1)
         delta = batch_mean - m
-        total = (count + num).astype(x.dtype)
-        merged = s + jnp.square(x - batch_mean).sum(0) + jnp.square(delta) * (count.astype(x.dtype) * num / total)
+        total = jnp.maximum(count.astype(x.dtype) + num, 1)
+        deviation = jnp.where(is_in, x - batch_mean, 0)
+        merged = s + jnp.square(deviation).sum(0) + jnp.square(delta) * (count.astype(x.dtype) * num / total)
         return m + delta * (num / total), merged
 
     pairs = {k: one(mean[k], spread[k], batch[k]) for k in mean}
@@ -58,11 +62,12 @@ def _merge(count: jax.Array, mean: Position, spread: Position, batch: Position) 
 
 
 def update_moments(state: MomentState, position: Position, gradient: Position) -> MomentState:
-    """Add the present point of every chain."""
-    num_chains = next(iter(position.values())).shape[0]
-    mean, spread = _merge(state.count, state.mean, state.spread, position)
-    gradient_mean, gradient_spread = _merge(state.count, state.gradient_mean, state.gradient_spread, gradient)
-    return MomentState(state.count + num_chains, mean, spread, gradient_mean, gradient_spread)
+    """Add the present point of every chain whose gradient is finite; one that is lost must not spoil the others."""
+    finite = [jnp.isfinite(gradient[k]).reshape(gradient[k].shape[0], -1).all(1) for k in sorted(gradient)]
+    counts = jnp.stack(finite).all(0)
+    mean, spread = _merge(state.count, state.mean, state.spread, position, counts)
+    gradient_mean, gradient_spread = _merge(state.count, state.gradient_mean, state.gradient_spread, gradient, counts)
+    return MomentState(state.count + counts.sum(), mean, spread, gradient_mean, gradient_spread)
 
 
 def estimate_scale(state: MomentState, active: Position) -> Position:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-__all__ = ["StepSizeState", "averaged_step_size", "init_step_size", "update_step_size"]
+__all__ = ["StepSizeState", "averaged_step_size", "init_step_size", "mean_of_living", "update_step_size"]
 
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
@@ -45,6 +45,18 @@ def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float)
     weight = count ** (-_KAPPA)
     average = weight * log_step + (1 - weight) * state.log_step_average
     return StepSizeState(log_step, average, error_sum, count, state.shrinkage_target)
+
+
+def mean_of_living(statistic: jax.Array, lp: jax.Array) -> jax.Array:
+    """Return the mean over the chains whose log density `lp` is finite, () float64; 0 when there is none.
+
+    A chain that began where the density is not finite rejects whatever the step size is, and must not shrink it.
+
+    >>> float(mean_of_living(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([-3.0, jnp.nan, -4.0])))
+    0.75
+    """
+    is_living = jnp.isfinite(lp)
+    return jnp.sum(jnp.where(is_living, statistic, 0.0)) / jnp.maximum(jnp.sum(is_living), 1)
 
 
 def averaged_step_size(state: StepSizeState) -> jax.Array:

@@ -1,0 +1,72 @@
+"""Programs from start to last draw, against a posterior known in closed form."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy import stats
+
+from bayesmesh.experiment.registry import list_components
+from bayesmesh.models.gaussian import Gaussian
+
+NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 8, 400, 1000
+FAMILY_ERROR = 1e-4
+
+OPTIONS = {"hmc": {"num_leapfrog_steps": 4, "initial_step_size": 0.1, "target_acceptance": 0.98}}
+"""At 0.75 four steps are about a whole period of this target, and chains come back to where they were."""
+
+
+def exact_posterior(case) -> tuple[np.ndarray, float]:
+    """Mean (dimension,) and standard deviation of each coordinate of the conjugate normal posterior."""
+    noise, prior = case.spec.constants["noise_scale"], case.options.prior_scale
+    precision = len(case.rows["x"]) / noise**2 + 1 / prior**2
+    return case.rows["x"].sum(axis=0) / noise**2 / precision, precision**-0.5
+
+
+def compare(draws: np.ndarray, mean: np.ndarray, sd: float) -> np.ndarray:
+    """z of the first and of the second moment, (2, dimension), gated by R-hat and by the effective sample size."""
+    standard = (draws - mean) / sd
+    scores = []
+    for values, expected in ((standard, 0.0), (standard**2, 1.0)):
+        for i in range(draws.shape[-1]):
+            series = np.ascontiguousarray(values[..., i])
+            # Inconclusive is not passed.
+            assert array_stats.rhat(series) < 1.01
+            assert array_stats.ess(series, method="mean") >= 400
+            scores.append((series.mean() - expected) / array_stats.mcse(series, method="mean"))
+    return np.asarray(scores)
+
+
+@pytest.mark.parametrize(("dtype", "mesh"), [("float64", (1, 1)), ("float32", (2, 3))])
+@pytest.mark.parametrize("kernel", list_components("kernel"))
+def test_draws_have_the_moments_of_the_posterior(kernel, dtype, mesh, make_case, build) -> None:
+    case = make_case("gaussian", dtype, prior_scale=0.4)
+    built = build(
+        case, kernel, num_chains=NUM_CHAINS, num_warmup=NUM_WARMUP, most_draws=NUM_DRAWS, mesh=mesh, row_tile=5, **OPTIONS.get(kernel, {})
+    )  # fmt: skip
+    run = built.run(NUM_DRAWS)
+    draws = np.swapaxes(run.draws["mean"], 0, 1).astype(np.float64)
+    mean, sd = exact_posterior(case)
+    scores = compare(draws, mean, sd)
+    critical = stats.norm.isf(FAMILY_ERROR / 2 / len(scores))
+    assert not (~(np.abs(scores) < critical)).any(), scores
+    assert 0.5 < run.info.acceptance_rate.mean() < 0.99
+    assert not run.info.diverging.any()
+    # The test sees a posterior that is off by a tenth of its standard deviation, or a tenth too wide.
+    assert (np.abs(compare(draws, mean + 0.1 * sd, sd)) > critical).any()
+    assert (np.abs(compare(draws, mean, 1.1 * sd)) > critical).any()
+
+
+def test_the_log_density_is_the_posterior_s_up_to_a_constant(make_case, make_target) -> None:
+    case = make_case("gaussian", prior_scale=0.4)
+    target = make_target(case, num_devices=3, row_tile=4)
+    mean, sd = exact_posterior(case)
+    points = mean + 3 * sd * np.random.default_rng(0).standard_normal((20, len(mean)))
+    found = target.log_density({"mean": jnp.asarray(points)}, target.lay_out(case.rows))
+    exact = stats.norm(mean, sd).logpdf(points).sum(axis=1)
+    offset = found.log_prior + found.log_likelihood - exact
+    np.testing.assert_allclose(offset, offset[0], rtol=1e-12)
+    np.testing.assert_allclose(found.gradient["mean"], (mean - points) / sd**2, rtol=1e-10, atol=1e-10)
+    assert isinstance(case.model, Gaussian)

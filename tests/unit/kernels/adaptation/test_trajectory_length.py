@@ -1,0 +1,122 @@
+"""The length of trajectories climbs the ChEES criterion."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.kernels.adaptation.trajectory_length import halton, init_length, update_length
+from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, Trajectory, init_state, run_trajectory
+
+NUM_CHAINS, DIMENSION = 32, 8
+
+
+def test_halton_numbers_fill_the_unit_interval_evenly() -> None:
+    numbers = np.asarray([halton(jnp.asarray(i)) for i in range(64)])
+    expected = [sum(int(b) / 2 ** (n + 1) for n, b in enumerate(reversed(f"{i + 1:b}"))) for i in range(64)]
+    np.testing.assert_allclose(numbers, expected, rtol=1e-15)
+    assert ((numbers > 0) & (numbers < 1)).all()
+    # The first 63 are all multiples of 1/64.
+    np.testing.assert_allclose(np.sort(numbers[:63]), np.arange(1, 64) / 64)
+
+
+def test_halton_numbers_of_large_indices_stay_inside() -> None:
+    for index in (2**20, 2**30, 2**31 - 3):
+        assert 0 < halton(jnp.asarray(index, jnp.int32)) < 1
+
+
+def make_normal(sd: np.ndarray):
+    def log_density(position: Position) -> Density:
+        x = position["x"]
+        value = -0.5 * jnp.sum((x / sd) ** 2, axis=1)
+        return Density(jnp.zeros_like(value), value, {"x": -x / sd**2})
+
+    return log_density
+
+
+def learn(sd: np.ndarray, first: float, step_size: float, num_steps: int = 400) -> float:
+    """Length after as many trajectories, from exact draws of a normal; unit scale."""
+    target, scale = make_normal(sd), {"x": jnp.ones(len(sd))}
+    begin = init_state({"x": sd * jax.random.normal(jax.random.key(0), (NUM_CHAINS, len(sd)))}, target)
+
+    @jax.jit
+    def run(state: HamiltonianState):
+        def step(carry, i):
+            state, length = carry
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(1), i), NUM_CHAINS)
+            jitter = halton(i)
+            count = jnp.clip(jnp.ceil(jitter * jnp.exp(length.log_length) / step_size), 1, 200).astype(jnp.int32)
+            after, _, trajectory = run_trajectory(keys, state, target, scale, jnp.asarray(step_size), count)
+            return (after, update_length(length, state, trajectory, scale, jitter)), None
+
+        return jax.lax.scan(step, (state, init_length(first)), jnp.arange(num_steps))[0][1]
+
+    return float(jnp.exp(run(begin).log_average))
+
+
+@pytest.mark.parametrize("first", [0.3, 3.4])
+def test_the_length_for_an_isotropic_normal_is_the_optimum(first: float) -> None:
+    """The criterion is sin(t)**2 there; over lengths spread evenly on (0, T) its mean is highest at tan 2T = 2T."""
+    length = learn(np.ones(DIMENSION), first, step_size=0.25)
+    np.testing.assert_allclose(length, 4.4934 / 2, rtol=0.2)
+
+
+def test_the_length_grows_where_short_trajectories_are_poor() -> None:
+    """One direction is eight times as wide as the others, and the length is in proportion to it."""
+    sd = np.ones(DIMENSION)
+    sd[0] = 8.0
+    length = learn(sd, 0.5, step_size=0.4)
+    assert 8 * np.pi / 2 / 1.5 < length < 8 * 2 * np.pi
+
+
+def trajectory_of(end: np.ndarray, velocity: np.ndarray, acceptance: np.ndarray) -> Trajectory:
+    zero = jnp.zeros(len(end))
+    proposal = HamiltonianState({"x": jnp.asarray(end)}, zero, zero, {"x": jnp.zeros_like(end)}, jnp.asarray(1))
+    return Trajectory(proposal, {"x": jnp.asarray(velocity)}, jnp.asarray(acceptance))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_length_follows_the_sign_of_the_criterion_s_gradient(sign: float) -> None:
+    """Chains that ended farther out and still move outwards want more time; those that move inwards want less."""
+    generator = np.random.default_rng(0)
+    start = generator.standard_normal((NUM_CHAINS, 3))
+    start -= start.mean(axis=0)
+    before = trajectory_of(start, start, np.ones(NUM_CHAINS)).proposal
+    trajectory = trajectory_of(2 * start, sign * start, np.ones(NUM_CHAINS))
+    scale = {"x": jnp.ones(3)}
+    after = update_length(init_length(1.0), before, trajectory, scale, jnp.asarray(0.5))
+    assert sign * after.log_length > 0
+
+
+def test_trajectories_that_ended_nowhere_have_no_say() -> None:
+    generator = np.random.default_rng(0)
+    start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
+    acceptance = generator.uniform(size=6)
+    lost_end, lost_velocity, lost = end.copy(), velocity.copy(), acceptance.copy()
+    lost_end[1], lost_velocity[1], lost[1] = np.nan, np.inf, 0.0
+    scale, before = {"x": jnp.ones(3)}, trajectory_of(start, start, acceptance).proposal
+    found = [
+        update_length(init_length(1.0), before, trajectory_of(e, v, a), scale, jnp.asarray(0.5))
+        for e, v, a in ((lost_end, lost_velocity, lost), (end, velocity, lost))
+    ]
+    assert jnp.isfinite(found[0].log_length)
+    np.testing.assert_allclose(found[0].log_length, found[1].log_length, rtol=1e-9)
+
+
+def test_padding_has_no_say() -> None:
+    generator = np.random.default_rng(0)
+    start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
+    scale = {"x": jnp.asarray([1.0, 2.0, 0.0])}
+    other = [x.copy() for x in (start, end)]
+    other[0][:, 2], other[1][:, 2] = 0, 0
+    velocity[:, 2] = 0
+    found = [
+        update_length(
+            init_length(1.0), trajectory_of(s, s, np.ones(6)).proposal, trajectory_of(e, velocity, np.ones(6)), scale, jnp.asarray(0.5)
+        )
+        for s, e in ((start, end), other)
+    ]
+    np.testing.assert_allclose(found[0].second_moment, found[1].second_moment, rtol=1e-12)

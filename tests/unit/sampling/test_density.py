@@ -1,0 +1,139 @@
+"""The sharded, tiled log density is the plain one, for every model of the registry."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.experiment.registry import list_components
+from bayesmesh.kernels.base import Density
+
+NUM_CHAINS = 4
+PRECISION = {"float64": 1e-12, "float32": 1e-5}
+compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@pytest.fixture(scope="module", params=list_components("model"))
+def case(request, make_case):
+    return make_case(request.param)
+
+
+def unpadded(case, density: Density) -> dict[str, np.ndarray]:
+    """Value and gradient without what lies behind the rows, which must be zero."""
+    found = {"prior": np.asarray(density.log_prior), "likelihood": np.asarray(density.log_likelihood)}
+    for name, gradient in density.gradient.items():
+        values = np.asarray(gradient)
+        if name in case.model_class.local_latents:
+            assert not values[:, case.spec.num_rows :].any(), "padding has a gradient"
+            values = values[:, : case.spec.num_rows]
+        found[name] = values
+    return found
+
+
+def plain(case, target) -> dict[str, np.ndarray]:
+    """Float64, unsharded, untiled, by autodiff through prior and model as their author wrote them."""
+    case = case.with_dtype("float64")
+    prior, axes = case.model.prior(case.spec), case.model_class.local_latents
+    bijector = prior.experimental_default_event_space_bijector()
+
+    def of_chain(key: jax.Array):
+        z = bijector.inverse(prior.sample(seed=key))
+
+        def total(z):
+            latents = bijector.forward(z)
+            log_prior = prior.log_prob(latents) + bijector.forward_log_det_jacobian(z)
+            likelihood = case.model.log_likelihood(latents, case.arrays).sum()
+            return log_prior + likelihood, (log_prior, likelihood)
+
+        gradient, (log_prior, likelihood) = jax.grad(total, has_aux=True)(z)
+        rows_first = {k: jnp.moveaxis(v, axes[k], 0) if k in axes else v for k, v in gradient.items()}
+        return {"prior": log_prior, "likelihood": likelihood, **rows_first}
+
+    return jax.tree.map(np.asarray, compiled(jax.vmap(of_chain))(chain_keys()))
+
+
+def chain_keys() -> jax.Array:
+    return jax.random.split(jax.random.key(2), NUM_CHAINS)
+
+
+@pytest.fixture(scope="module")
+def expected(case, make_target) -> dict[str, np.ndarray]:
+    return plain(case, make_target(case))
+
+
+def assert_near(found, expected, precision: float) -> None:
+    assert found.keys() == expected.keys()
+    for name, want in expected.items():
+        bound = precision * max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(found[name], want, rtol=0, atol=bound, err_msg=name)
+
+
+def evaluate(case, program) -> dict[str, np.ndarray]:
+    """The density over the program's mesh, with positions and data placed as it places them."""
+    target = program.target
+    shapes = {k: jax.ShapeDtypeStruct((NUM_CHAINS, *s), target.dtype) for k, s in target.position_shapes.items()}
+    placed = program.place_state(shapes)
+    drawn = jax.jit(jax.vmap(target.sample_prior))(chain_keys())
+    position = {k: jax.device_put(v, placed[k]) for k, v in drawn.items()}
+    found = compiled(target.log_density, out_shardings=None)(position, program.put_data(case.rows))
+    assert {k: (v.shape, v.dtype) for k, v in found.gradient.items()} == {k: (v.shape, v.dtype) for k, v in position.items()}
+    assert found.log_prior.dtype == found.log_likelihood.dtype == jnp.float64
+    return unpadded(case, found)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "row_tile"), [((1, 1), 37), ((1, 1), 1), ((1, 1), 5), ((1, 2), 37), ((1, 4), 4), ((1, 7), 37), ((2, 1), 37), ((4, 2), 7)]
+)  # fmt: skip
+def test_the_sharded_density_is_the_plain_one(case, make_program, expected, mesh, row_tile) -> None:
+    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile)
+    assert_near(evaluate(case, program), expected, PRECISION["float64"])
+
+
+@pytest.mark.parametrize(("mesh", "row_tile"), [((1, 1), 37), ((2, 4), 5)])
+def test_float32_is_as_exact_as_it_can_be(case, make_program, expected, mesh, row_tile) -> None:
+    """Positions are rounded to float32 first, so the comparison is of densities at rounded positions."""
+    program = make_program(case.with_dtype("float32"), "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile)
+    assert_near(evaluate(case, program), expected, 4 * PRECISION["float32"])
+
+
+def test_positions_come_from_the_prior_whatever_the_layout(case, make_target) -> None:
+    one, several = (make_target(case, *layout) for layout in ((1, 37), (7, 2)))
+    first, second = one.sample_prior(jax.random.key(0)), several.sample_prior(jax.random.key(0))
+    for name in first:
+        live = slice(0, len(first[name])) if first[name].ndim else ...
+        np.testing.assert_array_equal(first[name], second[name][live])
+        assert not np.asarray(second[name])[len(first[name]) :].any() if first[name].ndim else True
+
+
+def test_latents_return_to_the_shapes_of_the_prior(case, make_target) -> None:
+    target = make_target(case, 7, 2)
+    latents = target.constrain(target.sample_prior(jax.random.key(0)))
+    shapes = jax.eval_shape(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+    assert {k: (v.shape, v.dtype) for k, v in latents.items()} == {k: (v.shape, v.dtype) for k, v in shapes.items()}
+
+
+def test_active_coordinates_are_those_of_the_prior(case, make_target) -> None:
+    target = make_target(case, 7, 2)
+    shapes = jax.eval_shape(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+    for name, active in target.active().items():
+        assert active.shape == target.position_shapes[name]
+        assert active.sum() == np.prod(shapes[name].shape)
+
+
+def test_data_are_laid_out_as_described(case, make_target) -> None:
+    target = make_target(case.with_dtype("float32"), 7, 2)
+    laid_out = target.lay_out(case.rows)
+    assert {k: (v.shape, v.dtype) for k, v in laid_out.items()} == {
+        k: (v.shape, np.dtype(v.dtype)) for k, v in target.data_shapes().items()
+    }
+    assert laid_out["is_row"].sum() == case.spec.num_rows
+    for name, rows in case.rows.items():
+        back = laid_out[name].reshape(-1, *rows.shape[1:])[laid_out["is_row"].ravel()]
+        np.testing.assert_array_equal(back, rows.astype(laid_out[name].dtype))
+        # Small integers stay small on the device.
+        if rows.dtype.kind != "f":
+            assert laid_out[name].dtype == rows.dtype

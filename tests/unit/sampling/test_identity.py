@@ -1,0 +1,138 @@
+"""What decides a chain's draws is in its identity, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jax
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.experiment.experiment import experiment_class
+from bayesmesh.experiment.registry import list_components
+from bayesmesh.experiment.stages import make_spec
+from bayesmesh.sampling import identity
+from bayesmesh.sampling.identity import chain_identity, check_environment, environment
+
+CONFIG = {
+    "title": "Some",
+    "data": {"source": "gaussian"},
+    "model": {"name": "gaussian"},
+    "kernel": {"name": "hmc"},
+    "sampling": {"chains": 8, "chain_groups": 2, "mode": "independent"},
+}
+
+
+def identity_of(changes: dict[str, Any] | None = None, data: str = "0123", stage: str = "sample") -> str:
+    config = copy.deepcopy(CONFIG)
+    for path, value in (changes or {}).items():
+        *parents, last = path.split(".")
+        block = config
+        for name in parents:
+            block = block.setdefault(name, {})
+        block[last] = value
+    spec = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    return chain_identity(spec.config, data, spec.num_chains)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model.prior_scale": 2.0},
+        {"kernel.num_leapfrog_steps": 3},
+        {"kernel.name": "chees"},
+        {"sampling.seed": 1},
+        {"sampling.warmup": 499},
+        {"sampling.initial": {"method": "zero"}},
+        {"sampling.initial": {"spread": 0.5}},
+        {"compute.dtype": "float64"},
+        {"compute.mesh": {"chain": 1, "data": 2}},
+        {"compute.matmul_precision": "high"},
+        {"compute.row_tile": 7},
+        # Chains that run together adapt together, and are rounded together.
+        {"sampling.chains": 4},
+        {"sampling.chain_groups": 4},
+    ],
+    ids=str,
+)
+def test_what_decides_the_draws_changes_the_identity(change: dict[str, Any]) -> None:
+    assert identity_of(change) != identity_of()
+
+
+def test_other_data_and_another_model_change_the_identity() -> None:
+    assert identity_of(data="4567") != identity_of()
+    names = list_components("model")
+    assert len({identity_of({"model": {"name": n}}) for n in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampling.draws": 40_000},
+        {"sampling.segment_seconds": 1.0},
+        {"sampling.on_changed_environment": "accept"},
+        {"posterior": {"probe_rows": 3}},
+        {"gates": {}},
+        {"title": "Other"},
+    ],
+    ids=str,
+)
+def test_what_does_not_decide_the_draws_leaves_the_identity(change: dict[str, Any]) -> None:
+    assert identity_of(change) == identity_of()
+
+
+def test_more_groups_of_the_same_size_leave_the_identity() -> None:
+    """A group's draws follow from its number: more groups are more chains, not others."""
+    assert identity_of({"sampling.chains": 16, "sampling.chain_groups": 4}) == identity_of()
+
+
+def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = identity_of(), []
+
+    def changed(files: Any) -> str:
+        seen.extend(files)
+        return "other"
+
+    monkeypatch.setattr(identity, "fingerprint", changed)
+    assert identity_of() != before
+    names = {"/".join(path.parts[-2:]) for path in seen}
+    assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/density.py"} <= names
+    assert {"adaptation/step_size.py", "sampling/initial.py", "models/base.py"} <= names
+    assert not {"kernels/chees.py", "models/softmax_regression.py"} & names
+
+
+def mesh(num_devices: int) -> jax.sharding.Mesh:
+    return jax.make_mesh((1, num_devices), ("chain", "data"), devices=jax.devices()[:num_devices])
+
+
+def test_an_unchanged_environment_is_accepted() -> None:
+    assert check_environment(environment(mesh(2)), environment(mesh(2)), "refuse", "folder") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [({"packages": {"jax": "0.1"}}, "packages: {'jax': '0.1'} then"), ({"kind": "TPU v9"}, "kind: TPU v9 then, cpu now")],
+)
+def test_a_changed_environment_is_refused_or_recorded(change: dict[str, Any], shown: str) -> None:
+    present = environment(mesh(2))
+    with pytest.raises(StoreError, match="would not continue bit for bit") as raised:
+        check_environment(present | change, present, "refuse", "some/folder")
+    assert shown in raised.value.message
+    assert raised.value.message.startswith("some/folder")
+    assert "on_changed_environment: accept" in raised.value.remedy
+    (difference,) = check_environment(present | change, present, "accept", "some/folder")
+    assert shown in difference
+
+
+def test_another_mesh_is_another_environment() -> None:
+    """`mesh: auto` is one identity on any machine; what it came to is in the environment."""
+    with pytest.raises(StoreError, match="mesh"):
+        check_environment(environment(mesh(2)), environment(mesh(4)), "refuse", "folder")
+
+
+def test_an_environment_survives_json() -> None:
+    import json
+
+    present = environment(mesh(2))
+    assert check_environment(json.loads(json.dumps(present)), present, "refuse", "folder") == []

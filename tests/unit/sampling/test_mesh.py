@@ -1,0 +1,97 @@
+"""Devices, meshes and the layout of rows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from bayesmesh.errors import DeviceError
+from bayesmesh.experiment.compute import ComputeSettings
+from bayesmesh.sampling.mesh import build_mesh, describe_devices, lay_out_rows
+
+NUM_DEVICES = 8
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 7, 37, 100, 1000])
+@pytest.mark.parametrize("num_devices", [1, 2, 4, 7])
+@pytest.mark.parametrize("row_tile", [1, 5, 64, 10**9])
+def test_rows_fit_their_layout_with_little_padding(num_rows: int, num_devices: int, row_tile: int) -> None:
+    layout = lay_out_rows(num_rows, num_devices, row_tile)
+    assert layout.padded_rows >= num_rows
+    assert layout.num_devices == num_devices
+    assert 1 <= layout.tile_rows <= row_tile
+    assert layout.num_tiles >= 1
+    per_device = -(-num_rows // num_devices)
+    assert layout.num_tiles == -(-per_device // min(row_tile, per_device)), "more tiles than needed"
+    assert layout.num_tiles * layout.tile_rows - per_device < layout.num_tiles, "a smaller tile would do"
+
+
+def test_auto_takes_every_device_for_rows_when_sharded() -> None:
+    mesh = build_mesh(ComputeSettings(), num_chains=4, is_sharded=True)
+    assert dict(mesh.shape) == {"chain": 1, "data": NUM_DEVICES}
+
+
+@pytest.mark.parametrize(("num_chains", "expected"), [(1, 1), (6, 2), (8, 8), (12, 4), (24, 8)])
+def test_auto_takes_devices_that_divide_the_chains_otherwise(num_chains: int, expected: int) -> None:
+    mesh = build_mesh(ComputeSettings(), num_chains=num_chains, is_sharded=False)
+    assert dict(mesh.shape) == {"chain": expected, "data": 1}
+
+
+def test_a_mesh_can_be_asked_for() -> None:
+    compute = ComputeSettings.model_validate({"mesh": {"chain": 2, "data": 3}})
+    mesh = build_mesh(compute, num_chains=4, is_sharded=True)
+    assert dict(mesh.shape) == {"chain": 2, "data": 3}
+    assert list(mesh.devices.flat) == jax.devices()[:6]
+    assert describe_devices(mesh) == {"platform": "cpu", "kind": "cpu", "mesh": {"chain": 2, "data": 3}}
+
+
+def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:
+    compute = ComputeSettings.model_validate({"mesh": {"chain": 3, "data": 3}})
+    with pytest.raises(DeviceError, match=re.escape("compute.mesh: chain 3 x data 3 needs 9 devices")) as raised:
+        build_mesh(compute, num_chains=9, is_sharded=True)
+    assert "mesh: auto" in raised.value.remedy
+
+
+def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+
+
+CONFIGURE = """
+from bayesmesh.experiment.compute import ComputeSettings
+from bayesmesh.sampling.mesh import build_mesh, configure_jax
+compute = ComputeSettings.model_validate({settings})
+configure_jax(compute, {cores})
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores", "expected"),
+    [({}, 3, 3), ({"mesh": {"chain": 1, "data": 2}}, 3, 3), ({"mesh": {"chain": 2, "data": 2}}, 3, 1)],
+)
+def test_a_core_is_a_device_on_a_cpu(settings, cores: int, expected: int, user_environment) -> None:
+    code = CONFIGURE.format(settings=settings, cores=cores) + (
+        "import jax, jax.numpy as jnp\n"
+        "print(len(jax.devices()), jnp.zeros(()).dtype, jax.config.jax_default_matmul_precision)"
+    )
+    done = python(code, user_environment)
+    assert done.stdout.split() == [str(expected), "float64", "highest"], done.stderr
+
+
+def test_devices_that_the_user_made_are_left_alone(user_environment) -> None:
+    code = CONFIGURE.format(settings={}, cores=2) + "import jax; print(len(jax.devices()))"
+    environment = {**user_environment, "XLA_FLAGS": "--xla_force_host_platform_device_count=5"}
+    assert python(code, environment).stdout.split() == ["5"]
+
+
+def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(user_environment) -> None:
+    code = CONFIGURE.format(settings={"platform": "tpu"}, cores=1) + (
+        "from bayesmesh.errors import DeviceError\n"
+        "try:\n    build_mesh(compute, num_chains=2, is_sharded=True)\n"
+        "except DeviceError as error:\n    print(error)"
+    )
+    done = python(code, {k: v for k, v in user_environment.items() if k != "JAX_PLATFORMS"})
+    assert "compute.platform: tpu is not available here" in done.stdout, done.stderr

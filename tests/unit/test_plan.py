@@ -1,0 +1,107 @@
+"""What the Snakefile asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.experiment.plan import Plan
+from bayesmesh.experiment.stages import STAGES, parse_spec
+
+GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Two experiments on one dataset, with different splits."""
+    folder = tmp_path / "config"
+    (folder / "experiments").mkdir(parents=True)
+    (folder / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    (folder / "experiments" / "a.yaml").write_text(GOOD.format(share=0))
+    (folder / "experiments" / "b.yaml").write_text(
+        GOOD.format(share=0.5) + "sampling: {mode: independent, chains: 6, chain_groups: 3}\n"
+    )
+    return folder
+
+
+def _plan(config: Path, **workflow: Any) -> Plan:
+    about = SimpleNamespace(**{"dryrun": False, "local_exec": True, "cores": 2, **workflow}) if workflow else None
+    return Plan(str(config), str(config.parent / "results"), workflow=about)
+
+
+def test_experiments_share_a_dataset_but_not_a_split(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.dataset("a") == plan.dataset("b")
+    assert plan.datasets() == [plan.dataset("a")]
+    assert plan.splits() == sorted({"all", plan.split("b")})
+
+
+def test_groups_share_the_cores(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.groups("b") == ["group-000", "group-001", "group-002"]
+    assert [p.name for p in plan.manifests("b")] == ["group-000.json", "group-001.json", "group-002.json"]
+    assert (plan.threads("a", 8), plan.threads("b", 8), plan.threads("b", 2), plan.threads("b", None)) == (8, 2, 1, 1)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_spec_is_named_after_its_content_and_written_once(config: Path, stage: str) -> None:
+    wildcards = (
+        {"dataset": _plan(config).dataset("a"), "split": "all"} if stage in ("fetch", "shard") else {"experiment": "a"}
+    )
+    path = Path(_plan(config, dryrun=False).spec(stage)(wildcards))
+    spec = parse_spec(str(path), stage)
+    assert spec.experiment == ("data" if stage in ("fetch", "shard") else "a")
+    before = path.stat()
+    assert Path(_plan(config, dryrun=False).spec(stage)(wildcards)) == path
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_dry_run_and_a_look_write_no_spec(config: Path) -> None:
+    for plan in (_plan(config, dryrun=True), _plan(config)):
+        assert plan.spec("report")({"experiment": "a"}).endswith(".json")
+    assert not (config.parent / "results").exists()
+
+
+def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> None:
+    plan = _plan(config)
+    (config / "experiments" / "c.yaml").write_text(GOOD.format(share=0).replace("hmc", "chees"))
+    other = _plan(config)
+    one, two = {"experiment": "a"}, {"experiment": "c"}
+    assert plan.code("sample")(one) == other.code("sample")(one) != other.code("sample")(two)
+    assert other.code("assemble")(one) == other.code("assemble")(two)
+    assert other.code("report")(one) == other.code_of("report")
+
+
+def test_an_experiment_that_is_not_there_is_named_with_the_nearest(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no experiment 'aa' in .*: did you mean 'a'"):
+        _plan(config).experiment("aa")
+
+
+def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.indexed() == [plan.layout("a").page]
+    plan.layout("b").page.parent.mkdir(parents=True)
+    plan.layout("b").page.touch()
+    assert plan.indexed() == [plan.layout("a").page, plan.layout("b").page]
+    assert set(json.loads(plan.titles())) == {"a", "b"}
+
+
+@pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])
+def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
+    config: Path, stage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    path = config / "experiments" / "a.yaml"
+    path.write_text(path.read_text() + "compute: {platform: cpu, mesh: {data: 3}}\n")
+    with pytest.raises(SystemExit) as caught:
+        _plan(config, cores=2, local_exec=True).spec(stage)({"experiment": "a"})
+    assert caught.value.code == 2
+    assert f"error: {path}: key 'compute.mesh'" in capsys.readouterr().err
+    assert not (config.parent / "results").exists()
+    # Jobs on a cluster have other devices than the machine that plans them.
+    _plan(config, cores=2, local_exec=False).spec(stage)({"experiment": "a"})

@@ -1,0 +1,105 @@
+"""What a user reads when something is wrong: file, key and remedy; no traceback, and nothing else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLAIN = "title: More\ndata: {source: gaussian, num_rows: 20}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
+
+
+def _hashes(workspace: Any) -> dict[str, str]:
+    """Contents of what the finished experiments left."""
+    folders = [workspace.results / name for name in ("digits", "films")]
+    files = [workspace.results / "index.html", *(p for f in folders for p in f.rglob("*") if p.is_file())]
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.fixture
+def untouched(workspace: Any) -> Iterator[None]:
+    """Hold what the finished experiments left to what it was."""
+    before = _hashes(workspace)
+    yield
+    assert _hashes(workspace) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PLAIN + "sampling: {drwas: 10}\n", ["more.yaml: unknown key 'sampling.drwas'", "did you mean 'draws'?"]),
+        (PLAIN.replace("name: gaussian", "name: gausian"), ["more.yaml: key 'model.name': unknown model 'gausian'", "did you mean 'gaussian'?"]),
+        ("__use_yte__: true\ntitle: ?open('pwned', 'w')\n", ["more.yaml, line 1: the key '__use_yte__' is not accepted"]),
+        (PLAIN.replace("name: gaussian", "name: 'a b; touch pwned:x'"), ["more.yaml: key 'model.name'"]),
+        (PLAIN.replace("name: gaussian", "name: 'nowhere.models:Mine'"), ["more.yaml: key 'model.name': unknown model", "nowhere.models"]),
+    ],
+    ids=["key", "model", "code", "shell", "external"],
+)  # fmt: skip
+@pytest.mark.usefixtures("untouched")
+def test_a_wrong_configuration_starts_nothing(workspace: Any, text: str, said: list[str]) -> None:
+    before = set(workspace.root.rglob("*"))
+    with workspace.changed(workspace.experiment("more"), text):
+        done = workspace.snakemake("--cores", "2", "films", "--forceall")
+    output = done.stdout + done.stderr
+    assert done.returncode == 2, output
+    for part in said:
+        assert part in done.stderr
+    assert "Traceback" not in output
+    assert "Error in" not in output
+    assert "Job stats" not in output, "jobs were planned"
+    created = {p for p in set(workspace.root.rglob("*")) - before if ".snakemake" not in p.parts}
+    assert {p for p in created if "__pycache__" not in p.parts} == set()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_more_devices_than_there_are(workspace: Any) -> None:
+    with workspace.changed(workspace.experiment("more"), PLAIN + "compute: {platform: cpu, mesh: {data: 64}}\n"):
+        done = workspace.snakemake("--cores", "2", "more")
+        assert workspace.planned() == [], "an experiment that nobody asked for stops nobody"
+    assert done.returncode == 2, done.stderr
+    assert "more.yaml: key 'compute.mesh': chain 1 x data 64 needs 64 devices, and there are 2" in done.stderr
+    assert "mesh: auto" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (workspace.results / "more").exists()
+
+
+MNIST = "title: More\ndata: {source: mnist}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
+CLOSED = {"https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": ""}
+
+
+@pytest.mark.usefixtures("untouched")
+def test_no_network_and_no_mirror(workspace: Any) -> None:
+    with workspace.changed(workspace.experiment("more"), MNIST):
+        done = workspace.snakemake("--cores", "2", "more", **CLOSED)
+    assert done.returncode != 0
+    assert "storage.googleapis.com" in done.stderr
+    assert "BAYESMESH_MIRROR=DIR" in done.stderr
+    assert "DIR/mnist holds train-images-idx3-ubyte.gz" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_mirror_with_a_damaged_file(workspace: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+    file.parent.mkdir()
+    file.write_bytes(b"\x1f\x8b damaged")
+    with workspace.changed(workspace.experiment("more"), MNIST):
+        done = workspace.snakemake("--cores", "2", "more", BAYESMESH_MIRROR=str(tmp_path), **CLOSED)
+    assert done.returncode != 0
+    assert f"{file}: truncated: expected 9912422 bytes, found 10" in done.stderr
+    assert "remedy: get https://storage.googleapis.com" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not list(workspace.results.glob("data/mnist-*/records/*"))
+
+
+def test_averaging_without_test_rows(workspace: Any) -> None:
+    spec = next((workspace.results / "films" / "specs").glob("recommend-*.json")).read_text()
+    spec = spec.replace('"stage":"recommend"', '"stage":"average"').replace('"recommendation":', '"averaging":')
+    spec = spec.replace('"cutoff":3,"num_films":3,"top":2,"users":[]', "")
+    done = workspace.run("bayesmesh.cli", "average", "--spec", spec)
+    assert done.returncode == 3, done.stderr
+    assert "key 'averaging': source films has no test rows" in done.stderr
+    assert "remove the key averaging" in done.stderr

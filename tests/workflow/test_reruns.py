@@ -1,0 +1,122 @@
+"""A change re-runs the stages that it concerns, and no others: a dry run after each edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+INDEX = "Write the index of all experiments"
+
+FILMS_END = [INDEX, "Report films"]
+FILMS_FROM_POSTERIOR = ["Assemble the posterior of films", "Diagnose films", "Recommend films in films", *FILMS_END]
+FILMS_FROM_SAMPLING = ["Sample films, group-000", "Sample films, group-001", *FILMS_FROM_POSTERIOR]
+FILMS_FROM_COMPILE = ["Compile the programs of films", *FILMS_FROM_SAMPLING]
+FILMS_FROM_SHARD = ["Shard dataset films, split held-out", *FILMS_FROM_COMPILE]
+DIGITS_END = [INDEX, "Report digits"]
+DIGITS_FROM_COMPILE = [
+    "Compile the programs of digits", "Sample digits, group-000", "Assemble the posterior of digits", "Diagnose digits",
+    "Average the predictions of digits over its draws", *DIGITS_END,
+]  # fmt: skip
+
+EDITS: list[tuple[str, str, Any, list[str]]] = [
+    ("films", "title", "Other films", FILMS_END),
+    ("films", "report.caption", "Another paragraph", FILMS_END),
+    ("films", "gates.ess_bulk", 100, ["Diagnose films", *FILMS_END]),
+    ("films", "recommendation.num_films", 4, ["Recommend films in films", *FILMS_END]),
+    ("films", "posterior.probe_rows", 5, FILMS_FROM_POSTERIOR),
+    ("films", "sampling.draws", 12, FILMS_FROM_SAMPLING),
+    ("films", "sampling.seed", 2, FILMS_FROM_SAMPLING),
+    ("films", "kernel.target_acceptance", 0.9, FILMS_FROM_COMPILE),
+    ("films", "model.prior_scale", 2.0, FILMS_FROM_COMPILE),
+    ("films", "data.held_out_fraction", 0.3, FILMS_FROM_SHARD),
+    ("films", "data.seed", 7, ["Fetch dataset films", *FILMS_FROM_SHARD]),
+    ("digits", "averaging.calibration_bins", 10, ["Average the predictions of digits over its draws", *DIGITS_END]),
+]
+
+BOTH_END = [INDEX, "Report digits", "Report films"]
+SOURCES: list[tuple[str, list[str]]] = [
+    ("report/page.py", BOTH_END),
+    ("diagnostics/ranks.py", ["Diagnose digits", "Diagnose films", *BOTH_END]),
+    ("averaging/scores.py", ["Average the predictions of digits over its draws", *DIGITS_END]),
+    ("recommend/ranking.py", ["Recommend films in films", *FILMS_END]),
+    ("kernels/hmc.py", FILMS_FROM_COMPILE),
+    ("kernels/chees.py", DIGITS_FROM_COMPILE),
+    ("models/matrix_factorization.py", FILMS_FROM_COMPILE),
+    ("data/sources/films.py", ["Fetch dataset films", *FILMS_FROM_SHARD]),
+    ("experiment/loading.py", []),
+    ("models/gaussian.py", []),
+]
+
+
+def test_a_second_run_has_nothing_to_do(workspace: Any) -> None:
+    assert workspace.planned() == []
+    done = workspace.snakemake("--cores", "2")
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "key", "value", "stages"), EDITS, ids=lambda v: v if isinstance(v, str) else "")
+def test_an_edit_of_one_key_plans_what_reads_it(
+    workspace: Any, name: str, key: str, value: object, stages: list[str]
+) -> None:
+    path = workspace.experiment(name)
+    with workspace.changed(path, path.read_text()):
+        workspace.set(name, key, value)
+        assert workspace.planned() == sorted(stages)
+
+
+@pytest.mark.parametrize(("file", "stages"), SOURCES, ids=[file for file, _ in SOURCES])
+def test_an_edit_of_one_source_file_plans_what_runs_it(workspace: Any, file: str, stages: list[str]) -> None:
+    path = workspace.root / "src" / "bayesmesh" / file
+    with workspace.changed(path, path.read_text() + "# A change.\n"):
+        assert workspace.planned() == sorted(stages)
+
+
+def test_how_the_yaml_is_written_does_not_matter(workspace: Any) -> None:
+    path = workspace.experiment("films")
+    value = yaml.safe_load(path.read_text())
+    other = "# A comment.\n" + yaml.safe_dump(dict(reversed(value.items())), default_flow_style=True)
+    with workspace.changed(path, other):
+        assert workspace.planned() == []
+
+
+def test_a_further_experiment_runs_by_itself(workspace: Any) -> None:
+    value = yaml.safe_load(workspace.experiment("films").read_text())
+    del value["recommendation"]
+    with workspace.changed(workspace.experiment("more-films"), yaml.safe_dump(value)):
+        assert workspace.planned() == [], "a file that config.yaml does not list is no work"
+        jobs = workspace.planned("more-films")
+    # It shares the data, whichever experiment asked for them first.
+    assert not [job for job in jobs if job.startswith(("Fetch", "Shard"))]
+    assert "Compile the programs of more-films" in jobs
+    assert not [job for job in jobs if job.endswith(" films")]
+
+
+def test_a_dry_run_imports_no_array_library(workspace: Any, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, sys\n"
+        f"atexit.register(lambda: open({str(tmp_path / 'modules')!r}, 'a').write(' '.join(sys.modules) + '\\n'))\n"
+    )
+    path = [str(tmp_path), str(workspace.root / "src")]
+    done = workspace.snakemake("-n", "--forceall", PYTHONPATH=":".join(path))
+    assert done.returncode == 0
+    assert "Sample films, group-001" in done.stdout + done.stderr
+    modules = set((tmp_path / "modules").read_text().split())
+    assert "bayesmesh.experiment.plan" in modules
+    heavy = {"jax", "jaxlib", "tensorflow", "tensorflow_probability", "tensorflow_datasets", "zarr", "xarray", "arviz"}
+    assert not modules & heavy
+
+
+def test_a_dry_run_writes_nothing(workspace: Any) -> None:
+    def files() -> set[Path]:
+        return set(workspace.results.rglob("*"))
+
+    before = files()
+    path = workspace.experiment("films")
+    with workspace.changed(path, path.read_text()):
+        workspace.set("films", "sampling.draws", 100)
+        assert workspace.planned() != []
+    assert files() == before

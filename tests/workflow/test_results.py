@@ -1,0 +1,154 @@
+"""What a completed run leaves: a posterior that opens without us, a page, a ledger, specs that repeat a stage."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GROUPS = [
+    "constant_data",
+    "log_likelihood",
+    "observed_data",
+    "posterior",
+    "posterior_predictive",
+    "sample_stats",
+    "summaries",
+]
+
+# The current folder is not on the path of -P, and the package is made unimportable.
+READER = """
+import sys, json, warnings
+sys.modules["bayesmesh"] = None
+import arviz as az, numpy as np, xarray as xr
+tree = xr.open_datatree(sys.argv[1], engine="zarr")
+found = {"groups": sorted(tree.children), "dims": {}}
+for name in ("posterior", "sample_stats", "log_likelihood", "posterior_predictive", "summaries"):
+    found["dims"][name] = sorted({v.dims[:2] for v in tree[name].data_vars.values()})
+    for variable in tree[name].data_vars.values():
+        assert np.isfinite(np.asarray(variable, float)).all(), (name, variable.name)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of few draws
+    summary = az.summary(tree, var_names=[sys.argv[2]])
+    found["rows"] = len(summary)
+    found["columns"] = list(summary.columns)
+    found["r_hat"] = float(az.rhat(tree)[sys.argv[2]].max())
+    found["elpd"] = float(az.loo(tree).elpd)
+found["bfmi"] = np.asarray(az.bfmi(tree)["energy"] if hasattr(az.bfmi(tree), "keys") else az.bfmi(tree)).size
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(("name", "variable", "count"), [("films", "user_biases", 12), ("digits", "biases", 10)])
+def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: str, variable: str, count: int) -> None:
+    environment = {k: v for k, v in completed.environment.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", READER, str(completed.results / name / "posterior.zarr"), variable],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(GROUPS) <= set(found["groups"])
+    assert all(dims == [["chain", "draw"]] for dims in found["dims"].values()), found["dims"]
+    assert found["rows"] == count
+    assert {"mean", "sd", "r_hat"} <= set(found["columns"])
+    assert found["r_hat"] > 0.9
+    assert found["elpd"] < 0
+    assert found["bfmi"] == 4
+
+
+def test_a_gate_that_fails_is_reported_and_the_run_kept(completed: Any) -> None:
+    verdict = json.loads((completed.results / "digits" / "diagnostics" / "verdict.json").read_text())
+    assert verdict["verdict"] == "fail"
+    (gate,) = [g for g in verdict["gates"] if g["name"] == "r_hat"]
+    assert (gate["verdict"], gate["limit"]) == ("fail", 0.5)
+    assert gate["value"] > 0.5
+    page = (completed.results / "digits" / "report.html").read_text()
+    assert "0.5" in page
+    assert "fail" in page.lower()
+    index = (completed.results / "index.html").read_text()
+    assert "digits" in index
+    assert "fail" in index.lower()
+
+
+def test_text_of_the_configuration_is_no_markup(completed: Any) -> None:
+    for page in (completed.results / "digits" / "report.html", completed.results / "index.html"):
+        text = page.read_text()
+        assert "<b>tags</b>" not in text
+        assert "Digits &amp; &lt;b&gt;tags&lt;/b&gt;" in text
+
+
+def test_every_job_has_its_rows_in_the_ledger(completed: Any) -> None:
+    with (completed.results / "films" / "ledger.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    jobs = {row["job"] for row in rows}
+    assert {"compile", "sample-group-000", "sample-group-001", "assemble", "diagnose", "recommend"} <= jobs
+    assert {"compile", "warmup", "sample", "write", "join"} <= {row["phase"] for row in rows}
+
+
+def test_status_names_every_verdict_and_the_report(completed: Any) -> None:
+    done = completed.run("bayesmesh.cli", "status")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    assert lines["digits"][1:4] == ["fail", "4", "20"]
+    assert lines["films"][1:4] == ["fail", "4", "8"]
+    assert lines["report:"][1] == str(completed.results / "index.html")
+
+
+def test_every_experiment_is_a_target(fresh: Any, tmp_path: Path) -> None:
+    workspace = fresh(tmp_path / "copy")
+    shutil.rmtree(workspace.root / "config")
+    shutil.copytree(ROOT / "config", workspace.root / "config")
+    names = sorted(p.stem for p in (ROOT / "config" / "experiments").glob("*.yaml"))
+    assert "mnist-published" in names
+    jobs = workspace.planned(*names)
+    assert {f"Report {name}" for name in names} <= set(jobs)
+    assert not (workspace.results).exists(), "a dry run wrote something"
+    quickstart = workspace.planned("quickstart")
+    assert "Report films" in quickstart
+    assert "Report mnist" not in quickstart
+
+
+def _spec(workspace: Any, name: str, stage: str) -> str:
+    (spec,) = (workspace.results / name / "specs").glob(f"{stage}-*.json")
+    return str(spec.relative_to(workspace.root))
+
+
+@pytest.mark.parametrize(
+    ("stage", "output"),
+    [("diagnose", "diagnostics/summary.csv"), ("recommend", "recommendations/top.csv"), ("report", "report.html")],
+)
+def test_a_stage_is_repeated_by_hand_from_its_spec(workspace: Any, stage: str, output: str) -> None:
+    file = workspace.results / "films" / output
+    before = file.read_bytes()
+    file.unlink()
+    done = workspace.run("bayesmesh.cli", stage, "--spec", _spec(workspace, "films", stage))
+    assert done.returncode == 0, done.stderr
+    assert f"{stage} films: " in done.stderr
+    if stage != "report":  # its ledger has the times of this run
+        assert file.read_bytes() == before
+    assert file.stat().st_size > 0
+
+
+def test_a_spec_of_another_stage_is_refused(workspace: Any) -> None:
+    done = workspace.run("bayesmesh.cli", "report", "--spec", _spec(workspace, "films", "diagnose"))
+    assert done.returncode == 2
+    assert "is a specification of 'diagnose', not of 'report'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_specs_are_plain_json_of_what_the_stage_reads(completed: Any) -> None:
+    for path in completed.results.glob("*/specs/*.json"):
+        spec = json.loads(path.read_text())
+        assert path.name.startswith(f"{spec['stage']}-")
+        assert spec["experiment"] == path.parts[-3]
+    diagnose = json.loads((completed.root / _spec(completed, "films", "diagnose")).read_text())
+    assert list(diagnose["config"]) == ["gates"]

@@ -1,0 +1,128 @@
+"""More draws extend, fewer draws cut, and a killed job goes on where it was: always the same run, bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+FEW, MANY = 8, 40
+POSTERIOR = "results/films/posterior.zarr"
+
+
+def _draws(workspace: Any) -> dict[str, np.ndarray]:
+    root = zarr.open_group(str(workspace.root / POSTERIOR), mode="r")
+    return {
+        f"{group}/{name}": np.asarray(array)
+        for group in ("posterior", "sample_stats")
+        for name, array in root[group].arrays()
+        if name not in ("chain", "draw")
+    }
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _phases(workspace: Any, phase: str) -> list[dict[str, Any]]:
+    text = (workspace.results / "films" / "ledger" / "sample-group-000.jsonl").read_text()
+    return [row for row in map(json.loads, text.splitlines()) if row["phase"] == phase]
+
+
+def _commits(workspace: Any, group: str = "group-000") -> list[Path]:
+    return sorted(workspace.results.glob(f"films/chains/*/{group}/commits/sample-*.json"))
+
+
+@pytest.fixture(scope="module")
+def extended(completed: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a copy in which the number of draws was raised; nobody may change it."""
+    workspace = completed.copy(tmp_path_factory.mktemp("extended") / "copy")
+    workspace.set("films", "sampling.draws", MANY)
+    done = workspace.snakemake("--cores", "2", POSTERIOR)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return workspace
+
+
+def test_more_draws_extend_the_chains(completed: Any, extended: Any) -> None:
+    before, after = _draws(completed), _draws(extended)
+    assert before.keys() == after.keys()
+    for name, values in before.items():
+        assert values.shape[:2] == (4, FEW)
+        assert after[name].shape[:2] == (4, MANY)
+        np.testing.assert_array_equal(after[name][:, :FEW], values, err_msg=name)
+    assert len(np.unique(after["posterior/user_biases"][0, :, 0])) > FEW
+
+
+def test_only_the_further_draws_were_computed(completed: Any, extended: Any) -> None:
+    (first,) = _phases(completed, "sample")
+    again, further = _phases(extended, "sample")
+    assert again == first
+    # Two chains of two leapfrog steps in each group.
+    assert first["gradients"] == FEW * 2 * 2
+    assert further["gradients"] == (MANY - FEW) * 2 * 2
+    assert _phases(extended, "warmup") == _phases(completed, "warmup")
+    assert [row["detail"] for row in _phases(extended, "resume")] == [f"sample {FEW}"]
+
+
+def test_fewer_draws_are_cut_from_what_is_there(extended: Any, tmp_path: Path) -> None:
+    workspace = extended.copy(tmp_path / "copy")
+    workspace.set("films", "sampling.draws", FEW - 2)
+    done = workspace.snakemake("--cores", "2", POSTERIOR)
+    assert done.returncode == 0, done.stderr[-4000:]
+    long, short = _draws(extended), _draws(workspace)
+    for name, values in short.items():
+        assert values.shape[:2] == (4, FEW - 2)
+        np.testing.assert_array_equal(values, long[name][:, : FEW - 2], err_msg=name)
+    assert _phases(workspace, "sample") == _phases(extended, "sample"), "nothing was sampled"
+    assert [p.name for p in _commits(workspace)] == [p.name for p in _commits(extended)], "nothing was lost"
+
+
+def _find_job(workspace: Any, verb: str) -> int | None:
+    """Return the process of a stage that works in the workspace."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            if verb in words and "python" in words[0] and (folder / "cwd").resolve() == workspace.root.resolve():
+                return int(folder.name)
+        except OSError:
+            continue
+    return None
+
+
+def test_a_killed_job_goes_on_to_the_same_bytes(completed: Any, extended: Any, tmp_path: Path) -> None:
+    workspace = completed.copy(tmp_path / "copy")
+    workspace.set("films", "sampling.draws", MANY)
+    manifest = "results/films/chains/group-000.json"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", "--cores", "2", manifest],
+        cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    while len(_commits(workspace)) < FEW + 4:
+        assert running.poll() is None, running.communicate()[0][-4000:]
+        time.sleep(0.005)
+    job = _find_job(workspace, "sample")
+    assert job is not None
+    os.kill(job, signal.SIGKILL)
+    said, _ = running.communicate()
+    assert running.returncode != 0, said
+    left = len(_commits(workspace))
+    assert FEW < left < MANY, "the job was to be killed in the middle"
+    assert not (workspace.root / manifest).exists()
+
+    done = workspace.snakemake("--cores", "2", POSTERIOR)
+    assert done.returncode == 0, done.stderr[-4000:]
+    # At most the segment that was being written is made again.
+    (resumed,) = [row["detail"] for row in _phases(workspace, "resume")]
+    assert resumed == f"sample {left}"
+    assert _hashes(workspace.root / POSTERIOR) == _hashes(extended.root / POSTERIOR)
