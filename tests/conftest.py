@@ -211,7 +211,9 @@ def _build(
 ) -> Built:
     from bayesmesh.sampling.program import PHASES
 
-    program = _make_program(case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options)
+    program = _make_program(
+        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options
+    )
     options = {} if is_optimised else {"xla_backend_optimization_level": 0}
     compiled = {phase: program.trace(phase).lower().compile(options) for phase in PHASES}
     return Built(program, compiled, program.put_data(case.rows))
@@ -248,4 +250,6 @@ def _make_program(
     options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
     sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial or {}})
     target = Target(case.model, case.spec, lay_out_rows(case.spec.num_rows, mesh[1], row_tile))
-    return Program(target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws)
+    return Program(
+        target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws
+    )

@@ -39,7 +39,9 @@ def active(dtype: str = "float64") -> Position:
 
 def initial_position(dtype: str = "float64", num_chains: int = NUM_CHAINS) -> Position:
     keys = jax.random.split(jax.random.key(5), len(SHAPES))
-    noise = {k: jax.random.normal(key, (num_chains, *s), dtype) for key, (k, s) in zip(keys, SHAPES.items(), strict=True)}
+    noise = {
+        k: jax.random.normal(key, (num_chains, *s), dtype) for key, (k, s) in zip(keys, SHAPES.items(), strict=True)
+    }
     return {k: v * active(dtype)[k] for k, v in noise.items()}
 
 
@@ -219,7 +221,7 @@ def test_padding_behind_the_rows_changes_no_draw(kernel) -> None:
 
 def test_info_has_what_diagnostics_need(runs, warm) -> None:
     state, info, _ = runs.sample(warm, 0, 4)
-    for name in ("acceptance_rate", "diverging", "energy", "lp", "log_likelihood"):
+    for name in ("acceptance_rate", "accepted", "diverging", "energy", "lp", "log_likelihood"):
         assert getattr(info, name).shape == (4, NUM_CHAINS), name
     for name in ("n_steps", "step_size"):
         assert getattr(info, name).shape == (4,), name

@@ -41,7 +41,9 @@ def assert_near(actual, expected, precision: float) -> None:
     """Compare relative to the largest entry: small entries are differences of large ones."""
     for name in expected:
         want = np.asarray(expected[name], np.float64)
-        np.testing.assert_allclose(actual[name], want, rtol=0, atol=precision * max(1.0, np.abs(want).max()), err_msg=name)
+        np.testing.assert_allclose(
+            actual[name], want, rtol=0, atol=precision * max(1.0, np.abs(want).max()), err_msg=name
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -132,7 +134,9 @@ def test_padding_counts_for_nothing(case, latents) -> None:
     rows = {k: pad(v, 0) for k, v in case.arrays.items()}
     is_row = jnp.arange(case.spec.num_rows + 3) < case.spec.num_rows
     value, gradient = case.model.log_likelihood_and_gradient(longer, rows, is_row)
-    expected, expected_gradient = case.model.log_likelihood_and_gradient(latents, case.arrays, is_row[: case.spec.num_rows])
+    expected, expected_gradient = case.model.log_likelihood_and_gradient(
+        latents, case.arrays, is_row[: case.spec.num_rows]
+    )
     np.testing.assert_allclose(value, expected, rtol=1e-13)
     assert_near(gradient, {k: pad(v, axes[k]) if k in axes else v for k, v in expected_gradient.items()}, 1e-13)
     for name, axis in axes.items():

@@ -73,7 +73,9 @@ def tune(kernel: Kernel, num_chains: int = 16) -> Any:
     return jax.jit(run)(draw(num_chains, seed=1))
 
 
-def transition(kernel: Kernel, tuning: Any, density_fn: Callable[[Position], Density] = log_density) -> tuple[Position, float]:
+def transition(
+    kernel: Kernel, tuning: Any, density_fn: Callable[[Position], Density] = log_density
+) -> tuple[Position, float]:
     """Positions after `NUM_STEPS` transitions of as many chains, and their mean acceptance."""
 
     def run(position: Position) -> Any:
@@ -153,7 +155,10 @@ DEFECTS = {
         "0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)",
         "batch_dot(momentum, momentum), batch_dot(momentum_end, momentum_end)",
     ),
-    "momentum of sd 0.95": ("jax.random.normal(jax.random.fold_in(k, i)", "0.95 * jax.random.normal(jax.random.fold_in(k, i)"),
+    "momentum of sd 0.95": (
+        "jax.random.normal(jax.random.fold_in(k, i)",
+        "0.95 * jax.random.normal(jax.random.fold_in(k, i)",
+    ),
     "one key for momentum and acceptance": (
         "jnp.float64))(key_accept)",
         "jnp.float64))(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum))",

@@ -164,7 +164,9 @@ def geweke(joint: Joint, change: Change, num: int = 6000, num_turns: int = 15) -
     return float(np.min([*p, *(stats.ks_2samp(a, b, method="asymp").pvalue for a, b in pairs)]))
 
 
-def calibration(joint: Joint, change: Change, num: int = 640, num_draws: int = 99, thin: int = 4) -> Mapping[str, float]:
+def calibration(
+    joint: Joint, change: Change, num: int = 640, num_draws: int = 99, thin: int = 4
+) -> Mapping[str, float]:
     """p-values of the rank of the truth and of its log likelihood, over 20 bins."""
     kernel, tuning = kernel_and_tuning(joint, 5)
     truth, outcome = exact_draws(joint, num, seed=3)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import re
 import zipfile
 import zlib
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
+from bayesmesh.store.draws import DrawArrays
 from bayesmesh.store.files import atomic_path, hash_file, read_json, sync, write_json
-from bayesmesh.store.layout import CHAIN, DRAW
 
 __all__ = ["ChainStore", "Commit"]
 
@@ -97,7 +94,6 @@ class ChainStore:
             write_json(about, self.record)
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
-        self._arrays: dict[str, zarr.Array] = {}
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -199,7 +195,7 @@ class ChainStore:
         # Its shards are about to grow: were its marker still there, a crash in between would read as damage.
         old = self._withdraw_last() if start > first else None
         paths = [
-            self._write_shard(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
+            self._draws.write(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
             for group, arrays in values.items()
             for name, value in arrays.items()
         ]
@@ -214,6 +210,13 @@ class ChainStore:
         self._commits.append(commit)
         self._drop_old_checkpoints()
         return commit
+
+    @functools.cached_property
+    def _draws(self) -> DrawArrays:
+        """Where draws are written, once what a killed writer left behind is swept."""
+        for orphan in (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json")):
+            orphan.unlink()
+        return DrawArrays(self.folder / "draws.zarr", self.segment_draws)
 
     def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]]) -> int:
         """Return the number of iterations in `values`, checked against what is there."""
@@ -233,52 +236,6 @@ class ChainStore:
         sync(self.folder / "commits")
         return commit
 
-    def _write_shard(self, name: str, value: np.ndarray, start: int) -> Path:
-        """Write (chain, iteration, ...) behind what the shard already holds; returns the shard's file."""
-        first, stop = start - start % self.segment_draws, start + value.shape[1]
-        array = self._array(name, value, stop)
-        if start > first:
-            value = np.concatenate([np.asarray(array[:, first:start]), value], axis=1)
-        folder = self.folder / "draws.zarr" / name
-        path = chunk_file(folder, (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
-        # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
-        path.unlink(missing_ok=True)
-        array[:, first:stop] = value
-        for written in (path, path.parent, folder / "zarr.json"):
-            sync(written)
-        return path
-
-    def _array(self, name: str, like: np.ndarray, stop: int) -> zarr.Array:
-        """Return the array of this name, made if need be, with room for iterations up to `stop` and no more."""
-        array = self._arrays.get(name) or self._root.get(name)
-        shape = (like.shape[0], stop, *like.shape[2:])
-        if isinstance(array, zarr.Array):
-            if array.shape != shape:
-                array.resize(shape)
-        else:
-            group, _, leaf = name.rpartition("/")
-            shards = (like.shape[0], self.segment_draws, *like.shape[2:])
-            chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
-            inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
-            dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(like.ndim - 2)))
-            parent = self._root.require_group(group)
-            array = create_array(parent, leaf, shape, like.dtype, dims, chunks=inner, shards=shards)
-            for folder in (name, group, "."):
-                sync(self.folder / "draws.zarr" / folder / "zarr.json")
-                sync(self.folder / "draws.zarr" / folder)
-            sync(self.folder)
-        self._arrays[name] = array
-        return array
-
-    @functools.cached_property
-    def _root(self) -> zarr.Group:
-        """The Zarr store, swept of what a killed writer left behind."""
-        draws = self.folder / "draws.zarr"
-        orphans = (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json"))
-        for orphan in (*orphans, *draws.rglob("*.partial")):
-            orphan.unlink()
-        return zarr.open_group(str(draws), mode="a", zarr_format=3)
-
     def _write_checkpoint(self, name: str, leaves: Mapping[str, np.ndarray]) -> Path:
         path = self.folder / "checkpoints" / name
         with atomic_path(path) as temporary, temporary.open("wb") as handle:
@@ -294,15 +251,3 @@ class ChainStore:
 
     def _marker(self, commit: Commit) -> Path:
         return self.folder / "commits" / commit.name
-
-
-def _near_divisor(length: int, wanted: int) -> int:
-    """Return the divisor of `length` that is nearest to `wanted` in ratio.
-
-    The nearest below would not do: it is 1 for a prime number, which made a million chunks of one number each.
-
-    >>> _near_divisor(100, 30), _near_divisor(997, 400), _near_divisor(12, 12)
-    (25, 997, 12)
-    """
-    small = [d for d in range(1, math.isqrt(length) + 1) if length % d == 0]
-    return min(*small, *(length // d for d in small), key=lambda d: abs(math.log(d / wanted)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -231,7 +232,7 @@ def test_a_crash_while_writing_keeps_the_old_files(tmp_path, run, layout, monkey
     def crash(source: object, target: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(stage.os, "replace", crash)
+    monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(OSError, match="no space left"):
         diagnose(path, GateSettings(), layout)
     assert layout.summary.read_bytes() == before

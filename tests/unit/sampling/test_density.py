@@ -80,7 +80,9 @@ def evaluate(case, program) -> dict[str, np.ndarray]:
     drawn = jax.jit(jax.vmap(target.sample_prior))(chain_keys())
     position = {k: jax.device_put(v, placed[k]) for k, v in drawn.items()}
     found = compiled(target.log_density, out_shardings=None)(position, program.put_data(case.rows))
-    assert {k: (v.shape, v.dtype) for k, v in found.gradient.items()} == {k: (v.shape, v.dtype) for k, v in position.items()}
+    assert {k: (v.shape, v.dtype) for k, v in found.gradient.items()} == {
+        k: (v.shape, v.dtype) for k, v in position.items()
+    }
     assert found.log_prior.dtype == found.log_likelihood.dtype == jnp.float64
     return unpadded(case, found)
 

@@ -112,7 +112,10 @@ def test_an_unchanged_environment_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("change", "shown"),
-    [({"packages": {"jax": "0.1"}}, "packages: {'jax': '0.1'} then"), ({"kind": "TPU v9"}, "kind: TPU v9 then, cpu now")],
+    [
+        ({"packages": {"jax": "0.1"}}, "packages: {'jax': '0.1'} then"),
+        ({"kind": "TPU v9"}, "kind: TPU v9 then, cpu now"),
+    ],
 )
 def test_a_changed_environment_is_refused_or_recorded(change: dict[str, Any], shown: str) -> None:
     present = environment(mesh(2))

@@ -294,14 +294,6 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path, make_values: Any, d
         )
 
 
-@pytest.mark.parametrize(("length", "wanted"), [(138493, 32768), (997, 400), (1, 1), (1000, 999), (2 * 499, 300)])
-def test_chunks_of_awkward_lengths_are_not_tiny(length: int, wanted: int) -> None:
-    divisor = segments._near_divisor(length, wanted)
-    assert length % divisor == 0
-    nearer = [d for d in range(1, length + 1) if length % d == 0 and max(d, wanted) / min(d, wanted) < 0.99 * max(divisor, wanted) / min(divisor, wanted)]  # fmt: skip
-    assert not nearer
-
-
 def test_markers_are_read_from_disk_once(tmp_path: Path, advance: Advance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading them all for every commit would make a run of n segments cost n squared."""
     advance(tmp_path, 12, segment=1)

@@ -72,6 +72,8 @@ def test_padding_has_no_scale_and_what_never_moved_has_a_finite_one() -> None:
 
 def test_float32_keeps_its_dtype() -> None:
     one = {"x": jnp.ones(3, jnp.float32)}
-    state = update_moments(init_moments(one), {"x": jnp.ones((2, 3), jnp.float32)}, {"x": jnp.ones((2, 3), jnp.float32)})
+    state = update_moments(
+        init_moments(one), {"x": jnp.ones((2, 3), jnp.float32)}, {"x": jnp.ones((2, 3), jnp.float32)}
+    )
     assert {x.dtype for x in jax.tree.leaves(state._replace(count=state.mean["x"]))} == {jnp.dtype("float32")}
     assert estimate_scale(state, one)["x"].dtype == jnp.float32

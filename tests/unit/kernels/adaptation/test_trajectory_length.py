@@ -115,7 +115,11 @@ def test_padding_has_no_say() -> None:
     velocity[:, 2] = 0
     found = [
         update_length(
-            init_length(1.0), trajectory_of(s, s, np.ones(6)).proposal, trajectory_of(e, velocity, np.ones(6)), scale, jnp.asarray(0.5)
+            init_length(1.0),
+            trajectory_of(s, s, np.ones(6)).proposal,
+            trajectory_of(e, velocity, np.ones(6)),
+            scale,
+            jnp.asarray(0.5),
         )
         for s, e in ((start, end), other)
     ]

@@ -147,7 +147,9 @@ def test_small_changes_of_a_huge_density_decide() -> None:
 
     keys = jax.random.split(jax.random.key(11), NUM_CHAINS)
     found = [
-        run_trajectory(keys, init_state(draw(1, "float32"), f), f, scale("float32"), jnp.asarray(0.5), jnp.asarray(4))[1]
+        run_trajectory(keys, init_state(draw(1, "float32"), f), f, scale("float32"), jnp.asarray(0.5), jnp.asarray(4))[
+            1
+        ]
         for f in (quartic, offset)
     ]
     np.testing.assert_allclose(found[0].acceptance_rate, found[1].acceptance_rate, atol=1e-8)

@@ -1,0 +1,176 @@
+"""What is in the programs: equations, collectives, precision; how often a model is traced."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.experiment.registry import list_components
+from bayesmesh.models.gaussian import Gaussian
+from bayesmesh.sampling.audit import cost_of_gradient, count_equations, growth_of_equations, memory_of
+from bayesmesh.sampling.mesh import lay_out_rows
+from bayesmesh.sampling.program import PHASES
+
+
+@pytest.fixture(scope="module", params=list_components("model"))
+def case(request, make_case):
+    return make_case(request.param)
+
+
+class LoopsOverRows(Gaussian):
+    """As one writes it at first: a Python loop over rows."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+        return jnp.stack([self._noise(latents["mean"]).log_prob(x) for x in rows["x"]])
+
+
+def test_equations_do_not_grow_with_the_data(case) -> None:
+    counts = growth_of_equations(case.model_class, case.options, case.spec)
+    assert list(counts) == ["16", "32"]
+    assert len(set(counts.values())) == 1
+    assert min(counts.values()) > 10
+
+
+def test_a_loop_over_rows_is_seen(make_case) -> None:
+    case = make_case("gaussian")
+    counts = growth_of_equations(LoopsOverRows, case.options, case.spec)
+    assert counts["32"] > counts["16"] + 16
+
+
+def test_equations_inside_loops_and_branches_are_counted_once() -> None:
+    def function(x: jax.Array) -> jax.Array:
+        x = jax.lax.fori_loop(0, 1000, lambda _, y: jnp.sin(y) + 1, x)
+        return jax.lax.cond(x > 0, jnp.sin, jnp.cos, x)
+
+    jaxpr = jax.make_jaxpr(function)(1.0)
+    inside = jax.make_jaxpr(lambda y: jnp.sin(y) + 1)(1.0)
+    assert count_equations(inside) == 2
+    # The loop with its counter, the branch with its index, and what they hold.
+    assert 6 <= count_equations(jaxpr) <= 12
+
+
+def gradient_text(case, make_program, mesh: tuple[int, int], num_rows: int) -> str:
+    """The compiled density of a mesh, as text."""
+    rows = {k: np.resize(v, (num_rows, *v.shape[1:])) for k, v in case.rows.items()}
+    case = dataclasses.replace(case, rows=rows, spec=dataclasses.replace(case.spec, num_rows=num_rows))
+    program = make_program(case, "chees", mesh=mesh, row_tile=5)
+    shapes = {k: jax.ShapeDtypeStruct((4, *s), program.target.dtype) for k, s in program.target.position_shapes.items()}
+    placed = program.place_state(shapes)
+    jitted = jax.jit(program.target.log_density, in_shardings=(placed, program.place_data()))
+    return jitted.lower(shapes, program.target.data_shapes()).compile().as_text()
+
+
+@pytest.mark.parametrize("mesh", [(1, 4), (2, 2)])
+def test_the_likelihood_gathers_nothing(case, make_program, mesh) -> None:
+    """Devices add up; they never collect each other's rows."""
+    text = gradient_text(case, make_program, mesh, num_rows=40)
+    assert not re.findall(r"all-gather|all-to-all|collective-permute", text)
+    assert "all-reduce" in text
+
+
+def arrays(jaxpr: Any) -> Iterator[Any]:
+    """Abstract values of all outputs of all equations."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield from (v.aval for v in equation.outvars)
+        for value in equation.params.values():
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
+                    yield from arrays(item)
+
+
+def test_a_float32_likelihood_computes_in_float32(case) -> None:
+    """Float64 is for sums: of rows, and of the prior's terms, which are as many as the latents."""
+    case = case.with_dtype("float32")
+    latents = jax.eval_shape(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+    is_row = jnp.ones(case.spec.num_rows, bool)
+    jaxpr = jax.make_jaxpr(case.model.log_likelihood_and_gradient)(latents, case.arrays, is_row)
+    wide = [a.shape for a in arrays(jaxpr) if getattr(a, "dtype", None) == jnp.float64]
+    assert max(map(math.prod, wide), default=0) <= case.spec.num_rows, wide
+
+
+def test_a_float32_density_has_nothing_wide_beyond_the_latents(case, make_target) -> None:
+    target = make_target(case.with_dtype("float32"), 2, 5)
+    shapes = {k: jax.ShapeDtypeStruct((2, *s), target.dtype) for k, s in target.position_shapes.items()}
+    jaxpr = jax.make_jaxpr(target.log_density)(shapes, target.data_shapes())
+    largest = 2 * max([target.layout.padded_rows, *(math.prod(s) for s in target.position_shapes.values())])
+    wide = [a.shape for a in arrays(jaxpr) if getattr(a, "dtype", None) == jnp.float64]
+    assert max(map(math.prod, wide), default=0) <= largest
+
+
+def test_a_float64_intermediate_would_be_seen(make_case) -> None:
+    class Careless(Gaussian):
+        def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+            wide = rows["x"].astype(jnp.float64) - latents["mean"]
+            return -0.5 * jnp.sum(wide**2, axis=1).astype(latents["mean"].dtype)
+
+    case = dataclasses.replace(make_case("gaussian", "float32"), model_class=Careless)
+    with pytest.raises(AssertionError):
+        test_a_float32_likelihood_computes_in_float32(case)
+
+
+@pytest.mark.parametrize("kernel", list_components("kernel"))
+def test_a_model_is_traced_a_few_times_for_all_programs(make_case, make_program, kernel) -> None:
+    calls = []
+
+    class Counted(Gaussian):
+        def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+            calls.append(None)
+            return super().log_likelihood(latents, rows)
+
+    case = dataclasses.replace(make_case("gaussian"), model_class=Counted)
+    program = make_program(case, kernel, row_tile=5)
+    for phase in PHASES:
+        calls.clear()
+        program.trace(phase)
+        # Once for the shape of the state, once for that of the infos, once for the program, and a loop's two looks.
+        assert len(calls) <= {"initialise": 6, "finish": 6}.get(phase, 12), phase
+
+
+def test_a_compiled_program_is_not_traced_again(make_case, build) -> None:
+    calls = []
+
+    class Counted(Gaussian):
+        def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+            calls.append(None)
+            return super().log_likelihood(latents, rows)
+
+    built = build(
+        dataclasses.replace(make_case("gaussian"), model_class=Counted), "hmc", num_warmup=4, is_optimised=False
+    )
+    calls.clear()
+    built.run(9, segment=2)
+    built.run(5, first_chain=4)
+    assert not calls
+
+
+def test_costs_are_in_proportion_to_chains(case, make_target) -> None:
+    target = make_target(case, 2, 5)
+    one, eight = (cost_of_gradient(target, n) for n in (1, 8))
+    assert one["flops"] > case.spec.num_rows
+    assert 4 < eight["flops"] / one["flops"] < 12
+    assert one["bytes"] > 0
+
+
+def test_memory_is_bounded_by_a_tile(make_case, make_target) -> None:
+    """Ten times the rows at the same tile need no more temporaries; the data themselves are arguments."""
+    case = make_case("softmax_regression")
+
+    def temporaries(num_rows: int, row_tile: int) -> int:
+        from bayesmesh.sampling.density import Target
+
+        spec = dataclasses.replace(case.spec, num_rows=num_rows)
+        target = Target(case.model_class(case.options, spec), spec, lay_out_rows(num_rows, 1, row_tile))
+        shapes = {k: jax.ShapeDtypeStruct((4, *s), target.dtype) for k, s in target.position_shapes.items()}
+        return memory_of(jax.jit(target.log_density).lower(shapes, target.data_shapes()).compile())["temporaries"]
+
+    few, many, untiled = temporaries(2_000, 100), temporaries(20_000, 100), temporaries(20_000, 20_000)
+    assert many < 1.5 * few
+    assert untiled > 4 * many
