@@ -45,7 +45,7 @@ def mirror() -> Path:
 def user_environment() -> dict[str, str]:
     """Return the environment for a subprocess that is to see what a user's would: no virtual devices."""
     return {
-        k: v for k, v in os.environ.items() if k != "XLA_FLAGS" and not k.startswith("JAX_") or k == "JAX_PLATFORMS"
+        k: v for k, v in os.environ.items() if (k != "XLA_FLAGS" and not k.startswith("JAX_")) or k == "JAX_PLATFORMS"
     }
 
 

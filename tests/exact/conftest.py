@@ -1,7 +1,6 @@
 """Kernels whose source has one defect, to show that the exact tests see it."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast

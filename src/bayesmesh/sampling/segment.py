@@ -126,6 +126,7 @@ def _commit(store: ChainStore, pending: _Pending) -> tuple[dict[str, Any], int]:
         values["posterior"] = {k: np.asarray(v)[: pending.num_iterations] for k, v in pending.draws.items()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(pending.state)]
     facts = {
+        "count": pending.num_iterations,
         "gradients": int(stats["n_steps"][:, 0].sum()) * num_chains,
         "divergences": int(stats["diverging"].sum()),
         "acceptance": float(stats["acceptance_rate"].mean()),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +19,7 @@ from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.assemble import join_groups
-from bayesmesh.store.files import read_json
+from bayesmesh.store.files import atomic_folder, read_json
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name
 from bayesmesh.store.posterior import open_posterior
 from bayesmesh.store.segments import ChainStore
@@ -35,9 +33,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     layout, sampling = experiment_layout(spec), spec.config["sampling"]
     manifests = [read_json(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
     num_draws = sampling["draws"]
-    layout.folder.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".posterior-", dir=layout.folder))
-    try:
+    with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
             stores = _verified(layout, manifests, num_draws)
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
@@ -53,9 +49,6 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             # Readers that know nothing of consolidated metadata ignore it; xarray opens many groups faster with it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
             zarr.consolidate_metadata(root.store)
-        _replace(partial, layout.posterior)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
 
 
@@ -134,14 +127,3 @@ def _attributes(spec: StageSpec, manifests: list[dict[str, Any]]) -> dict[str, A
         "changed_environment": sorted({c for m in manifests for c in m["changed_environment"]}),
         "groups": [m["folder"] for m in manifests],
     }
-
-
-def _replace(partial: Path, final: Path) -> None:
-    """Put the new store in place of an old one; Snakemake has removed it already, a run by hand has not."""
-    old = final.with_name(f".old-{final.name}")
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    partial.chmod(0o755)
-    partial.rename(final)
-    shutil.rmtree(old, ignore_errors=True)

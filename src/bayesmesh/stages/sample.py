@@ -74,6 +74,7 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, changed: lis
     """Write the rule's output: small, last, and without any state."""
     sampling, layout = spec.config["sampling"], experiment_layout(spec)
     commits = [c for c in store.commits() if c.phase == "sample"]
+    facts = [f for c in commits for f in (*c.earlier, c.facts)]
     write_json(
         layout.sampled(group_name(group)),
         {
@@ -85,8 +86,8 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, changed: lis
             "segment_draws": store.segment_draws,
             "environment": store.record["environment"],
             "changed_environment": changed,
-            "acceptance": sum(c.facts["acceptance"] for c in commits) / len(commits),
-            "divergences": sum(c.facts["divergences"] for c in commits),
+            "acceptance": sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts),
+            "divergences": sum(f["divergences"] for f in facts),
             "step_size": commits[-1].facts["step_size"],
         },
     )

@@ -139,3 +139,13 @@ def test_data_are_laid_out_as_described(case, make_target) -> None:
         # Small integers stay small on the device.
         if rows.dtype.kind != "f":
             assert laid_out[name].dtype == rows.dtype
+
+
+def test_a_row_left_out_is_noticed(case, make_program, expected) -> None:
+    """The comparisons above can fail."""
+    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 4))
+    whole = program.target.lay_out(case.rows)
+    less = whole | {"is_row": whole["is_row"] & (np.arange(whole["is_row"].size) != 11).reshape(whole["is_row"].shape)}
+    program.target.lay_out = lambda rows: less
+    with pytest.raises(AssertionError, match="likelihood"):
+        assert_near(evaluate(case, program), expected, PRECISION["float64"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.sampling.initial import climb
+
+compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def total(density) -> np.ndarray:
@@ -22,7 +26,7 @@ def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> No
     data = target.lay_out(case.rows)
     position = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 3))
 
-    @jax.jit
+    @compiled
     def run(position):
         def density(q):
             return target.log_density(q, data)
@@ -32,9 +36,8 @@ def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> No
 
     before, after, top = run(position)
     assert (total(after) > total(before)).all()
-    for axis_first, shape in target.position_shapes.items():
-        if axis_first in target.model.local_latents:
-            assert not top[axis_first][:, case.spec.num_rows :].any(), shape
+    for name in target.model.local_latents:
+        assert not top[name][:, case.spec.num_rows :].any()
 
 
 def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
@@ -42,7 +45,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     target = make_target(case)
     data = target.lay_out(case.rows)
     start = {"mean": jnp.asarray([[3.0, -2.0], [0.0, 0.0]])}
-    top = jax.jit(lambda q: climb(q, lambda p: target.log_density(p, data), 400, 0.1))(start)
+    top = compiled(lambda q: climb(q, lambda p: target.log_density(p, data), 400, 0.1))(start)
     mode = case.rows["x"].sum(axis=0) / (len(case.rows["x"]) + 1)
     np.testing.assert_allclose(top["mean"], np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
@@ -50,7 +53,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
 def initial_positions(make_program, case, initial, first_chain: int = 0):
     program = make_program(case, "hmc", num_chains=3, initial=initial)
     data = program.put_data(case.rows)
-    state = jax.jit(program.initialise)(np.uint32(1), np.uint32(first_chain), data)
+    state = compiled(program.initialise)(np.uint32(1), np.uint32(first_chain), data)
     return program, state.kernel
 
 

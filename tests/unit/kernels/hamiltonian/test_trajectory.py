@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,7 +75,7 @@ def test_the_energy_error_is_of_second_order() -> None:
     position, momentum = draw(3), draw(4)
     begin = energy(init_state(position, quartic), momentum)
     errors = [np.abs(energy(*go(position, momentum, e, n)) - begin) for e, n in ((0.1, 10), (0.05, 20), (0.025, 40))]
-    for coarse, fine in zip(errors, errors[1:], strict=False):
+    for coarse, fine in itertools.pairwise(errors):
         np.testing.assert_allclose(coarse.sum() / fine.sum(), 4.0, rtol=0.2)
 
 
