@@ -68,6 +68,7 @@ def test_idx_comes_back(tmp_path: Path) -> None:
         gzip.compress(struct.pack(">HBBI", 0, 8, 1, 5) + b"1234"),
         gzip.compress(b"x" * 99)[:-9],
     ],
+    ids=["not gzip", "no idx", "too short", "truncated"],
 )
 def test_damaged_idx_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.gz"

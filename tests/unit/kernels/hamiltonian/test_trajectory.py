@@ -35,6 +35,7 @@ def scale(dtype: str = "float64") -> Position:
     return {"a": jnp.asarray([0.7, 1.3], dtype), "b": jnp.asarray(0.9, dtype)}
 
 
+@jax.jit
 def go(position: Position, momentum: Position, step_size: float, num_steps: int):
     """End point and its momentum."""
     dtype = position["b"].dtype
@@ -133,7 +134,8 @@ def test_momenta_are_standard_normal_and_independent() -> None:
     position = jax.tree.map(lambda x: jnp.repeat(x[:1], num_chains, axis=0), draw(8))
     keys = jax.random.split(jax.random.key(10), num_chains)
     tiny = jnp.asarray(1e-9)
-    _, info, trajectory = run_trajectory(keys, init_state(position, quartic), quartic, scale(), tiny, jnp.asarray(1))
+    step = jax.jit(lambda: run_trajectory(keys, init_state(position, quartic), quartic, scale(), tiny, jnp.asarray(1)))
+    _, info, trajectory = step()
     p = np.column_stack([trajectory.momentum["a"], trajectory.momentum["b"]])
     assert np.abs(p.mean(axis=0)).max() < 5 / np.sqrt(num_chains)
     np.testing.assert_allclose(np.cov(p.T), np.eye(3), atol=5 * np.sqrt(2 / num_chains))
