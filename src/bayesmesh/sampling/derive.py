@@ -72,8 +72,8 @@ def derive(
 
 
 def _outcome_type(dtype: Any) -> Any:
-    """Outcomes that are counts or labels are kept small."""
-    return np.int16 if np.issubdtype(dtype, np.integer) else dtype
+    """Counts and labels are kept as int32, whatever integer the model uses."""
+    return np.int32 if np.issubdtype(dtype, np.integer) else dtype
 
 
 def _rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
