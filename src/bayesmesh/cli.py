@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
     verbs.add_parser("status", help="verdicts of all experiments and the path of the report")
+    verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
     return parser
 
 
@@ -115,6 +116,12 @@ def _look(arguments: argparse.Namespace) -> int:
         for path in behind:
             print(f"{path}: is not what the settings classes say; run: make schema", file=sys.stderr)
         return 1 if behind else 0
+    if arguments.verb == "doctor":
+        from bayesmesh.doctor import run as run_doctor
+
+        said, code = run_doctor(Path("results"), os.environ)
+        print(said)
+        return code
     from bayesmesh.experiment.plan import Plan
 
     plan = Plan()

@@ -47,7 +47,7 @@ def test_help_lists_every_stage_with_its_sentence(capsys: pytest.CaptureFixture[
         main(["--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    for stage in (*STAGES, "status", "schema", "index"):
+    for stage in (*STAGES, "status", "doctor", "schema", "index"):
         assert re.search(rf"^    {stage}\s+\S+ \S+", text, re.M), stage
 
 

@@ -20,7 +20,7 @@ LAYERS = [
     {"averaging", "recommend"},
     {"claims", "benchmarks"},
     {"report"},
-    {"stages", "status"},
+    {"stages", "status", "doctor"},
     {"cli"},
 ]
 """From the bottom to the top. A unit imports from lower layers only; the units of a layer never import each other."""
@@ -96,7 +96,7 @@ def test_what_does_not_compute_does_not_name_jax(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["report.page", "diagnostics.diagnose", "store.segments", "data.shard", "status", "cli", "stages.report", "stages.diagnose"]
+    "module", ["report.page", "diagnostics.diagnose", "store.segments", "data.shard", "status", "doctor", "cli", "stages.report", "stages.diagnose"]
 )  # fmt: skip
 def test_what_does_not_compute_does_not_load_jax(module: str) -> None:
     code = (

@@ -1,0 +1,75 @@
+"""doctor: cores, memory, and the accelerators that the system shows, without asking JAX."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.doctor.finding import OK, WARNS, Finding, ask
+
+__all__ = ["check"]
+
+GROUP = "machine"
+LEAST_MEMORY_GIB = 3.0
+"""Of one job with JAX and a small experiment."""
+
+
+def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
+    """Look at this machine."""
+    return [Finding(GROUP, "host", socket.gethostname()), _cores(), _memory(), *_gpus(environ), *_tpus()]
+
+
+def _cores() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding(GROUP, "cores", f"{usable} usable of {os.cpu_count()}")
+
+
+def _memory() -> Finding:
+    gib = available_memory(Path("/proc/meminfo")) / 2**30
+    if gib < LEAST_MEMORY_GIB:
+        return Finding(
+            GROUP, "memory", f"{gib:.1f} GiB available", WARNS,
+            f"a job wants {LEAST_MEMORY_GIB:.0f} GiB: ask for more, or end what else runs here",
+        )  # fmt: skip
+    return Finding(GROUP, "memory", f"{gib:.1f} GiB available")
+
+
+def available_memory(meminfo: Path) -> int:
+    """Return the bytes that a new process may take; half of all where the system does not say."""
+    try:
+        lines = meminfo.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _gpus(environ: Mapping[str, str]) -> list[Finding]:
+    nodes = sorted(p.name for p in Path("/dev").glob("nvidia[0-9]*"))
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    found = ask(["nvidia-smi", "--query-gpu=index,name,driver_version,memory.total", "--format=csv,noheader"], environ)
+    listed = [] if found is None or found.returncode else [line.strip() for line in found.stdout.splitlines() if line]
+    findings = [Finding(GROUP, "GPU", line) for line in listed]
+    if not findings:
+        findings = [Finding(GROUP, "GPU", f"{len(nodes)} device files" if nodes else "none")]
+    if nodes and not listed:
+        findings[0] = Finding(
+            GROUP, "GPU", f"{len(nodes)} device files, and nvidia-smi does not answer", WARNS,
+            "ask the site for a working NVIDIA driver; where nvidia-smi is only not installed, see what JAX says below",
+        )  # fmt: skip
+    if visible is not None:
+        shown, is_hidden = visible.strip() or "empty", visible.strip() in ("", "-1", "NoDevFiles")
+        hides = is_hidden and bool(nodes)
+        findings.append(
+            Finding(
+                GROUP, "visible GPUs", f"CUDA_VISIBLE_DEVICES is {shown}", WARNS if hides else OK,
+                "it hides every GPU: unset it, or ask the scheduler for one (`gpu: 1` in the profile)" if hides else "",
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _tpus() -> list[Finding]:
+    chips = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
+    return [Finding(GROUP, "TPU", f"{len(chips)} chips")] if chips else []
