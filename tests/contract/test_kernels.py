@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,8 @@ def kernel(request) -> Kernel:
     return make(request.param)
 
 
-def make(name: str, num_warmup: int = NUM_WARMUP) -> Kernel:
-    return load_component("kernel", name)(read_options(component_path("kernel", name))(), num_warmup)
+def make(name: str, num_warmup: int = NUM_WARMUP, **options: Any) -> Kernel:
+    return load_component("kernel", name)(read_options(component_path("kernel", name))(**options), num_warmup)
 
 
 def active(dtype: str = "float64") -> Position:
@@ -187,6 +187,38 @@ def test_chains_are_strangers_once_warmup_is_over(kernel, warm) -> None:
     state, info = step(key_at(3), warm[0])
     assert_same(step(key_at(3)[order], reorder(warm[0])), (reorder(state), reorder(info)))
     assert len(np.unique(np.asarray(state.position["single"]))) == NUM_CHAINS
+
+
+def variants(name: str) -> list[dict[str, Any]]:
+    """Options that adapt differently: each choice of each option with choices, and half of warmup where that is one."""
+    fields = read_options(component_path("kernel", name)).model_fields
+    choices = [
+        {k: value} for k, f in fields.items() if get_origin(f.annotation) is Literal for value in get_args(f.annotation)
+    ]
+    early = {"adaptation_fraction": 0.5} if "adaptation_fraction" in fields else {}
+    return [{**choice, **early} for choice in choices or [{}]]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [pytest.param(n, o, id=f"{n} {o}") for n in list_components("kernel") for o in variants(n)]
+)
+def test_tuning_stays_once_the_adapted_part_of_warmup_is_over(name: str, options: dict[str, Any]) -> None:
+    runs = Runs(make(name, **options))
+    num_adaptive = runs.kernel.num_adaptive
+    assert 0 < num_adaptive <= NUM_WARMUP
+    state, tuning, used = runs.start(), [], []
+    for start in range(0, NUM_WARMUP, 5):
+        state, info = runs.warmup(state, start, 5)
+        tuning.append(runs.kernel.warmup_finish(state)[1])
+        used.extend(np.asarray(info.step_size))
+    settled = [t for i, t in enumerate(tuning) if 5 * (i + 1) >= num_adaptive]
+    for later in settled[1:]:
+        assert_same(later, settled[0])
+    with pytest.raises(AssertionError):
+        assert_same(tuning[0], settled[0])
+    _, info, _ = runs.sample(runs.kernel.warmup_finish(state), NUM_WARMUP, 20)
+    for steps in (used[num_adaptive:], np.asarray(info.step_size)):
+        np.testing.assert_array_equal(steps, np.full(len(steps), info.step_size[0]))
 
 
 def test_padding_never_moves(runs, warm) -> None:

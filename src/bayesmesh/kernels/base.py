@@ -52,6 +52,11 @@ class Kernel(ABC):
         self.options: Any = options
         self.num_warmup = num_warmup
 
+    @property
+    def num_adaptive(self) -> int:
+        """Warmup iterations that may change the tuning: the first so many; all of them, where a kernel says nothing."""
+        return self.num_warmup
+
     @abstractmethod
     def expected_gradients(self) -> float:
         """Gradients per draw to plan a segment with, before anything was measured."""

@@ -38,7 +38,10 @@ class Options(Settings):
     initial_step_size: float = Field(0.01, gt=0, le=1e6, description="Step size at the first iteration.")
     target_acceptance: float = Field(0.75, gt=0, lt=1, description="Mean acceptance that the step size is adapted to.")
     adaptation_fraction: float = Field(
-        1.0, gt=0, le=1, description="Part of warmup in which the step size adapts; the rest runs with what it found."
+        1.0,
+        gt=0,
+        le=1,
+        description="Part of warmup in which step size and scale adapt; the rest runs with what they found.",
     )
     preconditioner: Literal["none", "diagonal"] = Field(
         "none", description="`diagonal` scales each coordinate by what warmup saw of its spread."
@@ -68,6 +71,11 @@ class Hmc(Kernel):
     pretty_name = "HMC, fixed length"
     reference = "Duane et al. 1987; Neal 2011; dual averaging: Hoffman and Gelman 2014"
 
+    @property
+    def num_adaptive(self) -> int:
+        """The first `adaptation_fraction` of warmup."""
+        return round(self.options.adaptation_fraction * self.num_warmup)
+
     def expected_gradients(self) -> float:
         """The number of leapfrog steps."""
         return float(self.options.num_leapfrog_steps)
@@ -90,7 +98,7 @@ class Hmc(Kernel):
 
     def warmup_step(self, key: jax.Array, state: HmcWarmup, log_density_fn: LogDensityFn) -> tuple[HmcWarmup, Any]:
         """Make one trajectory and learn from it."""
-        adapting = state.kernel.num_steps < round(self.options.adaptation_fraction * self.num_warmup)
+        adapting = state.kernel.num_steps < self.num_adaptive
         step_size = jnp.where(adapting, jnp.exp(state.step_size.log_step), averaged_step_size(state.step_size))
         kernel, info = self.step(key, state.kernel, log_density_fn, HmcTuning(step_size, state.scale))
         acceptance = mean_of_living(info.acceptance_rate, info.lp)
@@ -100,7 +108,7 @@ class Hmc(Kernel):
         if self.options.preconditioner == "none":
             return state, info
         moments = update_moments(state.moments, kernel.position, kernel.gradient)
-        closes = is_window_end(kernel.num_steps, self.num_warmup)
+        closes = is_window_end(kernel.num_steps, self.num_adaptive)
         return jax.lax.cond(closes, self._close_window, lambda s: s, state._replace(moments=moments)), info
 
     def _close_window(self, state: HmcWarmup) -> HmcWarmup:
