@@ -47,7 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
-    verbs.add_parser("status", help="verdicts of all experiments and the path of the report")
+    status = verbs.add_parser("status", help="how far every experiment is, its verdict, and the path of the report")
+    status.add_argument("--watch", action="store_true", help="show it again every few seconds, on a terminal")
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
     return parser
 
@@ -126,9 +127,12 @@ def _look(arguments: argparse.Namespace) -> int:
 
     plan = Plan()
     if arguments.verb == "status":
-        from bayesmesh.status import status_table
+        from bayesmesh.status import status_table, watch
 
-        print(status_table(plan))
+        if arguments.watch:
+            watch(lambda: status_table(plan))
+        else:
+            print(status_table(plan))
         return 0
     from bayesmesh.stages.report import run_index
 

@@ -98,7 +98,7 @@ def test_a_folder_without_configuration_is_exit_code_2(
 def test_status_of_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     printed = capsys.readouterr().out
-    assert "not finished" in printed
+    assert "not begun" in printed
     assert "report: not written yet" in printed
     assert not (folder / "results").exists(), "looking writes nothing"
 

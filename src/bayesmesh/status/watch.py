@@ -1,0 +1,37 @@
+"""status: the table again and again, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+__all__ = ["EVERY_SECONDS", "watch"]
+
+EVERY_SECONDS = 5.0
+
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+def watch(table: Callable[[], str], *, every: float = EVERY_SECONDS, out: TextIO | None = None) -> None:
+    """Show a table until Ctrl-C; once, where the output is no terminal.
+
+    Args:
+        table: makes the table.
+        every: seconds between two.
+        out: where to; standard output by default.
+    """
+    out = sys.stdout if out is None else out
+    if not out.isatty():
+        print(table(), file=out)
+        return
+    try:
+        while True:
+            # Made first, so that the screen is not empty while it is.
+            text = table()
+            print(f"{_HOME_AND_CLEAR}{text}\n\n{time.strftime('%H:%M:%S')}, every {every:.0f} s, Ctrl-C ends", file=out)
+            out.flush()
+            time.sleep(every)
+    except KeyboardInterrupt:
+        print(file=out)
