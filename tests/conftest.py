@@ -206,13 +206,14 @@ def _build(
     mesh: tuple[int, int] = (1, 1),
     row_tile: int = NUM_ROWS,
     initial: Mapping[str, Any] | None = None,
+    sharding: str = "named",
     is_optimised: bool = True,
     **kernel_options: Any,
 ) -> Built:
     from bayesmesh.sampling.program import PHASES
 
     program = _make_program(
-        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options
+        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options, sharding
     )
     options = {} if is_optimised else {"xla_backend_optimization_level": 0}
     compiled = {phase: program.trace(phase).lower().compile(options) for phase in PHASES}
@@ -221,7 +222,7 @@ def _build(
 
 @pytest.fixture(scope="session")
 def make_program() -> Callable[..., Any]:
-    """Return a function of (case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, options)."""
+    """Return a function of (case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, options, sharding)."""
     return _make_program
 
 
@@ -235,13 +236,14 @@ def _make_program(
     row_tile: int = NUM_ROWS,
     initial: Mapping[str, Any] | None = None,
     kernel_options: Mapping[str, Any] | None = None,
+    sharding: str = "named",
 ) -> Any:
     import jax
     from jax.sharding import AxisType
 
     from bayesmesh.experiment.registry import component_path, load_component, read_options
     from bayesmesh.experiment.sampling import SamplingSettings
-    from bayesmesh.sampling.density import Target
+    from bayesmesh.sampling.collective import make_target
     from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, lay_out_rows
     from bayesmesh.sampling.program import Program
 
@@ -249,7 +251,8 @@ def _make_program(
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
     sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial or {}})
-    target = Target(case.model, case.spec, lay_out_rows(case.spec.num_rows, mesh[1], row_tile))
+    layout = lay_out_rows(case.spec.num_rows, mesh[1], row_tile)
+    target = make_target(case.model, case.spec, layout, placed, sharding)
     return Program(
         target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws
     )

@@ -57,23 +57,43 @@ def test_equations_inside_loops_and_branches_are_counted_once() -> None:
     assert 6 <= count_equations(jaxpr) <= 12
 
 
-def gradient_text(case, make_program, mesh: tuple[int, int], num_rows: int) -> str:
-    """The compiled density of a mesh, as text."""
+def resized(case, num_rows: int):
+    """The case with its rows repeated."""
     rows = {k: np.resize(v, (num_rows, *v.shape[1:])) for k, v in case.rows.items()}
-    case = dataclasses.replace(case, rows=rows, spec=dataclasses.replace(case.spec, num_rows=num_rows))
-    program = make_program(case, "chees", mesh=mesh, row_tile=5)
+    return dataclasses.replace(case, rows=rows, spec=dataclasses.replace(case.spec, num_rows=num_rows))
+
+
+def gradient_text(case, make_program, mesh: tuple[int, int], num_rows: int, sharding: str) -> str:
+    """The compiled density of a mesh, as text."""
+    program = make_program(resized(case, num_rows), "chees", mesh=mesh, row_tile=5, sharding=sharding)
     shapes = {k: jax.ShapeDtypeStruct((4, *s), program.target.dtype) for k, s in program.target.position_shapes.items()}
     placed = program.place_state(shapes)
     jitted = jax.jit(program.target.log_density, in_shardings=(placed, program.place_data()))
     return jitted.lower(shapes, program.target.data_shapes()).compile().as_text()
 
 
+SHARDING = ["named", "shard_map"]
+
+
+@pytest.mark.parametrize("sharding", SHARDING)
 @pytest.mark.parametrize("mesh", [(1, 4), (2, 2)])
-def test_the_likelihood_gathers_nothing(case, make_program, mesh) -> None:
-    """Devices add up; they never collect each other's rows."""
-    text = gradient_text(case, make_program, mesh, num_rows=40)
+def test_the_likelihood_gathers_nothing(case, make_program, mesh, sharding) -> None:
+    """Devices add up, once; they never collect each other's rows."""
+    text = gradient_text(case, make_program, mesh, 40, sharding)
     assert not re.findall(r"all-gather|all-to-all|collective-permute", text)
-    assert "all-reduce" in text
+    assert len(re.findall(r"all-reduce(?:-start)?\(", text)) == 1
+
+
+@pytest.mark.parametrize("sharding", SHARDING)
+def test_no_device_holds_an_array_of_all_rows(make_case, make_program, sharding) -> None:
+    """Momenta, moments and scales of local latents are made where their rows lie, also with rows that do not divide."""
+    case = resized(make_case("matrix_factorization", width=2), 211)
+    program = make_program(case, "chees", mesh=(1, 4), row_tile=500, sharding=sharding)
+    text = program.trace("warmup").lower().compile().as_text()
+    sizes = {int(n) for shape in re.findall(r"\w\d+\[([\d,]+)\]", text) for n in shape.split(",")}
+    assert program.target.layout.shape == (4, 1, 53)
+    assert 53 in sizes
+    assert not {211, 212} & sizes
 
 
 def arrays(jaxpr: Any) -> Iterator[Any]:

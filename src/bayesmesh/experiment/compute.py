@@ -28,6 +28,10 @@ class ComputeSettings(Settings):
         "auto",
         description="Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is `sharded`, for chains when it is `independent`. On a CPU a device is a core.",
     )
+    sharding: Literal["named", "shard_map"] = Field(
+        "named",
+        description="Who adds up over the devices of a mesh: `named` leaves it to the compiler; `shard_map` states it, one sum over `data` per gradient. Both give the same draws up to rounding.",
+    )
     dtype: Literal["float32", "float64"] = Field(
         "float32",
         description="Type of latents, data and gradients. Log densities are summed in float64 in either case.",

@@ -7,7 +7,6 @@ device sums its own rows; one all-reduce at the end adds the devices.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,12 +103,9 @@ class Target:
             position: name -> (chain, ...), unconstrained.
             data: field -> (device, tile, row, ...), and ``is_row`` (device, tile, row), False for padding.
         """
-        return jax.vmap(functools.partial(self._log_density_of_chain, data=data))(position)
-
-    def _log_density_of_chain(self, position: Position, data: Data) -> Density:
-        (log_prior, latents), pull_back = jax.vjp(self._prior_and_latents, position)
-        log_likelihood, gradient = self._likelihood_and_gradient(latents, data)
-        (total,) = pull_back((jnp.ones((), jnp.float64), gradient))
+        (log_prior, latents), pull_back = jax.vjp(jax.vmap(self._prior_and_latents), position)
+        log_likelihood, gradient = self._likelihood_and_gradient(latents, dict(data))
+        (total,) = pull_back((jnp.ones_like(log_prior), gradient))
         return Density(log_prior, log_likelihood, total)
 
     def _prior_and_latents(self, position: Position) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -119,11 +115,16 @@ class Target:
         return log_prior, self._pack(latents)
 
     def _likelihood_and_gradient(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
-        """Sum over devices and tiles; `latents` are packed, and so is the gradient."""
+        """Likelihood of a batch of chains and its gradient; `latents` are packed, and so is the gradient."""
+        return jax.vmap(self._sum_of_devices, in_axes=(0, None))(latents, data)
+
+    def _sum_of_devices(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+        """Sum over the devices whose rows lie here: latents of one chain, data (device, tile, row, ...)."""
         local_names = [k for k in latents if k in self.model.local_latents]
         shared = {k: v for k, v in latents.items() if k not in local_names}
-        local = {k: latents[k].reshape(*self.layout.shape, *latents[k].shape[1:]) for k in local_names}
-        value, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, dict(data))
+        lies = data["is_row"].shape
+        local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
+        value, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, data)
         gradient = {k: v.sum(0) for k, v in g_shared.items()}
         gradient |= {k: v.reshape(latents[k].shape) for k, v in g_local.items()}
         return value.sum(0), {k: gradient[k] for k in latents}
@@ -138,7 +139,9 @@ class Target:
             value, (g_shared, g_local) = self._tile(shared, *tile)
             return (carry[0] + value, jax.tree.map(jnp.add, carry[1], g_shared)), g_local
 
-        zero = (jnp.zeros((), jnp.float64), jax.tree.map(jnp.zeros_like, shared))
+        # The empty sum of this device's rows, and not just 0: under `shard_map` it varies over devices as the sum does.
+        nothing = jnp.sum(data["is_row"][:0], dtype=jnp.float64)
+        zero = (nothing, jax.tree.map(jnp.zeros_like, shared))
         (value, g_shared), g_local = jax.lax.scan(add, zero, (local, data))
         return value, g_shared, g_local
 

@@ -33,6 +33,7 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         num_chains: chains of one program; how many run together changes rounding.
     """
     entries = [
+        ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
         ROOT / "sampling" / "program.py",
         component_path("model", config["model"]["name"]),
         component_path("kernel", config["kernel"]["name"]),

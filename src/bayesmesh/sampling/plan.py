@@ -14,6 +14,7 @@ from bayesmesh.experiment.experiment import component_options
 from bayesmesh.experiment.registry import component_path, load_component, read_options
 from bayesmesh.experiment.sampling import SamplingSettings
 from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.sampling.collective import make_target
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh, lay_out_rows
 from bayesmesh.sampling.program import Program
@@ -55,7 +56,8 @@ def make_program(spec: StageSpec, data_spec: DataSpec, segment_draws: int) -> Pr
     tile = compute.row_tile
     if tile == "auto":
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
-    target = Target(model, data_spec, lay_out_rows(data_spec.num_rows, num_devices, tile))
+    layout = lay_out_rows(data_spec.num_rows, num_devices, tile)
+    target = make_target(model, data_spec, layout, mesh, compute.sharding)
     return Program(
         target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, segment_draws
     )

@@ -96,19 +96,43 @@ def evaluate(case, program, position) -> dict[str, np.ndarray]:
     return unpadded(case, found)
 
 
+LAYOUTS = {
+    "named": [((1, 1), 37), ((1, 1), 1), ((1, 1), 5), ((1, 2), 37), ((1, 4), 4), ((1, 7), 37), ((2, 1), 37), ((4, 2), 7)],
+    "shard_map": [((1, 1), 37), ((1, 2), 5), ((1, 4), 37), ((1, 4), 4), ((1, 7), 37), ((4, 2), 7)],
+}  # fmt: skip
+"""Way of sharding -> meshes (chain, data) and tiles; 37 rows are divided by none of them."""
+
+
 @pytest.mark.parametrize(
-    ("mesh", "row_tile"), [((1, 1), 37), ((1, 1), 1), ((1, 1), 5), ((1, 2), 37), ((1, 4), 4), ((1, 7), 37), ((2, 1), 37), ((4, 2), 7)]
-)  # fmt: skip
-def test_the_sharded_density_is_the_plain_one(case, make_program, position, expected, mesh, row_tile) -> None:
-    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile)
+    ("sharding", "mesh", "row_tile"), [(way, *layout) for way, layouts in LAYOUTS.items() for layout in layouts]
+)
+def test_the_sharded_density_is_the_plain_one(case, make_program, position, expected, sharding, mesh, row_tile) -> None:
+    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding)
     assert_near(evaluate(case, program, position), expected, PRECISION["float64"])
 
 
-@pytest.mark.parametrize(("mesh", "row_tile"), [((1, 1), 37), ((2, 4), 5)])
-def test_float32_is_as_exact_as_it_can_be(case, make_program, position, expected, mesh, row_tile) -> None:
-    """Positions are rounded to float32 first, so the comparison is of densities at rounded positions."""
-    program = make_program(case.with_dtype("float32"), "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile)
-    assert_near(evaluate(case, program, position), expected, 4 * PRECISION["float32"])
+@pytest.mark.parametrize(
+    ("sharding", "mesh", "row_tile"), [("named", (1, 1), 37), ("named", (2, 4), 5), *(("shard_map", (1, n), 5) for n in (1, 2, 4, 7))]
+)  # fmt: skip
+def test_float32_is_as_exact_as_it_can_be(case, make_program, position, sharding, mesh, row_tile) -> None:
+    """Against float64 at the positions that float32 can hold."""
+    rounded = {k: v.astype(np.float32) for k, v in position.items()}
+    single = make_program(
+        case.with_dtype("float32"), "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding
+    )
+    exact = evaluate(case, make_program(case, "chees", num_chains=NUM_CHAINS), rounded)
+    assert_near(evaluate(case, single, rounded), exact, PRECISION["float32"])
+
+
+@pytest.mark.parametrize("mesh", [(1, 7), (4, 2)])
+def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, position, mesh) -> None:
+    found = [
+        evaluate(
+            case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=5, sharding=way), position
+        )
+        for way in LAYOUTS
+    ]
+    assert_near(found[1], found[0], 1e-14)
 
 
 def test_positions_come_from_the_prior_whatever_the_layout(case, make_target) -> None:
@@ -150,9 +174,10 @@ def test_data_are_laid_out_as_described(case, make_target) -> None:
             assert laid_out[name].dtype == rows.dtype
 
 
-def test_a_row_left_out_is_noticed(case, make_program, position, expected) -> None:
+@pytest.mark.parametrize("sharding", LAYOUTS)
+def test_a_row_left_out_is_noticed(case, make_program, position, expected, sharding) -> None:
     """The comparisons above can fail."""
-    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 4))
+    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 4), sharding=sharding)
     whole = program.target.lay_out(case.rows)
     less = whole | {"is_row": whole["is_row"] & (np.arange(whole["is_row"].size) != 11).reshape(whole["is_row"].shape)}
     program.target.lay_out = lambda rows: less

@@ -50,6 +50,7 @@ def identity_of(changes: dict[str, Any] | None = None, data: str = "0123", stage
         {"compute.mesh": {"chain": 1, "data": 2}},
         {"compute.matmul_precision": "high"},
         {"compute.row_tile": 7},
+        {"compute.sharding": "shard_map"},
         # Chains that run together adapt together, and are rounded together.
         {"sampling.chains": 4},
         {"sampling.chain_groups": 4},
@@ -99,7 +100,9 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
     names = {"/".join(path.parts[-2:]) for path in seen}
     assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/density.py"} <= names
     assert {"adaptation/step_size.py", "sampling/initial.py", "models/base.py"} <= names
-    assert not {"kernels/chees.py", "models/softmax_regression.py"} & names
+    assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/collective.py"} & names
+    identity_of({"compute.sharding": "shard_map"})
+    assert "sampling/collective.py" in {"/".join(path.parts[-2:]) for path in seen}
 
 
 def mesh(num_devices: int) -> jax.sharding.Mesh:

@@ -1,0 +1,66 @@
+"""The second way of spreading a program: each device's share of the likelihood, and what is added up, are stated.
+
+By default the compiler finds out what devices must add up (`density.Target` under `jax.jit` with `NamedSharding`).
+Here `jax.shard_map` runs the likelihood once per device, on the rows, local latents and chains that lie there, and one
+`jax.lax.psum` over the data axis adds values and gradients of shared latents. It is the form of TensorFlow
+Probability's tutorial "Distributed inference with JAX"; why it does without TFP's `Sharded` distributions is in
+docs/decisions/0011-stated-collectives.md.
+"""
+
+from __future__ import annotations
+
+import jax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.kernels.base import Position
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.density import Data, Target
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, RowLayout
+
+__all__ = ["CollectiveTarget", "make_target"]
+
+
+def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
+    """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""
+    return CollectiveTarget(model, spec, layout, mesh) if sharding == "shard_map" else Target(model, spec, layout)
+
+
+class CollectiveTarget(Target):
+    """A `Target` that states the collectives of its likelihood.
+
+    The prior stays with the compiler: it is a distribution over all rows at once, and may tie them to each other.
+    Momentum has the sharding of positions, so that each device draws, moves and sums what lies there.
+
+    Args:
+        model, spec, layout: as for `Target`.
+        mesh: the (chain, data) mesh that the layout was made for.
+    """
+
+    def __init__(self, model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh) -> None:
+        super().__init__(model, spec, layout)
+        self.mesh = mesh
+
+    def _likelihood_and_gradient(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+        lies = {k: P(CHAIN_AXIS, DATA_AXIS) if k in self.model.local_latents else P(CHAIN_AXIS) for k in latents}
+        share = jax.shard_map(
+            self._share_and_sum,
+            mesh=self.mesh,
+            in_specs=(lies, P(DATA_AXIS)),
+            out_specs=(P(CHAIN_AXIS), lies),
+            # Without these types a sum inside a differentiated function gives a wrong gradient, and nobody is told.
+            check_vma=True,
+        )
+        return share(latents, data)
+
+    def _share_and_sum(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+        """One device's chains and rows; values and shared gradients come back added up over the data axis."""
+        shared = {k: v for k, v in latents.items() if k not in self.model.local_latents}
+        # Each device differentiates by a copy of its own: JAX would otherwise add up gradients that it derives itself,
+        # and not those of a model with a faster path.
+        shared = jax.lax.pcast(shared, DATA_AXIS, to="varying")
+        data = jax.lax.pcast(data, CHAIN_AXIS, to="varying")
+        value, gradient = super()._likelihood_and_gradient({**latents, **shared}, data)
+        value, summed = jax.lax.psum((value, {k: gradient[k] for k in shared}), DATA_AXIS)
+        return value, {**gradient, **summed}
