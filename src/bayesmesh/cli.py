@@ -40,6 +40,10 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
         if stage in WITH_CORES:
             verb.add_argument("--cores", type=int, help="cores to use; all by default")
+        if stage == "compile":
+            verb.add_argument(
+                "--later", metavar="FILE,...", help="specifications of later stages, to be checked before sampling"
+            )
         if stage == "sample":
             verb.add_argument("--group", default="group-000", help="chain group, such as group-000")
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
@@ -72,16 +76,19 @@ def _set_up_logging(path: Path | None) -> None:
 
 def _run_stage(arguments: argparse.Namespace) -> None:
     from bayesmesh.experiment.plan import Plan
-    from bayesmesh.experiment.stages import StageSpec, make_spec, parse_spec
+    from bayesmesh.experiment.stages import LATER, StageSpec, later_stages, make_spec, parse_spec
     from bayesmesh.ledger import Ledger
     from bayesmesh.stages.files import ledger_file
 
     stage = arguments.verb
+    later: list[StageSpec] = []
     if arguments.spec is not None:
         spec: StageSpec = parse_spec(arguments.spec, stage)
     else:
-        plan = Plan()
-        spec = make_spec(stage, arguments.experiment, plan.experiment(arguments.experiment), plan.results)
+        plan, name = Plan(), arguments.experiment
+        experiment = plan.experiment(name)
+        spec = make_spec(stage, name, experiment, plan.results)
+        later = [make_spec(after, name, experiment, plan.results) for after in later_stages(experiment)]
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
     part = ledger_file(spec, job)
     _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
@@ -89,6 +96,9 @@ def _run_stage(arguments: argparse.Namespace) -> None:
     options: dict[str, object] = {}
     if stage in WITH_CORES:
         options["cores"] = arguments.cores
+    if stage == "compile":
+        given = [file for file in (arguments.later or "").split(",") if file]
+        options["later"] = [parse_spec(file, *LATER, option="--later") for file in given] or later
     if stage == "sample":
         options["group"] = _group_number(arguments.group)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from bayesmesh.experiment.registry import list_components
+from bayesmesh.averaging.suitability import check_averaging
+from bayesmesh.errors import ConfigError
+from bayesmesh.experiment.registry import list_components, read_offers
+from bayesmesh.recommend.suitability import check_recommendation
 
 DTYPES = ("float32", "float64")
 PRECISION = {"float32": 1e-5, "float64": 1e-12}
@@ -220,6 +224,31 @@ def test_summaries_are_finite_and_few(case, latents) -> None:
     assert not {"log_density", "log_likelihood"} & set(summaries)
     again = jax.eval_shape(case.model.summaries, *take(case, draw(case, 9), index))
     assert {k: v.shape for k, v in again.items()} == {k: v.shape for k, v in summaries.items()}
+
+
+def test_the_model_offers_what_it_declares(case) -> None:
+    declared = read_offers("model", case.name)
+    found = {"averaging": offers_averaging(case), "recommendation": offers_recommendation(case)}
+    assert declared is None or {key for key, does in found.items() if does} == set(declared)
+
+
+def offers_averaging(case) -> bool:
+    try:
+        check_averaging(case.model, draw(case), case.rows)
+    except ConfigError:
+        return False
+    return True
+
+
+def offers_recommendation(case) -> bool:
+    shards = SimpleNamespace(
+        kind="interactions" if "watched" in case.rows else "rows", fields=case.spec.fields, num_rows=case.spec.num_rows
+    )
+    try:
+        check_recommendation(case.model, draw(case), shards)
+    except ConfigError:
+        return False
+    return True
 
 
 def test_the_model_says_what_it_is_called(case) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.plan import Plan
-from bayesmesh.experiment.stages import STAGES, parse_spec
+from bayesmesh.experiment.stages import LATER, STAGES, parse_spec
 
 GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
 
@@ -65,6 +65,17 @@ def test_a_dry_run_and_a_look_write_no_spec(config: Path) -> None:
     for plan in (_plan(config, dryrun=True), _plan(config)):
         assert plan.spec("report")({"experiment": "a"}).endswith(".json")
     assert not (config.parent / "results").exists()
+
+
+def test_what_compiling_checks_for_are_the_specs_of_later_stages(config: Path) -> None:
+    assert _plan(config).later("a") == ""
+    text = "title: A\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
+    (config / "experiments" / "c.yaml").write_text(text + "recommendation: {users: [7]}\n")
+    plan = _plan(config, dryrun=False)
+    (path,) = plan.later("c").split(",")
+    spec = parse_spec(path, *LATER)
+    assert (spec.stage, spec.experiment) == ("recommend", "c")
+    assert spec.settings("recommendation").users == (7,)
 
 
 def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> None:

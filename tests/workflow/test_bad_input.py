@@ -34,9 +34,10 @@ def untouched(workspace: Any) -> Iterator[None]:
         (PLAIN.replace("name: gaussian", "name: gausian"), ["more.yaml: key 'model.name': unknown model 'gausian'", "did you mean 'gaussian'?"]),
         ("__use_yte__: true\ntitle: ?open('pwned', 'w')\n", ["more.yaml, line 1: the key '__use_yte__' is not accepted"]),
         (PLAIN.replace("name: gaussian", "name: 'a b; touch pwned:x'"), ["more.yaml: key 'model.name'"]),
+        (PLAIN + "averaging: {}\n", ["more.yaml: key 'averaging': not with source 'gaussian'", "source: digits"]),
         (PLAIN.replace("name: gaussian", "name: 'nowhere.models:Mine'"), ["more.yaml: key 'model.name': unknown model", "nowhere.models"]),
     ],
-    ids=["key", "model", "code", "shell", "external"],
+    ids=["key", "model", "code", "shell", "offers", "external"],
 )  # fmt: skip
 @pytest.mark.usefixtures("untouched")
 def test_a_wrong_configuration_starts_nothing(workspace: Any, text: str, said: list[str]) -> None:
@@ -100,6 +101,20 @@ def test_averaging_without_test_rows(workspace: Any) -> None:
     spec = spec.replace('"stage":"recommend"', '"stage":"average"').replace('"recommendation":', '"averaging":')
     spec = spec.replace('"cutoff":3,"num_films":3,"top":2,"users":[]', "")
     done = workspace.run("bayesmesh.cli", "average", "--spec", spec)
-    assert done.returncode == 3, done.stderr
-    assert "key 'averaging': source films has no test rows" in done.stderr
-    assert "remove the key averaging" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert (
+        "config/experiments/films.yaml: key 'averaging': model MatrixFactorization has latents of its own"
+        in done.stderr
+    )
+    assert "remove the key 'averaging'" in done.stderr
+
+
+@pytest.mark.usefixtures("untouched")
+def test_recommendation_for_a_user_who_is_not_there_samples_nothing(workspace: Any) -> None:
+    text = workspace.experiment("films").read_text().replace("recommendation:", "recommendation:\n  users: [99]")
+    with workspace.changed(workspace.experiment("more"), text):
+        done = workspace.snakemake("--cores", "2", "more")
+    assert done.returncode != 0
+    assert "config/experiments/more.yaml: key 'recommendation.users': no row 99; valid rows are 0 to 11" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (workspace.results / "more" / "chains").exists()

@@ -11,10 +11,14 @@ rule compile:
         "../../envs/bayesmesh.yaml"
     # The same devices as sampling, or the cache would hold another program.
     threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
+    # What follows sampling is checked before it. No param: a change of it compiles nothing again.
+    resources:
+        later=lambda wildcards: PLAN.later(wildcards.experiment),
     params:
         config=PLAN.spec("compile"),
         code=PLAN.code("compile"),
     message:
         "Compile the programs of {wildcards.experiment}"
     shell:
-        "bayesmesh compile --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"
+        "bayesmesh compile --spec {params.config:q} --code {params.code:q} --later={resources.later:q}"
+        " --cores {threads} --log {log:q}"

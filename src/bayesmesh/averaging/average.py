@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayesmesh.averaging.predictive import WORK_BYTES, Predictor, class_probabilities
+from bayesmesh.averaging.predictive import WORK_BYTES, Predictor
 from bayesmesh.averaging.scores import Scores, score_probabilities
+from bayesmesh.averaging.suitability import check_averaging
 from bayesmesh.averaging.writing import write_predictions, write_scores
 from bayesmesh.data.base import DataSpec
-from bayesmesh.errors import UserError
 from bayesmesh.experiment.averaging import AveragingSettings
 from bayesmesh.models.base import Model
 from bayesmesh.store.layout import ExperimentLayout
@@ -69,10 +69,10 @@ def average(
         The last row of the scores, with `num_rows` and `gain_accuracy`, average less single draw.
 
     Raises:
-        UserError: no test rows, a model with local latents, or one that predicts no category.
+        ConfigError: no test rows, a model with local latents, or one that predicts no category.
     """
     jax.config.update("jax_enable_x64", True)
-    labels, num_classes = _check(model, spec, posterior, test_rows)
+    labels, num_classes = check_averaging(model, _shapes(posterior, spec.dtype), test_rows)
     total = posterior.num_chains * posterior.num_draws
     predictor = Predictor(
         model,
@@ -116,32 +116,13 @@ def _stream(
     return summed, table
 
 
-def _check(
-    model: Model, spec: DataSpec, posterior: Posterior, test_rows: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, int]:
-    """Return labels, int32, and the number of classes, without computing a prediction."""
-    remedy = "remove the key 'averaging' from the experiment"
-    name = type(model).__name__
-    if model.local_latents:
-        local = ", ".join(sorted(model.local_latents))
-        raise UserError(
-            f"averaging: model {name} has latents of its own for each row ({local}), none for test rows", remedy
-        )
-    if not test_rows or not len(next(iter(test_rows.values()))):
-        raise UserError("averaging: the dataset has no test rows", remedy)
-    latents = {
-        latent: jax.ShapeDtypeStruct(array.shape[2:], spec.dtype if array.dtype.kind == "f" else array.dtype)
-        for latent, array in ((latent, posterior.array("posterior", latent)) for latent in posterior.latents)
+def _shapes(posterior: Posterior, dtype: str) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return shape and dtype of every latent of one draw."""
+    arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
+    return {
+        latent: jax.ShapeDtypeStruct(array.shape[2:], dtype if array.dtype.kind == "f" else array.dtype)
+        for latent, array in arrays.items()
     }
-    inputs = {field: jax.ShapeDtypeStruct(values.shape, values.dtype) for field, values in test_rows.items()}
-    shape = jax.eval_shape(lambda draw, rows: class_probabilities(model, draw, rows), latents, inputs).shape
-    try:
-        labels = np.asarray(model.outcome({field: jax.numpy.asarray(v) for field, v in test_rows.items()}))
-    except NotImplementedError as error:
-        raise UserError(f"averaging: {error}", remedy) from error
-    if labels.shape != shape[:1] or labels.min() < 0 or labels.max() >= shape[1]:
-        raise UserError(f"averaging: model {name}: outcomes must be {shape[0]} labels from 0 to {shape[1] - 1}", remedy)
-    return labels.astype(np.int32), shape[1]
 
 
 def _block_draws(posterior: Posterior, total: int, block_bytes: int) -> int:

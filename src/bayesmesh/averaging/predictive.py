@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.averaging.scores import LOG_FLOOR
-from bayesmesh.errors import UserError
-from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.averaging.suitability import class_probabilities
+from bayesmesh.models.base import Latents, Model
 
 __all__ = ["WORK_BYTES", "BlockSums", "Predictor", "RowTiles", "make_block_fn"]
 
@@ -54,22 +53,6 @@ class BlockSums(NamedTuple):
     probabilities: Any
     scores: Any
     calibration: Any
-
-
-def class_probabilities(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
-    """Return the predictive probabilities of one draw, shape (rows, classes).
-
-    Raises:
-        UserError: the model does not predict one category per row.
-    """
-    predictive = model.predict(latents, inputs)
-    if not isinstance(predictive, tfp.distributions.Categorical) or len(predictive.batch_shape) != 1:
-        raise UserError(
-            f"averaging: model {type(model).__name__} predicts {type(predictive).__name__} with batch shape "
-            f"{tuple(predictive.batch_shape)}; only one Categorical per row can be averaged and scored",
-            "remove the key 'averaging' from the experiment",
-        )
-    return predictive.probs_parameter()
 
 
 def make_block_fn(model: Model, num_bins: int) -> Callable[[Latents, jax.Array, RowTiles], BlockSums]:

@@ -64,9 +64,17 @@ class DataSpec:
 
 
 class Source(ABC):
-    """A dataset: how to get it and how to read it. Heavy imports belong inside the methods."""
+    """A dataset: how to get it and how to read it. Heavy imports belong inside the methods.
+
+    Class attributes:
+        pretty_name: for tables.
+        offers: what the data can be used for beside sampling, out of ``averaging`` (there are test rows) and
+            ``recommendation`` (they are a watch matrix). Read from the source text before any job starts; a class that
+            says nothing is looked at once its rows are there.
+    """
 
     pretty_name: ClassVar[str]
+    offers: ClassVar[tuple[str, ...]]
 
     def __init__(self, options: Settings) -> None:
         self.options: Any = options

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
 from bayesmesh.experiment.explain import explain
-from bayesmesh.experiment.registry import component_path, read_options
+from bayesmesh.experiment.registry import OFFERS, component_path, list_components, read_offers, read_options
 from bayesmesh.experiment.settings import NAME_PATTERN
 
 __all__ = ["load_all", "load_experiment", "load_run", "read_yaml"]
@@ -136,6 +136,7 @@ def load_experiment(path: Path) -> ExperimentBase:
     except ValidationError as error:
         raise explain(path, error, experiment_class()) from error
     _check_external(path, experiment)
+    _check_offers(path, experiment)
     return experiment
 
 
@@ -151,6 +152,28 @@ def _check_external(path: Path, experiment: Any) -> None:
         options.model_validate(experiment.model.options)
     except ValidationError as error:
         raise explain(path, error, options, under="model.options") from error
+
+
+def _check_offers(path: Path, experiment: Any) -> None:
+    """Refuse what data and model are known not to offer; what they do not declare is found out when compiling."""
+    chosen = {"source": experiment.data.source, "model": experiment.model.name}
+    for key in (key for key in OFFERS if getattr(experiment, key) is not None):
+        for kind, name in chosen.items():
+            offers = read_offers(kind, name)
+            if offers is not None and key not in offers:
+                offered = (
+                    f"it offers {' and '.join(offers)}" if offers else "it offers neither averaging nor recommendation"
+                )
+                raise ConfigError(f"{path}: key '{key}': not with {kind} '{name}': {offered}", _other_components(key))
+
+
+def _other_components(key: str) -> str:
+    fitting = {k: [n for n in list_components(k) if key in (read_offers(k, n) or ())] for k in ("source", "model")}
+    return (
+        f"remove the key '{key}', or take data and a model that offer it"
+        f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
+        f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
+    )
 
 
 def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:

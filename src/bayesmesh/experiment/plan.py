@@ -17,7 +17,7 @@ from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
 from bayesmesh.experiment.loading import load_all
 from bayesmesh.experiment.registry import component_path
-from bayesmesh.experiment.stages import COMPONENTS, dataset_name, make_spec, split_name
+from bayesmesh.experiment.stages import COMPONENTS, dataset_name, later_stages, make_spec, split_name
 from bayesmesh.store.files import atomic_path
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 
@@ -168,6 +168,13 @@ class Plan:
         with it another value of the rule's param.
         """
         return lambda wildcards: self._spec(stage, self._name(wildcards))
+
+    def later(self, name: str) -> str:
+        """Return the specs of the stages that `compile` holds data and model to, separated by commas.
+
+        They are no `params` of its rule: asking for an average of finished chains must not compile them again.
+        """
+        return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
     def code(self, stage: str) -> Callable[[Any], str]:
         """Return a function of wildcards that gives the fingerprint of the stage's code, for `params`."""

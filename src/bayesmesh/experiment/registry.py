@@ -23,12 +23,15 @@ from pydantic_core import SchemaError
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.settings import Settings
 
-__all__ = ["PACKAGES", "component_path", "list_components", "load_component", "read_options"]
+__all__ = ["OFFERS", "PACKAGES", "component_path", "list_components", "load_component", "read_offers", "read_options"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 
 PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels"}
 """Kind of component -> folder of its files, relative to the package."""
+
+OFFERS = ("averaging", "recommendation")
+"""What a source or a model may offer beside sampling: top-level keys of an experiment."""
 
 
 def list_components(kind: str) -> list[str]:
@@ -64,17 +67,67 @@ def _external_path(kind: str, name: str) -> Path:
 
 
 @functools.cache
+def _classes(path: Path) -> list[ast.ClassDef]:
+    """Return the classes of a file, as syntax."""
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
+    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
+    """Return what the class of a source or a model declares in ``offers``, from its source text alone.
+
+    None when its file does not say: the class may inherit it, or leave it to the compile stage to find out.
+
+    Raises:
+        ConfigError: ``offers`` is no tuple of words, or a word is not one of `OFFERS`.
+    """
+    path, attribute = component_path(kind, name), name.partition(":")[2]
+    declared = [
+        value
+        for node in _classes(path)
+        if attribute in ("", node.name)
+        for value in map(_value_of_offers, node.body)
+        if value is not None
+    ]
+    if len(declared) != 1:
+        return None
+    try:
+        offers = ast.literal_eval(declared[0])
+    except ValueError:
+        offers = None
+    where = f"{path}, line {declared[0].lineno}: offers"
+    if not isinstance(offers, tuple) or not all(isinstance(word, str) for word in offers):
+        raise ConfigError(
+            f"{where}: is no tuple of words, written out", 'for example `offers = ("averaging",)`, or `()`'
+        )
+    for word in offers:
+        if word not in OFFERS:
+            raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, OFFERS))
+    return offers
+
+
+def _value_of_offers(statement: ast.stmt) -> ast.expr | None:
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    else:
+        return None
+    is_named = any(isinstance(target, ast.Name) and target.id == "offers" for target in targets)
+    return statement.value if is_named else None
+
+
+@functools.cache
 def read_options(path: Path) -> type[Settings]:
     """Build the class ``Options`` of a component from its source text alone.
 
     Raises:
         ConfigError: the file has no such class, or the class needs a name that is not allowed in it.
     """
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
-    found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Options"]
+    found = [node for node in _classes(path) if node.name == "Options"]
     if not found:
         raise ConfigError(
             f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none"

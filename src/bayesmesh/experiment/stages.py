@@ -14,7 +14,17 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import ExperimentBase, component_options, experiment_class
 from bayesmesh.experiment.settings import Name, Settings
 
-__all__ = ["COMPONENTS", "READS", "STAGES", "StageSpec", "dataset_name", "split_name", "stage_config"]
+__all__ = [
+    "COMPONENTS",
+    "LATER",
+    "READS",
+    "STAGES",
+    "StageSpec",
+    "dataset_name",
+    "later_stages",
+    "split_name",
+    "stage_config",
+]
 
 READS: dict[str, tuple[str, ...]] = {
     "fetch": ("data",),
@@ -30,6 +40,9 @@ READS: dict[str, tuple[str, ...]] = {
 """Stage -> top-level keys of an experiment that it reads."""
 
 STAGES = tuple(READS)
+
+LATER = {"average": "averaging", "recommend": "recommendation"}
+"""Stage after sampling that not all data and models can serve -> key that asks for it."""
 
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
     # More draws extend the chains, and the seed is an argument; the programs stay as they are.
@@ -103,6 +116,11 @@ def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -
     )
 
 
+def later_stages(experiment: ExperimentBase) -> list[str]:
+    """Return the stages of `LATER` that an experiment asks for."""
+    return [stage for stage, key in LATER.items() if getattr(experiment, key) is not None]
+
+
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -120,11 +138,11 @@ def split_name(data: Mapping[str, Any]) -> str:
     return f"held-out-{_digest([fraction, data['split_seed']])}"
 
 
-def parse_spec(text: str, expected_stage: str) -> StageSpec:
+def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
     """Read a spec from JSON text or from the file that the text names.
 
     Raises:
-        ConfigError: not a spec, or one of another stage.
+        ConfigError: not a spec, or one of another stage; names the option of the command line that gave it.
     """
     origin, content = "the given JSON", text.encode()
     if not text.lstrip().startswith("{"):
@@ -132,13 +150,15 @@ def parse_spec(text: str, expected_stage: str) -> StageSpec:
         try:
             content = Path(text).read_bytes()
         except OSError as error:
-            raise ConfigError(f"--spec {origin}: cannot be read: {error.strerror}") from error
+            raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
     try:
         spec = StageSpec.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise ConfigError(f"--spec {origin}: is no stage specification: {where}{first['msg']}") from error
-    if spec.stage != expected_stage:
-        raise ConfigError(f"--spec {origin}: is a specification of '{spec.stage}', not of '{expected_stage}'")
+        raise ConfigError(f"{option} {origin}: is no stage specification: {where}{first['msg']}") from error
+    if spec.stage not in expected_stages:
+        raise ConfigError(
+            f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
+        )
     return spec

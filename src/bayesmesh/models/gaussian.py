@@ -33,6 +33,7 @@ class Gaussian(Model):
     """
 
     pretty_name = "Normal mean"
+    offers = ()
 
     def prior(self, data_spec: SpecLike) -> Any:
         """Latent ``mean``, shape (dimension,)."""

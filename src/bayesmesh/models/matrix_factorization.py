@@ -36,6 +36,7 @@ class MatrixFactorization(Model):
     """A row is a user, with ``watched`` of shape (num_films,), 0 or 1; user latents follow the rows."""
 
     pretty_name = "Matrix factorisation"
+    offers = ("recommendation",)
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
 
     def prior(self, data_spec: SpecLike) -> Any:

@@ -36,6 +36,7 @@ class SoftmaxRegression(Model):
     """
 
     pretty_name = "Softmax regression"
+    offers = ("averaging",)
 
     def prior(self, data_spec: SpecLike) -> Any:
         """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""

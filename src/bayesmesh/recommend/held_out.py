@@ -16,8 +16,9 @@ import numpy as np
 
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.recommend.logits import iterate_chunks, read_users, split_latents, watch_logits
+from bayesmesh.recommend.logits import iterate_chunks, read_users, split_latents
 from bayesmesh.recommend.scores import ndcg, random_ndcg, random_recall, recall
+from bayesmesh.recommend.suitability import watch_logits
 from bayesmesh.store.posterior import BLOCK_BYTES, Posterior
 
 __all__ = ["ACCUMULATOR_BYTES", "NUM_SINGLE_DRAWS", "UserScores", "score_held_out"]

@@ -1,4 +1,4 @@
-"""Watch logits of chosen users for one draw at a time, through the model's own predictive distribution."""
+"""Rows and draws of chosen users, a chunk of draws at a time."""
 
 from __future__ import annotations
 
@@ -7,69 +7,36 @@ from collections.abc import Iterator, Mapping
 
 import jax
 import numpy as np
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import StoreError, UserError
-from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.errors import StoreError
+from bayesmesh.models.base import Model
+from bayesmesh.recommend.suitability import check_recommendation
 from bayesmesh.store.posterior import Posterior
 
-__all__ = ["REMEDY", "check_inputs", "iterate_chunks", "read_users", "split_latents", "user_latents", "watch_logits"]
-
-REMEDY = "remove the key 'recommendation' from the experiment"
-
-
-def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
-    """Return the logits of one draw, shape (users, films).
-
-    Args:
-        model: the model.
-        latents: one draw; local latents hold the same users as `inputs`, along the model's own axes.
-        inputs: name -> (users, ...).
-
-    Raises:
-        UserError: the model does not predict one Bernoulli per user and film.
-    """
-    predictive = model.predict(latents, inputs)
-    if not isinstance(predictive, tfp.distributions.Bernoulli) or len(predictive.batch_shape) != 2:
-        raise UserError(
-            f"recommendation: model {type(model).__name__} predicts {type(predictive).__name__} with batch shape "
-            f"{tuple(predictive.batch_shape)}; needed is one Bernoulli per user and film",
-            REMEDY,
-        )
-    return predictive.logits_parameter()
+__all__ = ["check_inputs", "iterate_chunks", "read_users", "split_latents", "user_latents"]
 
 
 def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Shards) -> None:
-    """Check that films can be ranked for users, without computing anything.
+    """Check that films can be ranked for users with these draws, without computing anything.
 
     Raises:
-        UserError: the data are no watch matrix, or the model has no latents per user or predicts something else.
+        ConfigError: see `check_recommendation`.
         StoreError: the posterior has another number of users than the data.
     """
-    name = type(model).__name__
-    if shards.kind != "interactions":
-        raise UserError(f"recommendation: the dataset is of kind '{shards.kind}', not a watch matrix", REMEDY)
-    if not model.local_latents:
-        raise UserError(f"recommendation: model {name} has no latents of its own for each user", REMEDY)
-    latents = {}
-    for latent in posterior.latents:
-        array = posterior.array("posterior", latent)
-        shape = list(array.shape[2:])
-        if latent in model.local_latents:
-            axis = model.local_latents[latent]
-            if shape[axis] != shards.num_rows:
-                raise StoreError(
-                    f"{posterior.path}: '{latent}' has {shape[axis]} users, the data {shards.num_rows}",
-                    "run the sample stage again",
-                )
-            shape[axis] = 1
-        latents[latent] = jax.ShapeDtypeStruct(tuple(shape), spec.dtype if array.dtype.kind == "f" else array.dtype)
-    inputs = {field: jax.ShapeDtypeStruct(v.shape, v.dtype) for field, v in shards.read_rows(0, 1).items()}
-    shape_found = jax.eval_shape(lambda draw, rows: watch_logits(model, draw, rows), latents, inputs).shape
-    if shape_found != inputs["watched"].shape:
-        raise UserError(f"recommendation: model {name} predicts shape {shape_found} for one user", REMEDY)
+    arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
+    latents = {
+        latent: jax.ShapeDtypeStruct(array.shape[2:], spec.dtype if array.dtype.kind == "f" else array.dtype)
+        for latent, array in arrays.items()
+    }
+    check_recommendation(model, latents, shards)
+    for latent, axis in model.local_latents.items():
+        if latents[latent].shape[axis] != shards.num_rows:
+            raise StoreError(
+                f"{posterior.path}: '{latent}' has {latents[latent].shape[axis]} users, the data {shards.num_rows}",
+                "run the sample stage again",
+            )
 
 
 def read_users(shards: Shards, users: np.ndarray, block_rows: int = 8192) -> dict[str, np.ndarray]:

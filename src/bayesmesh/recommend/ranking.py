@@ -15,7 +15,8 @@ import numpy as np
 
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.recommend.logits import iterate_chunks, read_users, watch_logits
+from bayesmesh.recommend.logits import iterate_chunks, read_users
+from bayesmesh.recommend.suitability import watch_logits
 from bayesmesh.store.posterior import BLOCK_BYTES, Posterior
 
 __all__ = ["WORK_BYTES", "Ranking", "rank_films"]

@@ -11,12 +11,12 @@ import numpy as np
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
-from bayesmesh.errors import UserError
 from bayesmesh.experiment.recommendation import RecommendationSettings
 from bayesmesh.models.base import Model
 from bayesmesh.recommend.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.recommend.logits import check_inputs
 from bayesmesh.recommend.ranking import WORK_BYTES, Ranking, rank_films
+from bayesmesh.recommend.suitability import check_users, check_watch_matrix
 from bayesmesh.recommend.tables import (
     GENRE_COLUMNS,
     SCORE_COLUMNS,
@@ -39,7 +39,11 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
     """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
 
     A user's films include those held out: they were watched. The count of a film is of the training matrix alone.
+
+    Raises:
+        ConfigError: the data are no watch matrix.
     """
+    check_watch_matrix(shards)
     per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
     for start in range(0, shards.num_rows, block_rows):
         watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0
@@ -59,18 +63,13 @@ def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: lis
         user_ids: what the dataset calls each user; the row number when empty.
 
     Raises:
-        UserError: a chosen row is not in the data.
+        ConfigError: a chosen row is not in the data.
 
     >>> users = choose_users(np.array([2, 5, 1, 5]), (3, 1), [])
     >>> [(user.row, user.activity) for user in users]
     [(1, 'most'), (2, 'least'), (3, 'chosen')]
     """
-    outside = [user for user in chosen if not 0 <= user < len(num_watched)]
-    if outside:
-        raise UserError(
-            f"recommendation.users: no row {', '.join(map(str, outside))}; valid rows are 0 to {len(num_watched) - 1}",
-            "rows of the watch matrix are counted from 0, in the order of the source",
-        )
+    check_users(chosen, len(num_watched))
     activity: dict[int, str] = {}
     for row, kind in [
         (int(num_watched.argmax()), "most"),
@@ -114,7 +113,7 @@ def recommend(
         ``num_draws``, ``users`` and ``scores``, the rows of the last two tables.
 
     Raises:
-        UserError: data or model for which films cannot be ranked, or a chosen user who is not in the data.
+        ConfigError: data or model for which films cannot be ranked, or a chosen user who is not in the data.
         StoreError: the posterior has another number of users than the data.
     """
     jax.config.update("jax_enable_x64", True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import pandas as pd
 from bayesmesh.recommend.held_out import UserScores
 from bayesmesh.recommend.ranking import Ranking
 from bayesmesh.recommend.scores import entropy, jackknife_entropy_sd, mean_and_se
+from bayesmesh.store.files import write_text
 
 __all__ = [
     "GENRE_COLUMNS",
@@ -140,8 +140,5 @@ def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, 
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Write rows as CSV, by way of a temporary file; without rows only the header."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False)
-    os.replace(partial, path)
+    """Write rows as CSV, whole or not at all; without rows only the header."""
+    write_text(path, pd.DataFrame(list(rows), columns=list(columns)).to_csv(index=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bayesmesh.experiment.stages import StageSpec
@@ -13,18 +14,25 @@ from bayesmesh.sampling.mesh import configure_jax, describe_devices
 from bayesmesh.sampling.plan import make_program, segment_length
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.suitability import check_later, check_reading
 from bayesmesh.store.files import write_json
 
 __all__ = ["run"]
 
 
-def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
-    """Compile all programs into the persistent cache; returns a line for the log."""
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequence[StageSpec] = ()) -> str:
+    """Compile all programs into the persistent cache; returns a line for the log.
+
+    Raises:
+        ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do.
+    """
     compute = spec.settings("compute")
     configure_jax(compute, cores)
     use_cache(spec.results)
     shards, data_spec = shards_of(spec)
     model_class, options = model_class_and_options(spec)
+    check_reading(spec, data_spec)
+    check_later(later, model_class(options, data_spec), data_spec, shards)
     with ledger.phase("trace", "equations at two data sizes"):
         equations = growth_of_equations(model_class, options, data_spec)
     probe = make_program(spec, data_spec, segment_draws=1)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from bayesmesh.data.base import DataSpec, Source
 from bayesmesh.data.shards import Shards, open_shards
+from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import component_options
 from bayesmesh.experiment.registry import component_path, load_component, read_options
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.stages.files import data_layout
 
-__all__ = ["make_source", "model_class_and_options", "shards_of"]
+__all__ = ["in_file_of", "make_source", "model_class_and_options", "shards_of"]
 
 
 def make_source(spec: StageSpec) -> Source:
@@ -35,3 +38,12 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards and the data spec in the experiment's dtype."""
     shards = open_shards(data_layout(spec).shards)
     return shards, shards.spec(spec.config["compute"]["dtype"])
+
+
+@contextlib.contextmanager
+def in_file_of(spec: StageSpec) -> Iterator[None]:
+    """Put the experiment's file in front of what is wrong with a key of it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"config/experiments/{spec.experiment}.yaml: {error.message}", error.remedy) from error

@@ -6,7 +6,7 @@ from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.recommend.recommend import recommend
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.posterior import open_posterior
 
@@ -19,7 +19,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     layout = experiment_layout(spec)
     shards, data_spec = shards_of(spec)
     model_class, options = model_class_and_options(spec)
-    with ledger.phase("recommend"):
+    with in_file_of(spec), ledger.phase("recommend"):
         result = recommend(
             model_class(options, data_spec),
             data_spec,

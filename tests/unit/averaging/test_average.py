@@ -122,7 +122,7 @@ def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, tes
 
 
 def test_refuses_data_without_test_rows(model, spec, write_posterior, latents, layout):
-    with pytest.raises(UserError, match="averaging: the dataset has no test rows"):
+    with pytest.raises(UserError, match="key 'averaging': the dataset has no test rows"):
         average(model, spec, write_posterior(latents), {}, SETTINGS, layout)
 
 

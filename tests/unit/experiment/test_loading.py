@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,6 +118,44 @@ def test_every_rule_is_a_reserved_name(tmp_path: Path, good: str) -> None:
                 path.write_text(good)
                 with pytest.raises(ConfigError, match="is taken"):
                     load_experiment(path)
+
+
+DIGITS = "title: A test\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
+FILMS = "title: A test\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
+
+
+def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
+    for number, text in enumerate((DIGITS + "averaging: {}\n", FILMS + "recommendation: {}\n")):
+        path = tmp_path / f"offered-{number}.yaml"
+        path.write_text(text)
+        load_experiment(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (DIGITS + "recommendation: {}\n", "key 'recommendation': not with source 'digits': it offers averaging"),
+        (FILMS + "averaging: {}\n", "key 'averaging': not with source 'films': it offers recommendation"),
+        (
+            DIGITS.replace("softmax_regression", "gaussian") + "averaging: {}\n",
+            "key 'averaging': not with model 'gaussian': it offers neither averaging nor recommendation",
+        ),
+        (
+            DIGITS.replace("softmax_regression", "'bayesmesh.models.gaussian:Gaussian'") + "averaging: {}\n",
+            "key 'averaging': not with model 'bayesmesh.models.gaussian:Gaussian': it offers neither",
+        ),
+    ],
+)
+def test_what_data_or_model_do_not_offer_is_refused_with_the_yaml_to_paste(
+    tmp_path: Path, refused: Refused, text: str, said: str
+) -> None:
+    error = refused(text)
+    assert said in error.message
+    pasted = error.remedy.partition("for example\n")[2]
+    key = said.split("'")[1]
+    path = tmp_path / "pasted.yaml"
+    path.write_text(f"title: A test\n{textwrap.dedent(pasted)}\nkernel: {{name: hmc}}\n{key}: {{}}\n")
+    load_experiment(path)
 
 
 def _config(folder: Path, run: str, **experiments: str) -> Path:

@@ -16,6 +16,7 @@ from bayesmesh.experiment.registry import (
     component_path,
     list_components,
     load_component,
+    read_offers,
     read_options,
 )
 from bayesmesh.experiment.settings import Settings
@@ -70,6 +71,62 @@ def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, sai
         read_options(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
+
+
+OFFERING = """
+class Base:
+    offers: tuple[str, ...]
+
+class Mine(Base):
+    offers: ClassVar[tuple[str, ...]] = {value}
+"""
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, ...] | None]:
+    """Return a function that reads the offers of a model whose class says so in a file of the user's own."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(value: str, name: str = "offering_file:Mine") -> tuple[str, ...] | None:
+        (tmp_path / "offering_file.py").write_text(OFFERING.format(value=value))
+        registry._classes.cache_clear()
+        return read_offers("model", name)
+
+    return read
+
+
+def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tuple[str, ...] | None]) -> None:
+    assert offering("('averaging',)") == ("averaging",)
+    assert offering("('recommendation', 'averaging')") == ("recommendation", "averaging")
+    assert offering("()") == ()
+    assert offering("()", "offering_file:Base") is None, "an annotation alone says nothing"
+    assert offering("()", "offering_file:Elsewhere") is None, "a class that is imported there"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("('averging',)", "unknown word 'averging'\n  remedy: did you mean 'averaging'?"),
+        ("'averaging'", "is no tuple of words"),
+        ("(1,)", "is no tuple of words"),
+        ("tuple(OFFERS)", "is no tuple of words"),
+        ("print('run')", "is no tuple of words"),
+    ],
+)
+def test_offers_that_cannot_be_read_are_named(
+    offering: Callable[..., tuple[str, ...] | None], value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        offering(value)
+    assert "offering_file.py, line 6: offers" in str(caught.value)
+    assert said in str(caught.value)
+    assert capsys.readouterr().out == "", "the value was run"
+
+
+@pytest.mark.parametrize("kind", ["source", "model"])
+def test_every_component_of_the_project_says_what_it_offers(kind: str) -> None:
+    for name in list_components(kind):
+        assert read_offers(kind, name) is not None, name
 
 
 def test_a_name_cannot_leave_the_folder() -> None:

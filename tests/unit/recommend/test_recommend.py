@@ -247,7 +247,7 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
 
 def test_refuses_users_who_are_not_there(model, posterior, shards, layout):
     settings = RecommendationSettings(users=(3, 29, -1))
-    with pytest.raises(UserError, match=r"recommendation.users: no row 29, -1; valid rows are 0 to 28"):
+    with pytest.raises(UserError, match=r"key 'recommendation.users': no row 29, -1; valid rows are 0 to 28"):
         recommend(model, shards.spec(), posterior, shards, settings, layout)
 
 
@@ -262,7 +262,7 @@ def test_refuses_a_model_without_user_latents(posterior, shards, layout):
 
 def test_refuses_a_table_of_rows(model, posterior, write_shards, layout):
     shards = write_shards(Dataset({"watched": np.zeros((5, NUM_FILMS), np.uint8)}), 0.0)
-    with pytest.raises(UserError, match="recommendation: the dataset is of kind 'rows'"):
+    with pytest.raises(UserError, match="key 'recommendation': the dataset is of kind 'rows'"):
         recommend(model, shards.spec(), posterior, shards, SETTINGS, layout)
 
 

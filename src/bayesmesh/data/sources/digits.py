@@ -44,6 +44,7 @@ class Source(base.Source):
     """Fields ``features`` (rows, 64) uint8, 0 to 16, and ``label`` (rows,) uint8, 0 to 9."""
 
     pretty_name = "Digits (8 x 8)"
+    offers = ("averaging",)
 
     def read(self, folder: Path) -> Dataset:
         """Load the table and split it; rows keep the order of scikit-learn's file."""

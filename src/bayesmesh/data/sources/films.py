@@ -32,6 +32,7 @@ class Source(base.Source):
     """Field ``watched`` (users, films) uint8; truth under the names of the latents of `matrix_factorization`."""
 
     pretty_name = "Simulated watch matrix"
+    offers = ("recommendation",)
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; the same options give the same matrix."""

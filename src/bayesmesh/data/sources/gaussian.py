@@ -27,6 +27,7 @@ class Source(base.Source):
     """Field ``x`` (num_rows, dimension) float64; truth ``mean`` (dimension,), itself drawn from N(0, 1)."""
 
     pretty_name = "Simulated normal rows"
+    offers = ()
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; the same options give the same rows."""

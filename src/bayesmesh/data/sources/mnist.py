@@ -120,6 +120,7 @@ class Source(base.Source):
     """Fields ``features`` (rows, 784) uint8, 0 to 255, and ``label`` (rows,) uint8; in the published order."""
 
     pretty_name = "MNIST"
+    offers = ("averaging",)
 
     def fetch(self, folder: Path) -> dict[str, Any]:
         """Verify the four files, then let TFDS write array_record below `folder`.

@@ -49,6 +49,7 @@ class Source(base.Source):
     """Field ``watched`` (6040, 3706) uint8; users and films by ascending id, films without a rating left out."""
 
     pretty_name = "MovieLens-1M"
+    offers = ("recommendation",)
 
     def fetch(self, folder: Path) -> dict[str, Any]:
         """Find the files, check every line, and write array_record below `folder`.

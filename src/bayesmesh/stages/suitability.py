@@ -1,0 +1,80 @@
+"""Holds data and model to each other and to the stages after sampling, while nothing was sampled yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from bayesmesh.averaging.suitability import check_averaging
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.experiment.stages import StageSpec
+from bayesmesh.recommend.suitability import check_recommendation, check_users
+from bayesmesh.stages.context import in_file_of, model_class_and_options
+
+__all__ = ["check_later", "check_reading"]
+
+
+class _Named(dict[str, Any]):
+    """A mapping whose missing names are the user's to mend."""
+
+    def __init__(self, what: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.what = what
+
+    def __missing__(self, name: str) -> Any:
+        raise ConfigError(
+            f"key 'model.name': the model asks for the {self.what} '{name}'; the data have {', '.join(sorted(self)) or 'none'}",
+            "take a source that has it (key 'data.source'), or another model",
+        )
+
+
+def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
+    """Check that the model finds in the data what it reads, without computing anything.
+
+    Raises:
+        ConfigError: it asks for a field or a constant that is not there; names the experiment's file.
+    """
+    fields, constants = _Named("field", data_spec.fields), _Named("constant", data_spec.constants)
+    named = dataclasses.replace(data_spec, fields=fields, constants=constants)
+    model_class, options = model_class_and_options(spec)
+    rows = {
+        name: jax.ShapeDtypeStruct((data_spec.num_rows, *field.shape), field.dtype)
+        for name, field in data_spec.fields.items()
+    }
+    with in_file_of(spec):
+        model = model_class(options, named)
+        latents = _draw_shapes(model, named)
+        jax.eval_shape(lambda draw, rows: model.log_likelihood(draw, _Named("field", rows)), latents, rows)
+
+
+def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards) -> None:
+    """Check that data and model offer what later stages were asked for.
+
+    Args:
+        later: specifications of `average` and `recommend`, as far as the experiment has them.
+        model: the model, bound to the data.
+        data_spec: of the shards, in the experiment's dtype.
+        shards: the data.
+
+    Raises:
+        ConfigError: they do not; names the experiment's file, the key and the reason.
+    """
+    for spec in later:
+        with in_file_of(spec):
+            latents = _draw_shapes(model, data_spec)
+            if spec.stage == "average":
+                check_averaging(model, latents, shards.test_rows())
+            else:
+                check_recommendation(model, latents, shards)
+                check_users(spec.settings("recommendation").users, shards.num_rows)
+
+
+def _draw_shapes(model: Any, data_spec: DataSpec) -> dict[str, Any]:
+    """Return shape and dtype of every latent of one draw."""
+    shapes: dict[str, Any] = jax.eval_shape(lambda: model.prior(data_spec).sample(seed=jax.random.key(0)))
+    return shapes
