@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.experiment import fingerprint
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import LATER, STAGES, parse_spec
 
@@ -86,6 +87,40 @@ def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> Non
     assert plan.code("sample")(one) == other.code("sample")(one) != other.code("sample")(two)
     assert other.code("assemble")(one) == other.code("assemble")(two)
     assert other.code("report")(one) == other.code_of("report")
+
+
+OWN_MODEL = """
+from bayesmesh.experiment.settings import Settings
+from bayesmesh.models.base import Model
+from own_part import SCALE
+class Options(Settings):
+    x: int = 1
+class Mine(Model):
+    pretty_name = "Mine"
+"""
+
+
+def test_code_covers_what_a_model_of_ones_own_imports(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(config.parent)
+    part = config.parent / "own_part.py"
+    part.write_text("SCALE = 1\n")
+    (config.parent / "own_model.py").write_text(OWN_MODEL)
+    path = config / "experiments" / "a.yaml"
+    path.write_text(path.read_text().replace("{name: gaussian}", "{name: 'own_model:Mine'}"))
+
+    def codes() -> dict[str, str]:
+        plan = _plan(config)
+        return {stage: plan.code(stage)({"experiment": "a"}) for stage in STAGES if stage not in ("fetch", "shard")}
+
+    before = codes()
+    part.write_text("SCALE = 2\n")
+    after = codes()
+    changed = {stage for stage in before if before[stage] != after[stage]}
+    assert changed == {"compile", "sample", "assemble", "average", "recommend"}
+    part.write_text("SCALE = = 2\n")
+    fingerprint._imports.cache_clear()
+    with pytest.raises(ConfigError, match=r"a\.yaml: key 'model\.name': .*own_part\.py, line 1: no valid Python"):
+        codes()
 
 
 def test_an_experiment_that_is_not_there_is_named_with_the_nearest(config: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
 from bayesmesh.experiment.explain import explain
+from bayesmesh.experiment.fingerprint import source_closure
 from bayesmesh.experiment.registry import OFFERS, component_path, list_components, read_offers, read_options
 from bayesmesh.experiment.settings import NAME_PATTERN
 
@@ -141,11 +142,13 @@ def load_experiment(path: Path) -> ExperimentBase:
 
 
 def _check_external(path: Path, experiment: Any) -> None:
-    """Hold the options of a model `module:attribute` to its own class, before any job starts."""
+    """Hold the options of a model `module:attribute` to its own class, and read all its code, before any job starts."""
     if ":" not in experiment.model.name:
         return
     try:
-        options = read_options(component_path("model", experiment.model.name))
+        file = component_path("model", experiment.model.name)
+        options = read_options(file)
+        source_closure([file])
     except ConfigError as error:
         raise ConfigError(f"{path}: key 'model.name': {error.message}", error.remedy) from error
     try:

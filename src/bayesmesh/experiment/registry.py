@@ -21,6 +21,7 @@ from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.experiment.fingerprint import python_path
 from bayesmesh.experiment.settings import Settings
 
 __all__ = ["OFFERS", "PACKAGES", "component_path", "list_components", "load_component", "read_offers", "read_options"]
@@ -56,7 +57,7 @@ def component_path(kind: str, name: str) -> Path:
 def _external_path(kind: str, name: str) -> Path:
     module = name.partition(":")[0]
     relative = Path(*module.split("."))
-    for entry in [Path.cwd(), *map(Path, sys.path)]:
+    for entry in python_path():
         for candidate in (entry / relative.with_suffix(".py"), entry / relative / "__init__.py"):
             if candidate.is_file():
                 return candidate

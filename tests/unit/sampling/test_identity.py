@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -142,3 +143,19 @@ def test_an_environment_survives_json() -> None:
 
     present = environment(mesh(2))
     assert check_environment(json.loads(json.dumps(present)), present, "refuse", "folder") == []
+
+
+def test_a_file_that_a_model_of_ones_own_imports_changes_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "scales.py").write_text("SCALE = 1\n")
+    (package / "models.py").write_text("from .scales import SCALE\n")
+    change = {"model.name": "own_package.models:Mine"}
+    before = identity_of(change)
+    assert identity_of(change) == before
+    (package / "scales.py").write_text("SCALE = 2\n")
+    assert identity_of(change) != before
