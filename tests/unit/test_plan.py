@@ -149,5 +149,12 @@ def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     assert caught.value.code == 2
     assert f"error: {path}: key 'compute.mesh'" in capsys.readouterr().err
     assert not (config.parent / "results").exists()
+    # Three chain groups share six cores: a job of them has two.
+    path.write_text(GOOD.format(share=0) + "compute: {platform: cpu, mesh: {data: 3}}\n"
+                    "sampling: {mode: independent, chains: 6, chain_groups: 3}\n")  # fmt: skip
+    with pytest.raises(SystemExit):
+        _plan(config, cores=6, local_exec=True).spec(stage)({"experiment": "a"})
+    assert "there are 2 for platform 'cpu' for each of the 3 chain groups" in capsys.readouterr().err
+    _plan(config, cores=9, local_exec=True).spec(stage)({"experiment": "a"})
     # Jobs on a cluster have other devices than the machine that plans them.
     _plan(config, cores=2, local_exec=False).spec(stage)({"experiment": "a"})

@@ -38,7 +38,12 @@ def count_devices(platform: str, cores: int) -> int:
 
 
 def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
-    """Compare an experiment's mesh with this machine.
+    """Compare an experiment's mesh with what one job of it gets on this machine.
+
+    Args:
+        path: the experiment's file.
+        experiment: what it holds.
+        cores: cores of one job; chain groups share those of the workflow.
 
     Raises:
         ConfigError: it asks for more devices than there are.
@@ -46,9 +51,12 @@ def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
     mesh = experiment.compute.mesh
     if mesh == "auto":
         return
-    available = count_devices(experiment.compute.platform, cores)
+    platform, groups = experiment.compute.platform, experiment.sampling.chain_groups
+    available = count_devices(platform, cores)
     if mesh.chain * mesh.data > available:
+        share = f" for each of the {groups} chain groups, which run side by side" if groups > 1 else ""
+        fewer = ", or set sampling.chain_groups to less" if groups > 1 else ""
         raise ConfigError(
-            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{experiment.compute.platform}'",
-            "use\n    compute:\n      mesh: auto",
+            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{platform}'{share}",
+            f"use\n    compute:\n      mesh: auto\n  or give more with --cores{fewer}",
         )

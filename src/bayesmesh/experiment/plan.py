@@ -59,7 +59,7 @@ class Plan:
             return
         try:
             path = self.config / "experiments" / f"{name}.yaml"
-            check_devices(path, self.experiments[name], self.workflow.cores or os.cpu_count() or 1)
+            check_devices(path, self.experiments[name], self.threads(name, self.workflow.cores or os.cpu_count()))
         except ConfigError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_code)

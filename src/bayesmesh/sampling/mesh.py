@@ -33,9 +33,8 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     if platform != "auto":
         jax.config.update("jax_platforms", platform)
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        wanted = compute.mesh.chain * compute.mesh.data if compute.mesh != "auto" else 1
-        available = cores or _usable_cores()
-        jax.config.update("jax_num_cpu_devices", max(1, available if wanted <= available else 1))
+        # A mesh that wants more finds too few devices: `build_mesh` says so, for any platform.
+        jax.config.update("jax_num_cpu_devices", cores or _usable_cores())
     # Sums of log densities are kept in float64; arrays carry their dtype explicitly.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
@@ -73,7 +72,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     if needed > len(devices):
         raise DeviceError(
             f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, and this job sees {len(devices)} ({devices[0].platform})",
-            "use `mesh: auto`, fewer devices, or a machine with more; on a CPU a device is a core",
+            "use `mesh: auto`, fewer devices, or give the job more; on a CPU a device is a core (`--cores`), and chain groups share them",
         )
     return jax.make_mesh(shape, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices[:needed])
 

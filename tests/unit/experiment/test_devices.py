@@ -67,11 +67,11 @@ def test_a_forced_number_of_virtual_devices_counts(monkeypatch: pytest.MonkeyPat
     assert count_devices("auto", 2) == 6
 
 
-def _experiment(mesh: Any) -> Any:
+def _experiment(mesh: Any, **sampling: Any) -> Any:
     return experiment_class().model_validate(
         {
             "title": "A test", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"},
-            "compute": {"mesh": mesh},
+            "compute": {"mesh": mesh}, "sampling": sampling,
         }
     )  # fmt: skip
 
@@ -90,3 +90,12 @@ def test_a_mesh_that_does_not_fit_is_refused_with_the_yaml_to_paste() -> None:
     )
     assert "there are 4" in caught.value.message
     assert "compute:\n      mesh: auto" in caught.value.remedy
+    assert "chain groups" not in str(caught.value)
+
+
+def test_a_job_of_several_chain_groups_is_told_of_its_share() -> None:
+    groups = _experiment({"chain": 2}, mode="independent", chains=8, chain_groups=2)
+    check_devices(Path("x.yaml"), groups, 2)
+    with pytest.raises(ConfigError, match="there are 1 for platform 'auto' for each of the 2 chain groups") as caught:
+        check_devices(Path("x.yaml"), groups, 1)
+    assert "sampling.chain_groups" in caught.value.remedy

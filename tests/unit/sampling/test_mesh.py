@@ -70,7 +70,7 @@ configure_jax(compute, {cores})
 
 @pytest.mark.parametrize(
     ("settings", "cores", "expected"),
-    [({}, 3, 3), ({"mesh": {"chain": 1, "data": 2}}, 3, 3), ({"mesh": {"chain": 2, "data": 2}}, 3, 1)],
+    [({}, 3, 3), ({"mesh": {"chain": 1, "data": 2}}, 3, 3), ({"mesh": {"chain": 2, "data": 2}}, 3, 3)],
 )
 def test_a_core_is_a_device_on_a_cpu(settings, cores: int, expected: int, user_environment) -> None:
     code = CONFIGURE.format(settings=settings, cores=cores) + (
@@ -79,6 +79,18 @@ def test_a_core_is_a_device_on_a_cpu(settings, cores: int, expected: int, user_e
     )
     done = python(code, user_environment)
     assert done.stdout.split() == [str(expected), "float64", "highest"], done.stderr
+
+
+def test_a_mesh_beyond_the_cores_of_a_job_is_refused_and_not_run_on_one_device(user_environment) -> None:
+    code = CONFIGURE.format(settings={"mesh": {"chain": 2, "data": 2}}, cores=3) + (
+        "from bayesmesh.errors import DeviceError\n"
+        "try:\n    build_mesh(compute, num_chains=2, is_sharded=True)\n"
+        "except DeviceError as error:\n    print(error)"
+    )
+    said = python(code, user_environment).stdout
+    assert "compute.mesh: chain 2 x data 2 needs 4 devices, and this job sees 3 (cpu)" in said
+    assert "mesh: auto" in said
+    assert "--cores" in said
 
 
 def test_devices_that_the_user_made_are_left_alone(user_environment) -> None:
