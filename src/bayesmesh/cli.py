@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--log", type=Path, help="also write the log there")
         verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
         if stage in WITH_CORES:
-            verb.add_argument("--cores", type=int, help="cores to use; all by default")
+            verb.add_argument("--cores", type=_positive, help="cores to use; all by default")
         if stage == "compile":
             verb.add_argument(
                 "--later", metavar="FILE,...", help="specifications of later stages, to be checked before sampling"
@@ -55,6 +55,14 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--watch", action="store_true", help="show it again every few seconds, on a terminal")
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
     return parser
+
+
+def _positive(text: str) -> int:
+    """A number of cores; what argparse says of a ValueError names the option."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def _first_line(stage: str) -> str:

@@ -51,7 +51,17 @@ def test_help_lists_every_stage_with_its_sentence(capsys: pytest.CaptureFixture[
         assert re.search(rf"^    {stage}\s+\S+ \S+", text, re.M), stage
 
 
-@pytest.mark.parametrize("arguments", [[], ["smaple"], ["sample"], ["report", "--spec", "x", "--experiment", "y"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["smaple"],
+        ["sample"],
+        ["report", "--spec", "x", "--experiment", "y"],
+        ["sample", "--experiment", "x", "--cores", "0"],
+        ["sample", "--experiment", "x", "--cores", "two"],
+    ],
+)
 def test_a_wrong_call_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

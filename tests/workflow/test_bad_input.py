@@ -55,6 +55,25 @@ def test_a_wrong_configuration_starts_nothing(workspace: Any, text: str, said: l
     assert {p for p in created if "__pycache__" not in p.parts} == set()
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--config", "experiments=films"], "error: --config experiments=films: is not read"),
+        (["--configfile", "config/experiments/films.yaml"], "films.yaml: is not read; only config/config.yaml is"),
+    ],
+)
+@pytest.mark.usefixtures("untouched")
+def test_a_configuration_on_the_command_line_is_refused(workspace: Any, given: list[str], said: str) -> None:
+    done = workspace.snakemake("-n", "--cores", "2", "films", *given)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_projects_own_file_may_be_named_on_the_command_line(workspace: Any) -> None:
+    assert workspace.planned("--configfile", "config/config.yaml") == []
+
+
 @pytest.mark.usefixtures("untouched")
 def test_more_devices_than_there_are(workspace: Any) -> None:
     with workspace.changed(workspace.experiment("more"), PLAIN + "compute: {platform: cpu, mesh: {data: 64}}\n"):

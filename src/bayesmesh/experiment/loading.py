@@ -1,111 +1,23 @@
-"""Reads configuration files as data: safe, bounded, without duplicate keys, and with messages that say what to do."""
+"""Loads the configuration: every file checked by itself and against the others, before any job starts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
 from bayesmesh.experiment.explain import explain
 from bayesmesh.experiment.fingerprint import source_closure
+from bayesmesh.experiment.reading import EXAMPLE, read_yaml
 from bayesmesh.experiment.registry import OFFERS, component_path, list_components, read_offers, read_options
 from bayesmesh.experiment.settings import NAME_PATTERN
 
-__all__ = ["load_all", "load_experiment", "load_run", "read_yaml"]
-
-MAX_BYTES = 256 * 1024
-MAX_NODES = 20_000
-MAX_DEPTH = 20
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, bounded, without aliases (they can blow up) and with duplicate keys as errors.
-
-    The loader in Python, not the one in C: that one composes nodes by itself, and none of the checks would be made.
-    Plain words mean what they mean in YAML 1.2: `1e-3` is a number, `no` and `010` are words.
-    """
-
-    nodes = 0
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.get_event()
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not accepted", problem_mark=event.start_mark)
-        self.nodes += 1
-        self.depth += 1
-        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(
-                problem=f"more than {MAX_NODES} values or {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark
-            )
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[Any, int] = {}
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a word", problem_mark=key_node.start_mark)
-            if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"duplicate key '{key}', first given in line {seen[key]}", problem_mark=key_node.start_mark
-                )
-            if key.startswith("__"):
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key}' is not accepted: configuration is data, never code",
-                    problem_mark=key_node.start_mark,
-                )
-            seen[key] = key_node.start_mark.line + 1
-        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        return mapping
-
-
-_StrictLoader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
-    ("float", r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)", list("-+.0123456789")),
-    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
-):
-    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping that a YAML file holds.
-
-    Raises:
-        ConfigError: missing, too large, not UTF-8, not YAML, not a mapping, with an alias, a tag, a duplicate key or
-            a key that begins with two underscores; names file and line.
-    """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path}: {len(raw)} bytes are more than the {MAX_BYTES} that a configuration may have")
-    try:
-        value = yaml.load(raw.decode("utf-8-sig"), Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text at byte {error.start}") from error
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{path}{line}: {error.problem}") from error
-    except yaml.reader.ReaderError as error:
-        raise ConfigError(f"{path}: {error.reason} at character {error.position}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: a configuration is a mapping of keys, this is {type(value).__name__}")
-    return value
+__all__ = ["load_all", "load_experiment", "load_run", "refuse_overrides"]
 
 
 def load_run(path: Path) -> RunSettings:
@@ -179,6 +91,41 @@ def _other_components(key: str) -> str:
     )
 
 
+def _experiment_files(folder: Path) -> dict[str, Path]:
+    """Return name -> file of all experiments; what looks like one under another ending is an error, not ignored."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: there is no such folder", f"make it, and write one file for every experiment\n{EXAMPLE}"
+        )
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in files:
+        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
+            raise ConfigError(
+                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
+                f"rename it to {path.name.partition('.')[0]}.yaml, or move it out of {folder}",
+            )
+    return {path.stem: path for path in files if path.suffix == ".yaml"}
+
+
+def refuse_overrides(config: Mapping[str, Any], files: Sequence[Path], own: Path) -> None:
+    """Refuse what was given to Snakemake as `--config` or `--configfile`, or in a profile: nothing would read it.
+
+    Args:
+        config: keys and values of `--config`.
+        files: of `--configfile`.
+        own: the project's ``config.yaml``, which may be named there, since it is read anyway.
+
+    Raises:
+        ConfigError: anything else was given; names it.
+    """
+    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: a file can be checked, and compared with the last run"
+    if config:
+        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in config.items())}: is not read", remedy)
+    other = [file for file in files if Path(file).absolute() != own.absolute()]
+    if other:
+        raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
+
+
 def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     """Return `config/config.yaml` and every experiment beside it, in sorted order.
 
@@ -191,7 +138,7 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     run = load_run(config / "config.yaml")
     folder = config / "experiments"
     listed = [(key, name) for key in ("experiments", "reproduce") for name in getattr(run, key)]
-    paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    paths = _experiment_files(folder)
     for key, name in listed:
         if name not in paths:
             raise ConfigError(

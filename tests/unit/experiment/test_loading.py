@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.experiment.loading import MAX_BYTES, MAX_DEPTH, MAX_NODES, load_all, load_experiment, load_run, read_yaml
+from bayesmesh.experiment.loading import load_all, load_experiment, load_run, refuse_overrides
+from bayesmesh.experiment.reading import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from bayesmesh.experiment.registry import list_components
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +43,9 @@ def test_the_shortest_experiment_loads(tmp_path: Path, good: str) -> None:
         ("? [a, b]\n: x\n", "is not a word"),
         ("- a\n- b\n", "is a mapping of keys, this is list"),
         ("just a word\n", "is a mapping of keys, this is str"),
-        ("", "is a mapping of keys, this is NoneType"),
+        ("", "the file is empty"),
+        ("  \n\n", "the file is empty"),
+        ("# all commented out\n", "is a mapping of keys, this is nothing but comments"),
         ("title: [a\n", "line 2: expected ',' or ']'"),
         ("title: a\n\tdata: b\n", "line 2"),
         ("title: a\n---\ntitle: b\n", "line 2: but found another document"),
@@ -79,6 +83,33 @@ def test_plain_words_mean_what_they_mean_in_yaml_1_2(tmp_path: Path, text: str, 
     path.write_text(f"key: {text}\n")
     found = read_yaml(path)["key"]
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("title: a\ntitle: b\n", "keep one of the two lines"),
+        ("title: &a x\ndata: *a\n", "write the value again"),
+        ("", "title: My experiment"),
+        ("- a\n", "title: My experiment"),
+    ],
+)
+def test_the_remedy_says_what_to_write(refused: Refused, text: str, remedy: str) -> None:
+    assert remedy in refused(text).remedy
+
+
+def test_the_experiment_that_messages_show_loads(tmp_path: Path, refused: Refused) -> None:
+    path = tmp_path / "pasted.yaml"
+    path.write_text(textwrap.dedent(refused("").remedy.partition("for example\n")[2]))
+    assert load_experiment(path).title == "My experiment"
+
+
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    for name in ("pipe.yaml", "endless.yaml"):
+        with pytest.raises(ConfigError, match=f"{name}: is no plain file"):
+            read_yaml(tmp_path / name)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
@@ -169,6 +200,50 @@ def _config(folder: Path, run: str, **experiments: str) -> Path:
 def test_all_experiments_load_in_sorted_order(tmp_path: Path, good: str) -> None:
     run, experiments = load_all(_config(tmp_path, "experiments: [two]\nreproduce: [one]\n", two=good, one=good))
     assert (run.experiments, run.reproduce, list(experiments)) == (["two"], ["one"], ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    "name", ["more.yml", "more.YAML", "more.Yml", "more.json", "more.toml", "more.yaml.txt", "a.b.yml"]
+)
+def test_a_file_with_another_ending_is_refused_and_not_ignored(tmp_path: Path, good: str, name: str) -> None:
+    folder = _config(tmp_path, "experiments: [one]\n", one=good)
+    (folder / "experiments" / name).write_text(good)
+    with pytest.raises(ConfigError, match=f"experiments/{name}: an experiment is a file NAME.yaml") as caught:
+        load_all(folder)
+    assert f"rename it to {name.partition('.')[0]}.yaml" in caught.value.remedy
+
+
+def test_what_editors_and_people_leave_is_no_experiment(tmp_path: Path, good: str) -> None:
+    folder = _config(tmp_path, "experiments: [one]\n", one=good)
+    for name in (".one.yaml.swp", ".hidden.yml", "one.yaml~", "README.md", "one.yaml.bak"):
+        (folder / "experiments" / name).write_text("- no experiment")
+    assert list(load_all(folder)[1]) == ["one"]
+
+
+def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml: cannot be read: No such file") as caught:
+        load_all(tmp_path / "config")
+    assert "there is no folder" in caught.value.remedy
+    assert "start in the folder of the project" in caught.value.remedy
+    (tmp_path / "config.yml").write_text("experiments: [one]\n")
+    with pytest.raises(ConfigError) as caught:
+        load_all(tmp_path)
+    assert caught.value.remedy == f"rename {tmp_path / 'config.yml'} to config.yaml"
+    (tmp_path / "config.yml").rename(tmp_path / "config.yaml")
+    with pytest.raises(ConfigError, match="experiments: there is no such folder") as caught:
+        load_all(tmp_path)
+    assert "title: My experiment" in caught.value.remedy
+
+
+def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "config.yaml"
+    refuse_overrides({}, [], own)
+    refuse_overrides({}, [own], own)
+    with pytest.raises(ConfigError, match="--config experiments=x seed=1: is not read") as caught:
+        refuse_overrides({"experiments": "x", "seed": 1}, [], own)
+    assert "write it into" in caught.value.remedy
+    with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
+        refuse_overrides({}, [own, Path("other.yaml")], own)
 
 
 @pytest.mark.parametrize("key", ["experiments", "reproduce"])

@@ -1,0 +1,139 @@
+"""Reads YAML as data: safe, bounded, without duplicate keys, and with messages that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayesmesh.errors import ConfigError
+
+__all__ = ["EXAMPLE", "MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "read_yaml"]
+
+MAX_BYTES = 256 * 1024
+MAX_NODES = 20_000
+MAX_DEPTH = 20
+
+EXAMPLE = """\
+    title: My experiment
+    data:
+      source: gaussian
+    model:
+      name: gaussian
+    kernel:
+      name: hmc"""
+"""The shortest experiment."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, bounded, without aliases (they can blow up) and with duplicate keys as errors.
+
+    The loader in Python, not the one in C: that one composes nodes by itself, and none of the checks would be made.
+    Plain words mean what they mean in YAML 1.2: `1e-3` is a number, `no` and `010` are words.
+    """
+
+    nodes = 0
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.get_event()
+            raise yaml.MarkedYAMLError(
+                problem="aliases (*name) are not accepted",
+                problem_mark=event.start_mark,
+                note="write the value again in place of the alias",
+            )
+        self.nodes += 1
+        self.depth += 1
+        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MAX_NODES} values or {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a word", problem_mark=key_node.start_mark)
+            if key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"duplicate key '{key}', first given in line {seen[key]}",
+                    problem_mark=key_node.start_mark,
+                    note="keep one of the two lines, or join what is below them under one key",
+                )
+            if key.startswith("__"):
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key '{key}' is not accepted: configuration is data, never code",
+                    problem_mark=key_node.start_mark,
+                )
+            seen[key] = key_node.start_mark.line + 1
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+_StrictLoader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+    ("float", r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)", list("-+.0123456789")),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+):
+    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping that a YAML file holds.
+
+    Raises:
+        ConfigError: missing, too large, not UTF-8, not YAML, not a mapping, with an alias, a tag, a duplicate key or
+            a key that begins with two underscores; names file and line.
+    """
+    raw = _read_bounded(path)
+    if not raw.strip():
+        raise ConfigError(f"{path}: the file is empty", f"write keys and values into it, for example\n{EXAMPLE}")
+    try:
+        value = yaml.load(raw.decode("utf-8-sig"), Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text at byte {error.start}") from error
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{path}{line}: {error.problem}", error.note or "") from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"{path}: {error.reason} at character {error.position}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        what = "nothing but comments" if value is None else type(value).__name__
+        raise ConfigError(f"{path}: a configuration is a mapping of keys, this is {what}", f"for example\n{EXAMPLE}")
+    return value
+
+
+def _read_bounded(path: Path) -> bytes:
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ConfigError(f"{path}: is no plain file")
+        with path.open("rb") as handle:
+            raw = handle.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", _whence(path)) from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path}: more than the {MAX_BYTES} bytes that a configuration may have")
+    return raw
+
+
+def _whence(path: Path) -> str:
+    """What to do about a file that cannot be read."""
+    other = next((p for p in (path.with_suffix(".yml"), path.with_suffix(".YAML")) if p.is_file()), None)
+    if other is not None:
+        return f"rename {other} to {path.name}"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}; start in the folder of the project, which holds config/"
+    return "" if path.exists() else f"write {path}, or take it from the project again"
