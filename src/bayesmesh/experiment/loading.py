@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +106,20 @@ def _experiment_files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in files if path.suffix == ".yaml"}
 
 
-def refuse_overrides(config: Mapping[str, Any], files: Sequence[Path], own: Path) -> None:
+def refuse_overrides(given: Any, own: Path) -> None:
     """Refuse what was given to Snakemake as `--config` or `--configfile`, or in a profile: nothing would read it.
 
     Args:
-        config: keys and values of `--config`.
-        files: of `--configfile`.
+        given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
         own: the project's ``config.yaml``, which may be named there, since it is read anyway.
 
     Raises:
         ConfigError: anything else was given; names it.
     """
     remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: a file can be checked, and compared with the last run"
-    if config:
-        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in config.items())}: is not read", remedy)
-    other = [file for file in files if Path(file).absolute() != own.absolute()]
+    if given.config:
+        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in given.config.items())}: is not read", remedy)
+    other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
     if other:
         raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
 

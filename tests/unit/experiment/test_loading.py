@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -237,13 +238,13 @@ def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
 
 def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "config.yaml"
-    refuse_overrides({}, [], own)
-    refuse_overrides({}, [own], own)
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own)
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[own]), own)
     with pytest.raises(ConfigError, match="--config experiments=x seed=1: is not read") as caught:
-        refuse_overrides({"experiments": "x", "seed": 1}, [], own)
+        refuse_overrides(SimpleNamespace(config={"experiments": "x", "seed": 1}, configfiles=[]), own)
     assert "write it into" in caught.value.remedy
     with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
-        refuse_overrides({}, [own, Path("other.yaml")], own)
+        refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own)
 
 
 @pytest.mark.parametrize("key", ["experiments", "reproduce"])
