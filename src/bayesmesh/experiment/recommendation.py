@@ -15,7 +15,6 @@ class RecommendationSettings(Settings):
     num_films: int = Field(20, ge=1, le=10_000, description="Films listed per user in top.csv.")
     users: tuple[int, ...] = Field(
         (),
-        strict=False,  # a list in YAML
         description="Row numbers of further users, beside the most and the least active one.",
         max_length=1000,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["NAME_PATTERN", "Name", "Settings"]
 
@@ -16,9 +18,39 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 class Settings(BaseModel):
     """A block of the configuration: immutable; an unknown key is an error, and so is a value of another type.
 
-    A field that is a tuple needs ``strict=False``, for YAML has lists.
+    YAML has lists and no tuples, so a list is accepted where a field is a tuple.
     """
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_lists_for_tuples(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        fields = cls.model_fields
+        return {k: _as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
+
+
+def _as_tuple(annotation: Any, value: Any) -> Any:
+    """Return a list as a tuple where the type is one, at any depth.
+
+    >>> _as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), _as_tuple(list[int], [1])
+    (((1, 2), 'a'), [1])
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if not isinstance(value, list):
+        return value
+    if origin is Annotated:
+        return _as_tuple(arguments[0], value)
+    if origin in (Union, UnionType):
+        found = (_as_tuple(arm, value) for arm in arguments)
+        return next((each for each in found if isinstance(each, tuple)), value)
+    if annotation is tuple:
+        return tuple(value)
+    if origin is not tuple:
+        return value
+    inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[Any] * len(value)]
+    return tuple(_as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))

@@ -83,13 +83,9 @@ def write_page(
     reader = _reader(layout)
     names = reader.names("summaries") if reader else []
     coordinates = mark_summaries(read_summary(layout.summary), verdict.num_summaries, names)
-    phases = read_phases(layout)
-    if phases:
+    if phases := read_phases(layout):
         write_ledger(layout, phases)
     averaging, recommendation = build_averaging(layout), build_recommendation(layout)
-    attributes = reader.attributes if reader else {}
-    audit = read_json(layout.audit) if layout.audit.exists() else {}
-    programs = tabulate_facts(audit.get("programs"))
     document = render(
         "page.html",
         title=title,
@@ -102,14 +98,10 @@ def write_page(
         averaging=averaging,
         recommendation=recommendation,
         timing=build_timing(phases),
-        audit=list_facts({name: value for name, value in audit.items() if name != "programs" or not programs.rows}),
-        programs=programs,
-        equations_grow=_equations_grow(audit),
         data=read_facts(data_manifest),
         config=dump_settings(config),
-        specs=read_specs(layout),
-        origin=list_facts(attributes),
-        identity=str(attributes.get("identity", "")),
+        **_describe_programs(layout),
+        **_describe_origin(layout, reader),
     )
     write_text(layout.page, document)
     return layout.page
@@ -119,10 +111,25 @@ def _reader(layout: ExperimentLayout) -> DrawReader | None:
     return DrawReader(layout.posterior) if layout.posterior.exists() else None
 
 
-def _equations_grow(audit: Mapping[str, Any]) -> bool:
-    """Return whether the compile stage found a program whose size follows its data."""
-    equations = audit.get("equations")
-    return isinstance(equations, dict) and bool(equations.get("grow_with_data"))
+def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
+    """Return what the compile stage found, and whether the size of a program follows its data."""
+    audit = read_json(layout.audit) if layout.audit.exists() else {}
+    programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
+    return {
+        "audit": list_facts({name: value for name, value in audit.items() if name != "programs" or not programs.rows}),
+        "programs": programs,
+        "equations_grow": isinstance(equations, dict) and bool(equations.get("grow_with_data")),
+    }
+
+
+def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, Any]:
+    """Return what jobs were told, and where the draws come from as their posterior says."""
+    attributes = reader.attributes if reader else {}
+    return {
+        "specs": read_specs(layout),
+        "origin": list_facts(attributes),
+        "identity": str(attributes.get("identity", "")),
+    }
 
 
 def _key_numbers(

@@ -162,11 +162,7 @@ def run_trajectory(
     accepted = log_uniform < log_ratio
     acceptance_rate = jnp.exp(jnp.minimum(log_ratio, 0.0))
 
-    def keep(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(accepted.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
-
-    moved = jax.tree.map(keep, proposal._replace(num_steps=accepted), state._replace(num_steps=accepted))
-    next_state = moved._replace(num_steps=state.num_steps + 1)
+    next_state = _select(accepted, proposal, state)
     lp = next_state.log_prior + next_state.log_likelihood
     info = HamiltonianInfo(
         acceptance_rate=acceptance_rate,
@@ -179,3 +175,13 @@ def run_trajectory(
         step_size=step_size,
     )
     return next_state, info, Trajectory(proposal, momentum_end, acceptance_rate)
+
+
+def _select(accepted: jax.Array, proposal: HamiltonianState, state: HamiltonianState) -> HamiltonianState:
+    """Return the proposal where a chain accepted it, its own state elsewhere, and count one step more."""
+
+    def keep(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(accepted.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+    moved = jax.tree.map(keep, proposal._replace(num_steps=accepted), state._replace(num_steps=accepted))
+    return moved._replace(num_steps=state.num_steps + 1)
