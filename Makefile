@@ -11,7 +11,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run reproduce test check check-style check-types check-workflow check-schema schema lock clean-env env dev-env
+.PHONY: help run reproduce test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ check-schema: dev-env
 
 schema: env ## remake config/schema.json and what else is generated from the configuration's models
 	@.venv/bin/bayesmesh schema
+
+new-model: env ## write a model and its test, ready to run (NAME=my_model)
+	@.venv/bin/bayesmesh new model "$${NAME:?say which, for example: make new-model NAME=my_model}"
 
 lock: ## remake the locks in envs/ (UPGRADE=1 for newer versions)
 	@tools/lock.sh

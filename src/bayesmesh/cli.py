@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
+    new = verbs.add_parser("new", help="write a new model, source or kernel with its test, or an experiment")
+    new.add_argument("kind", choices=("model", "source", "kernel", "experiment"))
+    new.add_argument("name", metavar="NAME", help="name of the component or the experiment, and of its file")
     status = verbs.add_parser("status", help="how far every experiment is, its verdict, and the path of the report")
     status.add_argument("--watch", action="store_true", help="show it again every few seconds, on a terminal")
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
@@ -135,6 +138,13 @@ def _look(arguments: argparse.Namespace) -> int:
         for path in behind:
             print(f"{path}: is not what the settings classes say; run: make schema", file=sys.stderr)
         return 1 if behind else 0
+    if arguments.verb == "new":
+        from bayesmesh.scaffold.new import next_steps, write_new
+
+        for path in write_new(arguments.kind, arguments.name, Path()):
+            print(f"{path}: written")
+        print(next_steps(arguments.kind, arguments.name))
+        return 0
     if arguments.verb == "doctor":
         from bayesmesh.doctor import run as run_doctor
 

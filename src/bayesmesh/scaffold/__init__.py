@@ -1,0 +1,1 @@
+"""Writes the first files of a new component or experiment."""
