@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.errors import ConfigError, UserError
+from bayesmesh.errors import ConfigError, NotFinished, UserError, explain_os_error
 
 __all__ = ["main"]
 
@@ -180,14 +180,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     from bayesmesh.experiment.stages import STAGES
 
     arguments = _parser().parse_args(argv)
-    _set_up_logging(getattr(arguments, "log", None))
+    _set_up_logging(None)
     try:
+        _set_up_logging(getattr(arguments, "log", None))
         if arguments.verb in STAGES:
             _run_stage(arguments)
             return 0
         return _look(arguments)
-    except UserError as error:
+    except (UserError, OSError) as caught:
+        error = caught if isinstance(caught, UserError) else explain_os_error(caught)
+        if error is None:
+            raise
         _log.error("error: %s", error)
+        if isinstance(error, NotFinished) and error.is_abrupt:
+            # The devices would be waited for at the interpreter's end, and the time for that is over.
+            logging.shutdown()
+            os._exit(error.exit_code)
         return error.exit_code
 
 

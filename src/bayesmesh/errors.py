@@ -7,9 +7,19 @@ traceback and exits with ``exit_code``.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
-__all__ = ["ConfigError", "DataError", "DeviceError", "StoreError", "UserError", "suggest"]
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "NotFinished",
+    "StoreError",
+    "UserError",
+    "explain_os_error",
+    "suggest",
+]
 
 
 class UserError(Exception):
@@ -53,6 +63,39 @@ class StoreError(UserError):
     """Something under ``results/`` is damaged or belongs to another run."""
 
     exit_code = 5
+
+
+class NotFinished(UserError):
+    """The job was asked to stop before its work was done; what is done is committed, and it wants to be run again.
+
+    Args:
+        is_abrupt: devices are still busy with what nobody waits for.
+    """
+
+    exit_code = 75
+
+    def __init__(self, message: str, remedy: str = "", *, is_abrupt: bool = False) -> None:
+        super().__init__(message, remedy)
+        self.is_abrupt = is_abrupt
+
+
+_CIRCUMSTANCES = {
+    errno.ENOSPC: "free some space and run it again: what is committed stays, and it goes on from there",
+    errno.EDQUOT: "the quota is used up; free some space and run it again: what is committed stays, and it goes on from there",
+    errno.EROFS: "choose a folder that can be written, or have the file system mounted for writing",
+    errno.EACCES: "see who may read and write it",
+    errno.EPERM: "see who may read and write it",
+    errno.ESTALE: "the network file system lost it; run it again",
+    errno.EIO: "the disk or the network file system fails; run it again, elsewhere if need be",
+}
+
+
+def explain_os_error(error: OSError) -> UserError | None:
+    """Return what a user can do about a full disk, a folder without permission and the like; None for other errors."""
+    if error.errno not in _CIRCUMSTANCES:
+        return None
+    where = error.filename or error.filename2 or "a file below the folder of results"
+    return StoreError(f"{where}: {error.strerror}", _CIRCUMSTANCES[error.errno])
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

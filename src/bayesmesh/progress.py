@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from contextlib import nullcontext
+from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
@@ -18,7 +19,7 @@ _log = logging.getLogger("bayesmesh")
 
 
 class Progress:
-    """Counts units of work towards a total.
+    """Counts units of work towards a total; a context manager.
 
     Args:
         label: what is being done.
@@ -59,6 +60,14 @@ class Progress:
                     remaining,
                     f", {shown}" if shown else "",
                 )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Finish the bar."""

@@ -44,7 +44,16 @@ class SamplingSettings(Settings):
     seed: int = Field(0, ge=0, lt=2**32, description="Root of every random number of the chains.")
     initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
     segment_seconds: float = Field(
-        10.0, gt=0, le=3600, description="Aimed length of a committed segment, in seconds; does not change the draws."
+        60.0,
+        gt=0,
+        le=3600,
+        description="Aimed time between two commits, in seconds; does not change the draws. A job that is killed without warning repeats no more than this.",
+    )
+    grace_seconds: float = Field(
+        20.0,
+        ge=0,
+        le=3600,
+        description="How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) may wait for its devices before it leaves, in seconds. Less than what the scheduler grants, 30 s by default on Slurm.",
     )
     on_changed_environment: Literal["refuse", "accept"] = Field(
         "refuse",

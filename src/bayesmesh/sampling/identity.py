@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +21,7 @@ from bayesmesh.sampling.mesh import describe_devices
 __all__ = ["chain_identity", "check_environment", "environment"]
 
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
-_NOT_PART = ("draws", "chains", "chain_groups", "mode", "segment_seconds", "on_changed_environment")
+_NOT_PART = ("draws", "chains", "chain_groups", "mode", "segment_seconds", "grace_seconds", "on_changed_environment")
 
 
 def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
@@ -51,9 +53,43 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
 
 
 def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
-    """Return what must stay the same for a bitwise equal continuation."""
+    """Return what must stay the same for a bitwise equal continuation.
+
+    XLA compiles for the instruction set of the processor it runs on, so its model is part of it.
+    """
     packages = {name: version(name) for name in ("jax", "jaxlib", "tfp-nightly", "numpy")}
-    return {**describe_devices(mesh), "machine": platform.machine(), "packages": packages}
+    return {
+        **describe_devices(mesh),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "driver": _driver() if mesh.devices.flat[0].platform == "gpu" else "",
+        "xla_flags": _xla_flags(),
+        "packages": packages,
+    }
+
+
+def _processor() -> str:
+    """Return the processor's model and a digest of what it can do; empty where the system does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    found = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    features = " ".join(sorted(found.get("flags", found.get("Features", "")).split()))
+    return f"{found.get('model name', found.get('CPU part', ''))} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
+
+
+def _driver() -> str:
+    try:
+        return Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except OSError:
+        return ""
+
+
+def _xla_flags() -> str:
+    """Return the flags given to XLA, less the number of virtual devices, which the mesh tells."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    return " ".join(sorted(f for f in flags if "force_host_platform_device_count" not in f))
 
 
 def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], policy: str, folder: str) -> list[str]:
@@ -63,7 +99,9 @@ def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], pol
         StoreError: something differs and the policy is to refuse.
     """
     differences = [
-        f"{key}: {stored.get(key)} then, {present[key]} now" for key in present if stored.get(key) != present[key]
+        f"{key}: {stored[key]} then, {present[key]} now"
+        for key in present
+        if key in stored and stored[key] != present[key]
     ]
     if differences and policy == "refuse":
         raise StoreError(

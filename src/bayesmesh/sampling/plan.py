@@ -1,10 +1,10 @@
-"""Chooses what the configuration leaves open: tile of rows, length of a segment."""
+"""Chooses what the configuration leaves open: tile of rows, lengths of a call and of a segment."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -19,16 +19,25 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh, lay_out_rows
 from bayesmesh.sampling.program import Program
 
-__all__ = ["make_program", "row_tile", "segment_length"]
+__all__ = ["Lengths", "choose_lengths", "make_program", "row_tile"]
 
 TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""
 
-SEGMENT_BYTES = 128 * 2**20
-"""Bound on the draws of a segment."""
+SLICE_SECONDS = 2.0
+"""Aimed time of one call of a program; how often progress is shown, and how soon a request to stop is heard."""
+
+SLICE_BYTES = 64 * 2**20
+"""Bound on the draws of one call, on the devices."""
+
+SEGMENT_BYTES = 256 * 2**20
+"""Bound on the draws of a segment; the host holds two of them."""
+
+SEGMENT_DRAWS = 2**14
+"""Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""
 
 
-def make_program(spec: StageSpec, data_spec: DataSpec, segment_draws: int) -> Program:
+def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Program:
     """Return the program of one chain group as the spec describes it.
 
     Raises:
@@ -58,9 +67,7 @@ def make_program(spec: StageSpec, data_spec: DataSpec, segment_draws: int) -> Pr
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
     layout = lay_out_rows(data_spec.num_rows, num_devices, tile)
     target = make_target(model, data_spec, layout, mesh, compute.sharding)
-    return Program(
-        target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, segment_draws
-    )
+    return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
 
 
 def _without(sampling: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,17 +107,32 @@ def _outputs(jaxpr: Any) -> list[Any]:
     return found
 
 
-def segment_length(program: Program, sampling: Mapping[str, Any], seconds_per_gradient: float) -> int:
-    """Return draws per segment: a power of two near the aimed time, bounded by memory.
+class Lengths(NamedTuple):
+    """Iterations of one call of the program, and of one segment of the store: a multiple of it."""
 
-    A power of two, so that a noisy measurement seldom changes the compiled program.
+    slice_draws: int
+    segment_draws: int
+
+
+def choose_lengths(program: Program, segment_seconds: float, seconds_per_gradient: float) -> Lengths:
+    """Return lengths near their aimed times, bounded by memory; neither changes the draws.
+
+    Powers of two, so that a noisy measurement seldom changes the compiled program.
+
+    Args:
+        program: its kernel says how many gradients a draw takes, its target how large a draw is.
+        segment_seconds: aimed time between two commits.
+        seconds_per_gradient: of all chains of the program at once, measured.
     """
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
-    by_time = sampling["segment_seconds"] / seconds
     per_draw = (
         sum(math.prod(s) for s in program.target.position_shapes.values())
         * program.num_chains
         * program.target.dtype.itemsize
     )
-    by_memory = SEGMENT_BYTES / per_draw
-    return 2 ** max(0, min(10, int(math.log2(max(1.0, min(by_time, by_memory))))))
+
+    def length(aimed_seconds: float, most_bytes: int, longest: int) -> int:
+        return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, longest)))))
+
+    segment = length(segment_seconds, SEGMENT_BYTES, SEGMENT_DRAWS)
+    return Lengths(min(segment, length(SLICE_SECONDS, SLICE_BYTES, SEGMENT_DRAWS)), segment)

@@ -1,7 +1,7 @@
 """The compiled programs of a chain group: initialise, warm up, hand over, sample.
 
-Each is lowered and compiled ahead of time from shapes alone. A segment runs any number of iterations up to its
-length, so one program serves a whole run; iterations are keyed by their absolute index, so a run cut anywhere is the
+Each is lowered and compiled ahead of time from shapes alone. A call makes any number of iterations up to its
+slice, so one program serves a whole run; iterations are keyed by their absolute index, so a run cut anywhere is the
 same run.
 """
 
@@ -49,7 +49,7 @@ class Program:
         mesh: the (chain, data) mesh.
         sampling: number of warmup iterations and where the chains start.
         num_chains: chains that run together.
-        segment_draws: most iterations that one call makes; bounds the buffer of draws.
+        slice_draws: most iterations that one call makes; bounds the buffer of draws on the devices.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Program:
         mesh: Mesh,
         sampling: SamplingSettings,
         num_chains: int,
-        segment_draws: int,
+        slice_draws: int,
     ) -> None:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
-        self.num_chains, self.segment_draws = num_chains, segment_draws
+        self.num_chains, self.slice_draws = num_chains, slice_draws
 
     # -- what the programs compute -------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Program:
             return state, infos, positions
 
         _, info_shape = jax.eval_shape(step, keys, state)
-        empty = functools.partial(jax.tree.map, lambda x: jnp.zeros((self.segment_draws, *x.shape), x.dtype))
+        empty = functools.partial(jax.tree.map, lambda x: jnp.zeros((self.slice_draws, *x.shape), x.dtype))
         positions = empty(state[0].position) if with_draws else {}
         return jax.lax.fori_loop(0, count, one, (state, empty(info_shape), positions))
 

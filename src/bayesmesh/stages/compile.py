@@ -11,7 +11,7 @@ from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
 from bayesmesh.sampling.cache import Compilation, compile_all, use_cache
 from bayesmesh.sampling.mesh import configure_jax, describe_devices
-from bayesmesh.sampling.plan import make_program, segment_length
+from bayesmesh.sampling.plan import choose_lengths, make_program
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.stages.suitability import check_later, check_reading
@@ -35,7 +35,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
     check_later(later, model_class(options, data_spec), data_spec, shards)
     with ledger.phase("trace", "equations at two data sizes"):
         equations = growth_of_equations(model_class, options, data_spec)
-    probe = make_program(spec, data_spec, segment_draws=1)
+    probe = make_program(spec, data_spec, slice_draws=1)
     ledger.device = describe_devices(probe.mesh)["kind"]
     start = time.perf_counter()
     data = probe.put_data(shards.read_rows(0, shards.num_rows))
@@ -43,7 +43,8 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
     with ledger.phase("measure", "one gradient"):
         placed = probe.place_state({k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()})
         seconds = seconds_per_gradient(probe.target, probe.num_chains, placed, data)
-    program = make_program(spec, data_spec, segment_draws=segment_length(probe, spec.config["sampling"], seconds))
+    lengths = choose_lengths(probe, spec.config["sampling"]["segment_seconds"], seconds)
+    program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
     programs = {phase: _describe(c) for phase, c in compile_all(program, ledger).items()}
     grows = len(set(equations.values())) > 1
     audit: dict[str, Any] = {
@@ -59,7 +60,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
             "tiles": program.target.layout.num_tiles,
         },
         "devices": describe_devices(program.mesh),
-        "segment_draws": program.segment_draws,
+        **lengths._asdict(),
         "programs": programs,
     }
     write_json(experiment_layout(spec).audit, audit)
@@ -67,7 +68,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
     warning = (
         "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation" if grows else ""
     )
-    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {program.segment_draws} draws{warning}"
+    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
 
 
 class _Shape:

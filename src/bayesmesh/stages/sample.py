@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
+from typing import Any
 
 from bayesmesh.data.shards import Shards
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.cache import compile_all, use_cache
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.plan import make_program
 from bayesmesh.sampling.program import GroupKey, Program
-from bayesmesh.sampling.segment import Compiled, run_group
+from bayesmesh.sampling.segment import Compiled, Loop
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.files import experiment_layout
-from bayesmesh.store.files import read_json, write_json
-from bayesmesh.store.layout import group_name
+from bayesmesh.store.files import read_json, write_json, write_json_once
+from bayesmesh.store.layout import ExperimentLayout, group_name
+from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.segments import ChainStore
 
 __all__ = ["run"]
@@ -26,32 +30,53 @@ _log = logging.getLogger("bayesmesh")
 
 
 def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -> str:
-    """Sample; returns a line for the log. What is committed stays, however the job ends."""
-    configure_jax(spec.settings("compute"), cores)
-    use_cache(spec.results)
-    layout, sampling = experiment_layout(spec), spec.config["sampling"]
-    shards, data_spec = shards_of(spec)
-    identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
-    planned = make_program(spec, data_spec, segment_draws=int(read_json(layout.audit)["segment_draws"]))
-    present = environment(planned.mesh)
-    ledger.device = str(present["kind"])
+    """Sample; returns a line for the log. What is committed stays, however the job ends.
+
+    Raises:
+        NotFinished: the job was asked to stop.
+        StoreError: what is there is damaged, was made elsewhere, or is being written by another process.
+    """
+    settings = spec.settings("sampling")
+    with Interruption(settings.grace_seconds) as interruption:
+        configure_jax(spec.settings("compute"), cores)
+        use_cache(spec.results)
+        layout = experiment_layout(spec)
+        shards, data_spec = shards_of(spec)
+        identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+        audit = read_json(layout.audit)
+        program = make_program(spec, data_spec, slice_draws=int(audit["slice_draws"]))
+        with WriterLock(layout.group(identity, group)) as lock:
+            store, facts = _open_store(spec, layout, identity, group, program, int(audit["segment_draws"]), lock)
+            ledger.device = facts["device"]
+            compiled = _load(program, ledger)
+            data = _transfer(program, shards, ledger)
+            key = GroupKey(settings.seed, group * spec.num_chains)
+            label = f"{spec.experiment} {group_name(group)}"
+            loop = Loop(program, compiled, key, data, store, ledger, interruption, label=label, facts=facts)
+            loop.run(settings.draws)
+            _write_manifest(spec, group, store)
+    return f"{settings.draws} draws of {spec.num_chains} chains, identity {identity}"
+
+
+def _open_store(
+    spec: StageSpec, layout: ExperimentLayout, identity: str, group: int, program: Program, segment_draws: int,
+    lock: WriterLock,
+) -> tuple[ChainStore, dict[str, Any]]:  # fmt: skip
+    """Open the group's store for this environment; returns it and the facts to keep with every commit."""
+    present = environment(program.mesh)
+    record = layout.identity_record(identity)
+    shared = write_json_once(record, {"segment_draws": segment_draws, "config": spec.config})
     store = ChainStore(
-        layout.group(identity, group), planned.segment_draws, {"identity": identity, "environment": present}
+        layout.group(identity, group),
+        int(shared["segment_draws"]),
+        {"identity": identity, "environment": present},
+        lock.check,
     )
-    changed = check_environment(
-        store.record["environment"], present, sampling["on_changed_environment"], str(store.folder)
-    )
+    policy = spec.config["sampling"]["on_changed_environment"]
+    changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
         _log.warning("continuing in a changed environment, no longer bit for bit: %s", difference)
-    program = (
-        planned if store.segment_draws == planned.segment_draws else make_program(spec, data_spec, store.segment_draws)
-    )
-    compiled = _load(program, ledger)
-    data = _transfer(program, shards, ledger)
-    key = GroupKey(sampling["seed"], group * spec.num_chains)
-    run_group(program, compiled, key, data, store, sampling["draws"], ledger, f"{spec.experiment} {group_name(group)}")
-    _write_manifest(spec, group, store, changed)
-    return f"{sampling['draws']} draws of {spec.num_chains} chains, identity {identity}"
+    return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 
 def _load(program: Program, ledger: Ledger) -> Compiled:
@@ -70,11 +95,11 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
     return data
 
 
-def _write_manifest(spec: StageSpec, group: int, store: ChainStore, changed: list[str]) -> None:
+def _write_manifest(spec: StageSpec, group: int, store: ChainStore) -> None:
     """Write the rule's output: small, last, and without any state."""
     sampling, layout = spec.config["sampling"], experiment_layout(spec)
-    commits = [c for c in store.commits() if c.phase == "sample"]
-    facts = [f for c in commits for f in (*c.earlier, c.facts)]
+    commits = store.commits()
+    facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
     write_json(
         layout.sampled(group_name(group)),
         {
@@ -85,7 +110,9 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, changed: lis
             "committed_draws": commits[-1].stop,
             "segment_draws": store.segment_draws,
             "environment": store.record["environment"],
-            "changed_environment": changed,
+            "changed_environment": sorted(
+                {d for c in commits for f in c.all_facts for d in f.get("changed_environment", ())}
+            ),
             "acceptance": sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts),
             "divergences": sum(f["divergences"] for f in facts),
             "step_size": commits[-1].facts["step_size"],

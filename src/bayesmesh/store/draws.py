@@ -1,9 +1,14 @@
-"""The arrays of draws of one chain group: one shard per segment, over all its chains."""
+"""The arrays of draws of one chain group: one shard per segment, over all its chains.
+
+Shards are staged first, in a store beside the real one, and put in place after their marker is there. A shard that
+holds committed draws is so never touched before what replaces it is safe.
+"""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import zarr
@@ -12,7 +17,18 @@ from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.files import sync
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["DrawArrays"]
+__all__ = ["DRAWS", "STAGED", "DrawArrays", "Staged"]
+
+DRAWS = "draws.zarr"
+STAGED = "staged.zarr"
+
+
+class Staged(NamedTuple):
+    """A shard on disk that is not in place yet: its array, its file below a store, and the array's length with it."""
+
+    array: str
+    file: Path
+    stop: int
 
 
 class DrawArrays:
@@ -21,19 +37,19 @@ class DrawArrays:
     Opening it removes the temporary files of a writer that was killed.
 
     Args:
-        path: the Zarr store, ``draws.zarr``.
+        folder: the chain group's folder, which holds ``draws.zarr`` and ``staged.zarr``.
         segment_draws: iterations of a shard.
     """
 
-    def __init__(self, path: Path, segment_draws: int) -> None:
-        self.path, self.segment_draws = path, segment_draws
-        for orphan in path.rglob("*.partial"):
+    def __init__(self, folder: Path, segment_draws: int) -> None:
+        self.folder, self.segment_draws = folder, segment_draws
+        for orphan in (*(folder / DRAWS).rglob("*.partial"), *(folder / STAGED).rglob("*.partial")):
             orphan.unlink()
-        self._root = zarr.open_group(str(path), mode="a", zarr_format=3)
-        self._arrays: dict[str, zarr.Array] = {}
+        self._roots = {name: zarr.open_group(str(folder / name), mode="a", zarr_format=3) for name in (DRAWS, STAGED)}
+        self._arrays: dict[tuple[str, str], zarr.Array] = {}
 
-    def write(self, name: str, value: np.ndarray, start: int) -> Path:
-        """Write iterations from `start` on, behind those before them in the same shard; return the shard's file.
+    def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
+        """Write iterations from `start` on beside the store, behind those before them in the same shard.
 
         Args:
             name: group and array, such as ``posterior/weights``.
@@ -44,44 +60,69 @@ class DrawArrays:
             ValueError: chains, event shape or dtype are not those of the iterations before.
         """
         first, stop = start - start % self.segment_draws, start + value.shape[1]
-        array = self._array(name, value, stop)
+        real = self._array(DRAWS, name, value)
         if start > first:
-            value = np.concatenate([np.asarray(array[:, first:start]), value], axis=1)
-        path = chunk_file(self.path / name, (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
+            value = np.concatenate([np.asarray(real[:, first:start]), value], axis=1)
+        array = self._array(STAGED, name, value)
+        _lengthen(array, stop)
+        file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
+        path = self.folder / STAGED / file
         # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
         path.unlink(missing_ok=True)
         array[:, first:stop] = value
-        for written in (path, path.parent, self.path / name / "zarr.json"):
-            sync(written)
-        return path
+        sync(path)
+        sync(path.parent)
+        return Staged(name, file, stop)
 
-    def _array(self, name: str, like: np.ndarray, stop: int) -> zarr.Array:
-        """Return the array of this name, made if need be, with room for iterations up to `stop` and no more."""
-        array = self._arrays.get(name) or self._root.get(name)
-        shape = (like.shape[0], stop, *like.shape[2:])
+    def publish(self, staged: list[Staged]) -> None:
+        """Put staged shards in their place; doing it again changes nothing."""
+        for name, file, stop in staged:
+            source, target = self.folder / STAGED / file, self.folder / DRAWS / file
+            array = self._arrays.get((DRAWS, name)) or self._roots[DRAWS][name]
+            assert isinstance(array, zarr.Array)
+            if source.exists():
+                if not target.parent.exists():
+                    target.parent.mkdir(parents=True)
+                    for parent in target.parent.relative_to(self.folder / DRAWS / name).parents:
+                        sync(self.folder / DRAWS / name / parent)
+                source.replace(target)
+                sync(target.parent)
+            if array.shape[1] != stop:
+                _lengthen(array, stop)
+                sync(self.folder / DRAWS / name / "zarr.json")
+                sync(self.folder / DRAWS / name)
+
+    def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
+        """Return the array of this name, made if need be, of no length."""
+        array = self._arrays.get((root, name)) or self._roots[root].get(name)
         if not isinstance(array, zarr.Array):
-            array = self._create(name, shape, like.dtype)
-        elif (array.shape[0], *array.shape[2:], array.dtype) != (shape[0], *shape[2:], like.dtype):
+            array = self._create(root, name, (like.shape[0], 0, *like.shape[2:]), like.dtype)
+        elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
             # Zarr itself would take what fits and convert it.
-            raise ValueError(f"{name}: {like.dtype} {shape} does not continue {array.dtype} {array.shape}")
-        elif array.shape[1] != stop:
-            array.resize(shape)
-        self._arrays[name] = array
+            raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
+        self._arrays[root, name] = array
         return array
 
-    def _create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> zarr.Array:
+    def _create(self, root: str, name: str, shape: tuple[int, ...], dtype: np.dtype) -> zarr.Array:
         group, _, leaf = name.rpartition("/")
         shards = (shape[0], self.segment_draws, *shape[2:])
         chunks = chunk_shape((1, *shards[1:]), dtype.itemsize)
         inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
         dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
-        parent = self._root.require_group(group)
+        parent = self._roots[root].require_group(group)
         array = create_array(parent, leaf, shape, dtype, dims, chunks=inner, shards=shards)
-        for folder in (name, group, "."):
-            sync(self.path / folder / "zarr.json")
-            sync(self.path / folder)
-        sync(self.path.parent)
+        if root == DRAWS:
+            for folder in (name, group, "."):
+                sync(self.folder / root / folder / "zarr.json")
+                sync(self.folder / root / folder)
+            sync(self.folder)
         return array
+
+
+def _lengthen(array: zarr.Array, stop: int) -> None:
+    """Give the array room for iterations up to `stop` and no more."""
+    if array.shape[1] != stop:
+        array.resize((array.shape[0], stop, *array.shape[2:]))
 
 
 def _near_divisor(length: int, wanted: int) -> int:

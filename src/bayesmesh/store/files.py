@@ -14,7 +14,16 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["atomic_folder", "atomic_path", "hash_file", "read_json", "sync", "write_json", "write_text"]
+__all__ = [
+    "atomic_folder",
+    "atomic_path",
+    "hash_file",
+    "read_json",
+    "sync",
+    "write_json",
+    "write_json_once",
+    "write_text",
+]
 
 
 def sync(path: Path) -> None:
@@ -48,17 +57,46 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder beside `path`; on success it takes the name and an earlier folder goes, on failure it stays.
 
-    What an interrupted writer left under the temporary name, which is always the same, is removed first.
+    What an interrupted writer left under the temporary names, which are always the same, is removed first. The old
+    folder is set aside before it is removed, so that it is never there in parts.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".partial")
-    if temporary.exists():
-        shutil.rmtree(temporary)
+    temporary, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
+    for left in (temporary, old):
+        if left.exists():
+            shutil.rmtree(left)
     temporary.mkdir()
     yield temporary
+    for parent, _, files in os.walk(temporary):
+        for name in files:
+            sync(Path(parent, name))
+        sync(Path(parent))
     if path.exists():
-        shutil.rmtree(path)
+        path.replace(old)
     temporary.replace(path)
+    sync(path.parent)
+    if old.exists():
+        shutil.rmtree(old)
+
+
+def write_json_once(path: Path, value: Any) -> Any:
+    """Write JSON unless the file is there; returns what the file holds, the same for all that ask at once.
+
+    Raises:
+        StoreError: what is there is damaged; names the file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+    try:
+        if not path.exists():
+            write_json(temporary, value)
+            # A hard link, which fails where the name is taken: also on network file systems only one can win.
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, path)
+            sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return read_json(path)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -89,6 +89,10 @@ class ExperimentLayout:
         """Folder of one chain identity; nothing of another identity is ever written there."""
         return self.folder / "chains" / identity
 
+    def identity_record(self, identity: str) -> Path:
+        """What all chain groups of an identity share: its configuration and the length of a segment."""
+        return self.identity(identity) / "identity.json"
+
     def group(self, identity: str, group: int) -> Path:
         return self.identity(identity) / group_name(group)
 

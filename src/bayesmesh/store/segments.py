@@ -1,92 +1,68 @@
 """The draws of one chain group: committed segment by segment, resumed from what is verifiably there.
 
-A segment is a run of iterations that fills one Zarr shard of every array. It is committed in this order: shards,
-fsync, checkpoint, fsync, then a marker that names every file with its sha256. What no marker covers was never
-written, as far as anybody is concerned. There is one writer per group.
+A segment is a run of iterations that fills one Zarr shard of every array. It is committed in this order: shards
+beside their place, fsync, checkpoint, fsync, a marker that names every file with its sha256, and then the shards take
+their place. What no marker covers was never written; what one covers is safe, be it in its place yet or not. There is
+one writer per group.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import re
+import shutil
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.draws import DrawArrays
+from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged
 from bayesmesh.store.files import atomic_path, hash_file, read_json, sync, write_json
+from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, marker_names, read_markers, write_marker
 
 __all__ = ["ChainStore", "Commit"]
-
-_MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
-_DAMAGE = "move the chain's folder away to start it afresh, or restore the file"
-
-
-@dataclasses.dataclass(frozen=True)
-class Commit:
-    """One marker: iterations [start, stop) of a phase, the files they are in, and the checkpoint behind them.
-
-    `facts` are those of the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs,
-    `earlier` holds the facts of its earlier iterations. `previous` names the marker that this one continues: empty
-    for the first, None where it was not recorded.
-    """
-
-    phase: str
-    start: int
-    stop: int
-    files: Mapping[str, str]
-    checkpoint: str
-    facts: Mapping[str, Any]
-    earlier: tuple[Mapping[str, Any], ...] = ()
-    previous: str | None = None
-
-    @property
-    def name(self) -> str:
-        """File name of the marker."""
-        return f"{self.phase}-{self.start:09d}-{self.stop:09d}.json"
-
-    def follows(self, last: Commit | None) -> bool:
-        """Return whether nothing is missing between `last` and this one."""
-        begin = last.stop if last is not None and last.phase == self.phase else 0
-        return self.start == begin and self.previous in (None, last.name if last else "")
 
 
 class ChainStore:
     """A chain group on disk.
 
-    Markers are read once and then kept in memory. Nothing is written, or swept, before the first `commit`, so that
+    Markers are read once and then kept in memory. Nothing is written, or swept, before `begin_writing`, so that
     readers may open a store while it is written.
 
     Args:
         folder: the group's folder.
         segment_draws: iterations of a whole segment; an existing store keeps the number it began with.
         record: what identifies the writer (identity, software, device); kept in ``store.json``.
+        fence: called before every commit; raises when this process is no longer the writer.
 
     Raises:
         StoreError: the folder belongs to another identity, or has lost its ``store.json``.
     """
 
-    def __init__(self, folder: Path, segment_draws: int, record: Mapping[str, Any]) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        segment_draws: int,
+        record: Mapping[str, Any],
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder, self._fence = folder, fence
         about = folder / "store.json"
         if about.exists():
             existing = read_json(about)
             if not isinstance(existing, dict) or not {"identity", "segment_draws"} <= existing.keys():
-                raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", _DAMAGE)
+                raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
             if existing["identity"] != record["identity"]:
                 raise StoreError(
                     f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
                 )
             self.record: dict[str, Any] = existing
-        elif any((folder / "commits").glob("*.json")):
+        elif marker_names(folder):
             # The length of its segments is not known: writing on could overwrite what is committed.
-            raise StoreError(f"{about}: is missing, though there are commits", _DAMAGE)
+            raise StoreError(f"{about}: is missing, though there are commits", DAMAGE_REMEDY)
         else:
             self.record = {**record, "segment_draws": segment_draws}
             for name in ("commits", "checkpoints"):
@@ -103,35 +79,34 @@ class ChainStore:
 
     @functools.cached_property
     def _commits(self) -> list[Commit]:
-        found = []
-        for name in self._marker_names():
-            path = self.folder / "commits" / name
-            value, (phase, start, stop) = read_json(path), name.removesuffix(".json").split("-")
-            try:
-                earlier, previous = tuple(value.get("earlier", ())), value.get("previous")
-                files, checkpoint, facts = dict(value["files"]), value["checkpoint"], value["facts"]
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise StoreError(f"{path}: is damaged: {error!r}", _DAMAGE) from error
-            found.append(Commit(phase, int(start), int(stop), files, checkpoint, facts, earlier, previous))
-        return sorted(found, key=lambda c: (c.phase == "sample", c.start, c.stop))
+        return read_markers(self.folder)
 
-    def _marker_names(self) -> set[str]:
-        return {path.name for path in (self.folder / "commits").glob("*.json") if _MARKER.match(path.name)}
+    def damage(self) -> Iterator[str]:
+        """Yield one line for everything that is not as the markers say: a missing or changed file, a hole."""
+        last: Commit | None = None
+        for commit in self._commits:
+            if not commit.follows(last):
+                yield f"{self._marker(commit)}: the segment before it is missing"
+            for name, expected in commit.files.items():
+                yield from self._damage_of(commit, name, expected)
+            last = commit
 
-    def verify(self, commit: Commit) -> None:
-        """Hash every file that a marker names; only of the last commit must the checkpoint still be there.
+    def _damage_of(self, commit: Commit, name: str, expected: str) -> Iterator[str]:
+        path, is_newest = self.folder / name, commit.name == self._commits[-1].name
+        staged = self._staged_path(name)
+        if is_newest and staged is not None and staged.is_file() and hash_file(staged) == expected:
+            return
+        if not path.is_file():
+            # Of the checkpoints only the newest must still be there.
+            if name != commit.checkpoint or is_newest:
+                yield f"{path}: is missing, though {self._marker(commit)} names it"
+        elif hash_file(path) != expected:
+            yield f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}"
 
-        Raises:
-            StoreError: one is missing or differs; names it.
-        """
-        for name, expected in commit.files.items():
-            path = self.folder / name
-            if not path.is_file():
-                if name == commit.checkpoint and commit.name != self._commits[-1].name:
-                    continue
-                raise StoreError(f"{path}: is missing, though {self._marker(commit)} names it", _DAMAGE)
-            if hash_file(path) != expected:
-                raise StoreError(f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}", _DAMAGE)
+    def _staged_path(self, name: str) -> Path | None:
+        """Return where a shard lies until it is put in place; None for a checkpoint."""
+        store, _, file = name.partition("/")
+        return self.folder / STAGED / file if store == DRAWS else None
 
     def resume(self) -> Commit | None:
         """Return the last commit, after verifying all of them; None when there is none.
@@ -139,13 +114,9 @@ class ChainStore:
         Raises:
             StoreError: a marker is there but what it names is not, or there is a hole between markers.
         """
-        last: Commit | None = None
-        for commit in self._commits:
-            if not commit.follows(last):
-                raise StoreError(f"{self._marker(commit)}: the segment before it is missing", _DAMAGE)
-            self.verify(commit)
-            last = commit
-        return last
+        for line in self.damage():
+            raise StoreError(line, DAMAGE_REMEDY)
+        return self._commits[-1] if self._commits else None
 
     def load_checkpoint(self, commit: Commit) -> dict[str, np.ndarray]:
         """Return the leaves of the state behind a commit.
@@ -159,13 +130,28 @@ class ChainStore:
             with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-            raise StoreError(f"{path}: cannot be read: {error}", _DAMAGE) from error
+            raise StoreError(f"{path}: cannot be read: {error}", DAMAGE_REMEDY) from error
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def next_count(self, start: int, wanted: int) -> int:
         """Return how many iterations to make from `start`: up to the end of the segment, or `wanted` if fewer."""
         return min(self.segment_draws - start % self.segment_draws, wanted - start)
+
+    def begin_writing(self) -> Commit | None:
+        """Return the last commit as `resume` does; finish it where its writer was killed, and sweep what that left."""
+        last = self.resume()
+        committed = {n.removeprefix(f"{DRAWS}/"): h for n, h in last.files.items()} if last is not None else {}
+        for path in [p for p in (self.folder / STAGED).rglob("c/**/*") if p.is_file()]:
+            if committed.get(path.relative_to(self.folder / STAGED).as_posix()) != hash_file(path):
+                path.unlink()
+        for orphan in (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json")):
+            orphan.unlink()
+        if last is not None:
+            shards = [n for n in committed if n != last.checkpoint]
+            self._draws.publish([Staged(n.rpartition("/c/")[0], Path(n), last.stop) for n in shards])
+        self._tidy()
+        return last
 
     def commit(
         self,
@@ -175,7 +161,7 @@ class ChainStore:
         checkpoint: Mapping[str, np.ndarray],
         facts: Mapping[str, Any],
     ) -> Commit:
-        """Write iterations from `start` on, with the checkpoint behind them.
+        """Commit the iterations from `start` on, with the checkpoint behind them.
 
         Args:
             phase: ``warmup`` or ``sample``.
@@ -189,34 +175,38 @@ class ChainStore:
             ValueError: the iterations do not continue the last commit or reach over the end of a segment.
         """
         stop = start + self._count(phase, start, values)
-        if self._marker_names() != {c.name for c in self._commits}:
+        self._fence()
+        if marker_names(self.folder) != {c.name for c in self._commits}:
             raise StoreError(f"{self.folder}: another process commits to it", "stop one of the two jobs")
         first = start - start % self.segment_draws
-        # Its shards are about to grow: were its marker still there, a crash in between would read as damage.
-        old = self._withdraw_last() if start > first else None
-        paths = [
-            self._draws.write(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
+        old = self._commits[-1] if start > first else None
+        before = self._commits[: -1 if old else None]
+        staged = [
+            self._draws.stage(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
             for group, arrays in values.items()
             for name, value in arrays.items()
         ]
-        paths.append(self._write_checkpoint(f"{phase}-{stop:09d}.npz", checkpoint))
-        files = {str(path.relative_to(self.folder)): hash_file(path) for path in paths}
+        state = self._write_checkpoint(f"{phase}-{stop:09d}.npz", checkpoint)
+        files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
+        name = state.relative_to(self.folder).as_posix()
         commit = Commit(
-            phase, first, stop, files, str(paths[-1].relative_to(self.folder)), {**facts, "first_new": start},
-            (*old.earlier, old.facts) if old else (), self._commits[-1].name if self._commits else "",
+            phase, first, stop, {**files, name: hash_file(state)}, name, {**facts, "first_new": start},
+            old.all_facts if old else (), before[-1].name if before else "", old.name if old else "",
         )  # fmt: skip
-        content = dataclasses.asdict(commit)
-        write_json(self._marker(commit), {k: v for k, v in content.items() if k not in ("phase", "start", "stop")})
-        self._commits.append(commit)
-        self._drop_old_checkpoints()
+        write_marker(self.folder, commit)
+        self._commits[:] = [*before, commit]
+        self._draws.publish(staged)
+        self._tidy()
         return commit
+
+    def end_writing(self) -> None:
+        """Remove the folder in which shards were staged; nothing is in it any more."""
+        shutil.rmtree(self.folder / STAGED, ignore_errors=True)
+        self.__dict__.pop("_draws", None)
 
     @functools.cached_property
     def _draws(self) -> DrawArrays:
-        """Where draws are written, once what a killed writer left behind is swept."""
-        for orphan in (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json")):
-            orphan.unlink()
-        return DrawArrays(self.folder / "draws.zarr", self.segment_draws)
+        return DrawArrays(self.folder, self.segment_draws)
 
     def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]]) -> int:
         """Return the number of iterations in `values`, checked against what is there."""
@@ -229,21 +219,19 @@ class ChainStore:
             raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
         return counts.pop()
 
-    def _withdraw_last(self) -> Commit:
-        """Remove the marker of the last segment, which is not full; a crash from here on repeats that segment."""
-        commit = self._commits.pop()
-        self._marker(commit).unlink()
-        sync(self.folder / "commits")
-        return commit
-
     def _write_checkpoint(self, name: str, leaves: Mapping[str, np.ndarray]) -> Path:
         path = self.folder / "checkpoints" / name
         with atomic_path(path) as temporary, temporary.open("wb") as handle:
             np.savez(handle, allow_pickle=False, **leaves)
         return path
 
-    def _drop_old_checkpoints(self) -> None:
-        """Keep the checkpoints of the two newest commits; the second is what is left when the newest is withdrawn."""
+    def _tidy(self) -> None:
+        """Remove markers that a longer one replaces, and all checkpoints but those of the two newest commits."""
+        void = marker_names(self.folder) - {c.name for c in self._commits}
+        for name in void:
+            (self.folder / "commits" / name).unlink()
+        if void:
+            sync(self.folder / "commits")
         kept = {self.folder / commit.checkpoint for commit in self._commits[-2:]}
         for path in (self.folder / "checkpoints").iterdir():
             if path not in kept:

@@ -12,20 +12,32 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import experiment_class
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.experiment.stages import make_spec
-from bayesmesh.sampling.plan import SEGMENT_BYTES, TILE_ELEMENTS, make_program, row_tile, segment_length
+from bayesmesh.sampling.plan import (
+    SEGMENT_BYTES,
+    SEGMENT_DRAWS,
+    SLICE_BYTES,
+    SLICE_SECONDS,
+    TILE_ELEMENTS,
+    choose_lengths,
+    make_program,
+    row_tile,
+)
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e-3, 1.0, 1e6])
 @pytest.mark.parametrize("aimed", [0.01, 10.0, 3600.0])
 @pytest.mark.parametrize("num_chains", [1, 64])
-def test_a_segment_is_a_power_of_two_within_bounds(make_case, fixed_program, seconds, aimed, num_chains) -> None:
+def test_lengths_are_powers_of_two_within_bounds(make_case, fixed_program, seconds, aimed, num_chains) -> None:
     program = fixed_program(num_chains)
-    length = segment_length(program, {"segment_seconds": aimed}, seconds)
-    assert 1 <= length <= 1024
-    assert math.log2(length).is_integer()
+    lengths = choose_lengths(program, aimed, seconds)
+    assert 1 <= lengths.slice_draws <= lengths.segment_draws <= SEGMENT_DRAWS
     per_draw = sum(np.prod(s) for s in program.target.position_shapes.values()) * num_chains * 8
-    assert length == 1 or length * per_draw <= SEGMENT_BYTES
-    assert length == 1 or length * seconds * program.kernel.expected_gradients() <= aimed
+    for length, most_bytes, most_seconds in zip(
+        lengths, (SLICE_BYTES, SEGMENT_BYTES), (SLICE_SECONDS, aimed), strict=True
+    ):
+        assert math.log2(length).is_integer()
+        assert length == 1 or length * per_draw <= most_bytes
+        assert length == 1 or length * seconds * program.kernel.expected_gradients() <= most_seconds
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +48,7 @@ def fixed_program(make_case, request):
 
 
 def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
-    lengths = [segment_length(fixed_program(1), {"segment_seconds": 10.0}, s) for s in np.geomspace(1e-6, 10, 30)]
+    lengths = [choose_lengths(fixed_program(1), 10.0, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
     assert lengths == sorted(lengths, reverse=True)
     assert len(set(lengths)) > 3
 
@@ -45,7 +57,7 @@ def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
     program = fixed_program(64)
     huge = dataclasses.make_dataclass("Huge", ["position_shapes", "dtype"])({"a": (10**7,)}, program.target.dtype)
     program = dataclasses.make_dataclass("P", ["target", "kernel", "num_chains"])(huge, program.kernel, 64)
-    assert segment_length(program, {"segment_seconds": 10.0}, 1e-9) == 1
+    assert choose_lengths(program, 10.0, 1e-9) == (1, 1)
 
 
 @pytest.mark.parametrize("name", list_components("model"))
@@ -80,7 +92,7 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     case = make_case("gaussian")
     program = make_program(spec(), case.spec, 16)
     assert program.num_chains == 8
-    assert program.segment_draws == 16
+    assert program.slice_draws == 16
     assert program.sampling.warmup == program.kernel.num_warmup == 21
     assert program.kernel.options.max_leapfrog_steps == 17
     assert program.target.model.options.prior_scale == 3.0

@@ -39,7 +39,7 @@ def advance() -> Callable[..., ChainStore]:
 
     def advance(folder: Path, draws: int, *, segment: int = 4, warmup: int = 4) -> ChainStore:
         store = ChainStore(folder, segment, RECORD)
-        last = store.resume()
+        last = store.begin_writing()
         phase, done = (last.phase, last.stop) if last else ("warmup", 0)
         if last:
             found = store.load_checkpoint(last)
@@ -79,8 +79,8 @@ class Killed(BaseException):
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], contextlib.AbstractContextManager[list[str]]]:
     """Return a context in which the process dies before its n-th operation on files, counted from 0.
 
-    Operations are fsync, replace and link (one of which ends every write of Zarr's), unlink and mkdir. From then on all of them
-    fail, so that no `finally` tidies up: what is on the disk is what SIGKILL would have left.
+    Operations are fsync, replace and link (one of which ends every write of Zarr's) and unlink. From then on all of
+    them fail, so that no `finally` tidies up: what is on the disk is what SIGKILL would have left.
     The context's value lists the operations that were made; it ends quietly, whether the process died or not.
     """
 
@@ -98,7 +98,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], contextlib.Abstr
             return call
 
         with monkeypatch.context() as patch:
-            for name in ("fsync", "replace", "link", "unlink", "mkdir"):
+            for name in ("fsync", "replace", "link", "unlink"):
                 patch.setattr(os, name, guarded(name, getattr(os, name)))
             with contextlib.suppress(Killed):
                 yield made

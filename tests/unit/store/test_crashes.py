@@ -23,8 +23,8 @@ RECORD = {"identity": "0123456789abcdef"}
         pytest.param(None, 0, None, id="first commit of all, warmup"),
         pytest.param(0, 4, ("warmup", 4), id="first commit of draws"),
         pytest.param(4, 6, ("sample", 4), id="a part of a segment"),
-        pytest.param(6, 8, ("sample", 4), id="the rest of that segment"),
-        pytest.param(2, 3, ("warmup", 4), id="more of the first segment, and still not all"),
+        pytest.param(6, 8, ("sample", 6), id="the rest of that segment"),
+        pytest.param(2, 3, ("sample", 2), id="more of the first segment, and still not all"),
     ],
 )
 def test_death_at_every_step(
@@ -36,7 +36,7 @@ def test_death_at_every_step(
     after: int,
     least: tuple[str, int] | None,
 ) -> None:
-    """`least`: where it resumes at worst; no more than the segment that was being written is lost."""
+    """`least`: where it resumes at worst; nothing that was committed is lost."""
     advance(tmp_path / "whole", after)
     expected = read_tree(tmp_path / "whole")
     if before is not None:

@@ -1,0 +1,195 @@
+"""One writer per chain group: a lock file with its owner and a heartbeat.
+
+The lock is taken with a hard link, which only one process can make, also on network file systems. No clock is
+compared with another: an owner on this machine is asked for by its process number, one elsewhere is watched for as
+long as three heartbeats take. A lock that was taken over is noticed by its former owner before its next commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bayesmesh.errors import StoreError
+from bayesmesh.store.files import read_json, write_json
+
+__all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "WriterLock"]
+
+HEARTBEAT_SECONDS = 5.0
+LOCK_NAME = "writer.json"
+
+_log = logging.getLogger("bayesmesh")
+
+
+class WriterLock:
+    """Holds the lock of a folder as a context manager.
+
+    Args:
+        folder: the chain group's folder; made if need be.
+        heartbeat_seconds: time between two signs of life.
+
+    Raises:
+        StoreError: on entering, when another process holds it; names the owner.
+    """
+
+    def __init__(self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self.path, self._heartbeat_seconds = folder / LOCK_NAME, heartbeat_seconds
+        self._token, self._stop = secrets.token_hex(8), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> WriterLock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while not self._take():
+            try:
+                owner = read_json(self.path)
+            except StoreError:
+                # Gone between two looks: its owner has finished. A damaged one is no owner's, who writes it whole.
+                owner = None
+                if not self.path.exists():
+                    continue
+            if owner is not None and self._is_alive(owner):
+                raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
+            _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
+            self._set_aside(owner)
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._is_ours():
+            self.path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Raise unless this process still holds the lock.
+
+        Raises:
+            StoreError: another process took it over while this one was stopped or cut off.
+        """
+        if not self._is_ours():
+            raise StoreError(
+                f"{self.path}: the lock is no longer this process's", "one of the two jobs goes on; stop the other"
+            )
+
+    def _take(self) -> bool:
+        """Try to make the lock; returns whether it is ours."""
+        temporary = self.path.with_name(f".{LOCK_NAME}.{self._token}")
+        write_json(temporary, {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds})
+        try:
+            os.link(temporary, self.path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    def _is_ours(self) -> bool:
+        try:
+            return bool(read_json(self.path)["token"] == self._token)
+        except (StoreError, TypeError, KeyError):
+            return False
+
+    def _set_aside(self, owner: Mapping[str, Any] | None) -> None:
+        """Remove the lock of a dead owner, and of nobody else: another process may have taken it over first."""
+        aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(aside)
+            found = None
+            with contextlib.suppress(StoreError):
+                found = read_json(aside)
+            if found != owner:
+                with contextlib.suppress(FileExistsError):
+                    os.link(aside, self.path)
+            aside.unlink()
+
+    def _is_alive(self, owner: Mapping[str, Any]) -> bool:
+        """Return whether the owner still works, by its process where it can be seen, else by its heartbeat."""
+        here = _this_process()
+        if owner.get("host") == here["host"]:
+            if owner.get("boot") != here["boot"]:
+                return False
+            if owner.get("process_space") == here["process_space"]:
+                return _start_of(int(owner.get("pid", -1))) == owner.get("started_ticks")
+        patience = 3 * float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS))
+        _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
+        first, until = self._last_beat(), time.monotonic() + patience
+        while time.monotonic() < until:
+            time.sleep(min(0.5, patience / 10))
+            if self._last_beat() != first:
+                return True
+        return False
+
+    def _last_beat(self) -> int:
+        try:
+            return self.path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return -1
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._heartbeat_seconds):
+            try:
+                if self._is_ours():
+                    os.utime(self.path)
+            except OSError as error:
+                _log.warning("%s: no heartbeat: %s", self.path, error)
+
+
+def _this_process() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "user": getpass.getuser(),
+        "pid": os.getpid(),
+        "started_ticks": _start_of(os.getpid()),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "process_space": _link("/proc/self/ns/pid"),
+        "job": os.environ.get("SLURM_JOB_ID", ""),
+    }
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process began, in clock ticks since the machine did; empty when there is none.
+
+    A process number is used again; together with this it names one process. A zombie has ended.
+    """
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return "" if not fields or fields[0] in ("Z", "X") else fields[19]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""
+
+
+def _name(owner: Mapping[str, Any] | None) -> str:
+    if owner is None:
+        return "an unknown owner"
+    job = f", job {owner['job']}" if owner.get("job") else ""
+    return f"process {owner.get('pid')} of {owner.get('user')} on {owner.get('host')}{job}"
+
+
+def _remedy(owner: Mapping[str, Any]) -> str:
+    stop = f"scancel {owner['job']}" if owner.get("job") else f"kill {owner.get('pid')} on {owner.get('host')}"
+    return f"wait until it has finished, or stop it: {stop}"
