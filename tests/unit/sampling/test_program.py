@@ -14,7 +14,7 @@ from bayesmesh.sampling.program import name_leaves
 
 NUM_WARMUP, NUM_DRAWS = 30, 20
 OPTIONS: dict[str, dict[str, Any]] = {"hmc": {"num_leapfrog_steps": 4}, "chees": {"max_leapfrog_steps": 8}}
-MESHES = ((1, 7), (4, 2))
+MESHES = (("named", (1, 7)), ("named", (4, 2)), ("shard_map", (2, 4)))
 
 
 def build_small(build, make_case, kernel: str, mesh: tuple[int, int], **more: Any):
@@ -45,9 +45,10 @@ def assert_same(one: Any, other: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference, mesh) -> None:
-    run = build_small(build, make_case, kernel, mesh).run(NUM_DRAWS)
+@pytest.mark.parametrize(("sharding", "mesh"), MESHES)
+def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference, sharding, mesh) -> None:
+    """From the start on: 50 transitions, of which 30 adapt."""
+    run = build_small(build, make_case, kernel, mesh, sharding=sharding).run(NUM_DRAWS)
     assert reference.info.accepted.mean() > 0.3
     for name, draws in reference.draws.items():
         assert run.draws[name].shape == draws.shape
