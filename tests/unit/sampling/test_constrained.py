@@ -18,6 +18,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.kernels.base import Density
 from bayesmesh.models.base import Model
+from bayesmesh.sampling.density import Target
 
 tfd = tfp.distributions
 
@@ -84,13 +85,7 @@ def assert_near(found: Density, expected: Density) -> None:
         assert np.count_nonzero(one) == np.count_nonzero(other)
 
 
-@pytest.mark.parametrize(
-    ("sharding", "mesh", "row_tile"),
-    [("named", (1, 1), 37), ("named", (2, 4), 4), ("shard_map", (1, 7), 37), ("shard_map", (2, 4), 4)],
-)
-def test_the_density_of_constrained_local_latents(
-    case, make_program, position, expected, sharding, mesh, row_tile
-) -> None:
+def evaluate(case, make_program, position, sharding: str, mesh: tuple[int, int], row_tile: int) -> Density:
     program = make_program(case, "hmc", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding)
     shapes = program.target.position_shapes
     assert shapes["sizes"] == (program.target.layout.padded_rows, 2)
@@ -98,7 +93,27 @@ def test_the_density_of_constrained_local_latents(
     padded = {**position, "sizes": jnp.pad(position["sizes"], [(0, 0), (0, padding), (0, 0)])}
     placed = program.place_state({k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in padded.items()})
     there = {k: jax.device_put(v, placed[k]) for k, v in padded.items()}
-    assert_near(jax.jit(program.target.log_density)(there, program.put_data(case.rows)), expected)
+    return jax.jit(program.target.log_density)(there, program.put_data(case.rows))
+
+
+LAYOUTS = [("named", (1, 1), 37), ("named", (2, 4), 4), ("shard_map", (1, 7), 37), ("shard_map", (2, 4), 4)]
+
+
+@pytest.mark.parametrize(("sharding", "mesh", "row_tile"), LAYOUTS)
+def test_the_density_of_constrained_local_latents(
+    case, make_program, position, expected, sharding, mesh, row_tile
+) -> None:
+    assert_near(evaluate(case, make_program, position, sharding, mesh, row_tile), expected)
+
+
+def test_a_missing_jacobian_is_noticed(case, make_program, position, expected, monkeypatch) -> None:
+    def without(self: Target, position: Any) -> Any:
+        latents = self.bijector.forward(self._unpack(position))
+        return self.prior.log_prob(latents), self._pack(latents)
+
+    monkeypatch.setattr(Target, "_prior_and_latents", without)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_near(evaluate(case, make_program, position, "named", (1, 1), 37), expected)
 
 
 def test_latents_are_positive_and_in_the_prior_s_axes(case, make_target, position) -> None:

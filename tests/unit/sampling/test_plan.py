@@ -12,6 +12,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import experiment_class
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.experiment.stages import make_spec
+from bayesmesh.sampling.collective import CollectiveTarget
+from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.plan import (
     SEGMENT_BYTES,
     SEGMENT_DRAWS,
@@ -98,6 +100,13 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     assert program.target.model.options.prior_scale == 3.0
     assert dict(program.mesh.shape) == {"chain": 1, "data": 8}
     assert program.target.layout.num_devices == 8
+
+
+def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
+    case, chosen = make_case("gaussian"), spec()
+    for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
+        chosen.config["compute"]["sharding"] = way
+        assert type(make_program(chosen, case.spec, 16).target) is expected
 
 
 def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
