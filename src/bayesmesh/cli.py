@@ -22,6 +22,9 @@ _log = logging.getLogger("bayesmesh")
 WITH_CORES = ("compile", "sample", "assemble", "average", "recommend")
 """Stages that compute on devices."""
 
+WITH_PROCESSES = ("compile", "sample")
+"""Of these, those whose programs may span several processes."""
+
 
 def _parser() -> argparse.ArgumentParser:
     from bayesmesh.experiment.stages import STAGES
@@ -40,6 +43,13 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
         if stage in WITH_CORES:
             verb.add_argument("--cores", type=_positive, help="cores to use; all by default")
+            verb.add_argument(
+                "--gpus", type=int, default=0, help="GPUs of this machine to hold for oneself; shared ones by default"
+            )
+        if stage in WITH_PROCESSES:
+            verb.add_argument(
+                "--processes", default="1x1", metavar="NxP", help="N nodes of a Slurm job, P processes on each"
+            )
         if stage == "compile":
             verb.add_argument(
                 "--later", metavar="FILE,...", help="specifications of later stages, to be checked before sampling"
@@ -86,12 +96,16 @@ def _set_up_logging(path: Path | None) -> None:
 
 
 def _run_stage(arguments: argparse.Namespace) -> None:
+    from bayesmesh.cards import hold_cards
     from bayesmesh.experiment.plan import Plan
     from bayesmesh.experiment.stages import LATER, StageSpec, later_stages, make_spec, parse_spec
+    from bayesmesh.launch import launch
     from bayesmesh.ledger import Ledger
     from bayesmesh.stages.files import ledger_file
 
     stage = arguments.verb
+    if stage in WITH_PROCESSES:
+        launch(arguments.words, arguments.processes, arguments.gpus)
     later: list[StageSpec] = []
     if arguments.spec is not None:
         spec: StageSpec = parse_spec(arguments.spec, stage)
@@ -113,7 +127,8 @@ def _run_stage(arguments: argparse.Namespace) -> None:
     if stage == "sample":
         options["group"] = _group_number(arguments.group)
     try:
-        said = importlib.import_module(f"bayesmesh.stages.{stage}").run(spec, ledger, **options)
+        with hold_cards(getattr(arguments, "gpus", 0)):
+            said = importlib.import_module(f"bayesmesh.stages.{stage}").run(spec, ledger, **options)
     finally:
         ledger.save()
     _log.info("%s %s: %s", stage, spec.experiment, said)
@@ -180,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from bayesmesh.experiment.stages import STAGES
 
     arguments = _parser().parse_args(argv)
+    arguments.words = sys.argv[1:] if argv is None else list(argv)
     _set_up_logging(None)
     try:
         _set_up_logging(getattr(arguments, "log", None))

@@ -13,7 +13,7 @@ from bayesmesh.experiment.fingerprint import ROOT, imported_modules
 
 LAYERS = [
     {"errors", "progress"},
-    {"store"},
+    {"store", "cards", "launch"},
     {"ledger", "experiment"},
     {"data", "models", "kernels"},
     {"sampling", "diagnostics"},

@@ -41,7 +41,7 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
         assert text.split() == ["config=PLAN.titles(),", 'code=PLAN.code_of("report"),']
     else:
         assert text.split() == [f'config=PLAN.spec("{rule}"),', f'code=PLAN.code("{rule}"),']
-        assert f'"bayesmesh {rule} --spec {{params.config:q}}' in WORKING[file, rule]
+        assert f"bayesmesh {rule} --spec {{params.config:q}}" in WORKING[file, rule]
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])

@@ -10,11 +10,14 @@ rule assemble:
         "results/{experiment}/benchmarks/assemble.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    threads: workflow.cores
+    threads: PLAN.cores
+    resources:
+        gpu=0,
     params:
         config=PLAN.spec("assemble"),
         code=PLAN.code("assemble"),
     message:
         "Assemble the posterior of {wildcards.experiment}"
     shell:
-        "bayesmesh assemble --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"
+        "bayesmesh assemble --spec {params.config:q} --code {params.code:q} --cores {threads}"
+        " --gpus {resources.gpu:q} --log {log:q}"

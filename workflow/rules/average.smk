@@ -16,11 +16,14 @@ rule average:
         "results/{experiment}/benchmarks/average.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    threads: workflow.cores
+    threads: PLAN.cores
+    resources:
+        gpu=0,
     params:
         config=PLAN.spec("average"),
         code=PLAN.code("average"),
     message:
         "Average the predictions of {wildcards.experiment} over its draws"
     shell:
-        "bayesmesh average --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"
+        "bayesmesh average --spec {params.config:q} --code {params.code:q} --cores {threads}"
+        " --gpus {resources.gpu:q} --log {log:q}"

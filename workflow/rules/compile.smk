@@ -10,9 +10,12 @@ rule compile:
     conda:
         "../../envs/bayesmesh.yaml"
     # The same devices as sampling, or the cache would hold another program.
-    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
+    threads: lambda wildcards: PLAN.threads(wildcards.experiment, PLAN.cores)
     # What follows sampling is checked before it. No param: a change of it compiles nothing again.
+    # A profile may want GPUs of its own for each job, or nodes x processes.
     resources:
+        gpu=0,
+        processes="1x1",
         later=lambda wildcards: PLAN.later(wildcards.experiment),
     params:
         config=PLAN.spec("compile"),
@@ -21,4 +24,4 @@ rule compile:
         "Compile the programs of {wildcards.experiment}"
     shell:
         "bayesmesh compile --spec {params.config:q} --code {params.code:q} --later={resources.later:q}"
-        " --cores {threads} --log {log:q}"
+        " --cores {threads} --gpus {resources.gpu:q} --processes {resources.processes:q} --log {log:q}"

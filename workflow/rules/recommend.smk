@@ -18,11 +18,14 @@ rule recommend:
         "results/{experiment}/benchmarks/recommend.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    threads: workflow.cores
+    threads: PLAN.cores
+    resources:
+        gpu=0,
     params:
         config=PLAN.spec("recommend"),
         code=PLAN.code("recommend"),
     message:
         "Recommend films in {wildcards.experiment}"
     shell:
-        "bayesmesh recommend --spec {params.config:q} --code {params.code:q} --cores {threads} --log {log:q}"
+        "bayesmesh recommend --spec {params.config:q} --code {params.code:q} --cores {threads}"
+        " --gpus {resources.gpu:q} --log {log:q}"

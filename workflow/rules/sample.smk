@@ -12,12 +12,20 @@ rule sample:
         "results/{experiment}/benchmarks/sample-{group}.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    threads: lambda wildcards: PLAN.threads(wildcards.experiment, workflow.cores)
+    threads: lambda wildcards: PLAN.threads(wildcards.experiment, PLAN.cores)
+    # A profile may want GPUs of its own for each job, or nodes x processes. The others are asked again once the audit
+    # is there.
+    resources:
+        gpu=0,
+        processes="1x1",
+        mem_mb=PLAN.sample_memory_mb,
+        runtime=PLAN.sample_minutes,
     params:
         config=PLAN.spec("sample"),
         code=PLAN.code("sample"),
     message:
         "Sample {wildcards.experiment}, {wildcards.group}"
     shell:
-        "bayesmesh sample --spec {params.config:q} --group {wildcards.group:q} --code {params.code:q}"
-        " --cores {threads} --log {log:q}"
+        # In the shell's place, so that a signal to the job reaches the sampler.
+        "exec bayesmesh sample --spec {params.config:q} --group {wildcards.group:q} --code {params.code:q}"
+        " --cores {threads} --gpus {resources.gpu:q} --processes {resources.processes:q} --log {log:q}"

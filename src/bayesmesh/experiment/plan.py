@@ -17,6 +17,8 @@ from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
 from bayesmesh.experiment.loading import load_all
 from bayesmesh.experiment.registry import component_path
+from bayesmesh.experiment.resources import sample_memory_mb, sample_minutes
+from bayesmesh.experiment.site import Site, load_site
 from bayesmesh.experiment.stages import COMPONENTS, dataset_name, later_stages, make_spec, split_name
 from bayesmesh.store.files import atomic_path
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
@@ -112,9 +114,33 @@ class Plan:
         """Return the files of an experiment's data."""
         return DataLayout(Path(self.results), self.dataset(name), self.split(name))
 
+    @property
+    def cores(self) -> int:
+        """Cores that jobs on this machine share; inside a job of a cluster, those of the job.
+
+        The process that submits to a cluster has no such number: what a job gets is in its profile.
+        """
+        cores = None if self.workflow is None else self.workflow.resource_settings.cores
+        return cores if cores is not None else 1
+
     def threads(self, name: str, cores: int | None) -> int:
-        """Return the cores of one chain group's job: all of them, or an even share in `independent` mode."""
-        return max(1, (cores or 1) // self.num_groups(name))
+        """Return the cores of one chain group's job: an even share of the machine, or all of a cluster's job."""
+        is_alone = self.workflow is not None and self.workflow.remote_exec
+        return max(1, (cores or 1) // (1 if is_alone else self.num_groups(name)))
+
+    @functools.cached_property
+    def site(self) -> Site:
+        """What the cluster is like; all defaults where there is none."""
+        return load_site()[1]
+
+    def sample_memory_mb(self, wildcards: Any, attempt: int) -> int:
+        """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
+        return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self.site)
+
+    def sample_minutes(self, wildcards: Any, attempt: int) -> int:
+        """Return the time of a chain group's job, for `resources`, once the compile stage has measured it."""
+        name = wildcards.experiment
+        return sample_minutes(self.layout(name).audit, attempt, self.site, self.experiments[name])
 
     def manifests(self, name: str) -> list[Path]:
         """Return the manifests of all chain groups."""

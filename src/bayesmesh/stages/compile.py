@@ -53,6 +53,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
             **cost_of_gradient(program.target, program.num_chains),
             "seconds": seconds,
             "chains": program.num_chains,
+            "per_draw": program.kernel.expected_gradients(),
         },
         "rows": {
             "padded": program.target.layout.padded_rows,

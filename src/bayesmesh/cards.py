@@ -1,0 +1,101 @@
+"""GPUs of one machine for jobs that start side by side: never two on one card.
+
+A job locks the device files of the cards that it takes and shows JAX only those. The lock is the system's, so that it
+goes with the process however that ends, and no file is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bayesmesh.errors import DeviceError
+
+__all__ = ["cards", "hold_cards"]
+
+WAIT_SECONDS = 0.5
+
+_log = logging.getLogger("bayesmesh")
+
+
+def cards(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tuple[str, Path]]:
+    """Return (name for CUDA, device file) of every card that is visible.
+
+    CUDA counts the cards that there are, whatever their files are called; `CUDA_VISIBLE_DEVICES` may leave some out.
+    """
+    files = sorted(devices.glob("nvidia[0-9]*"), key=lambda path: int(path.name.removeprefix("nvidia")))
+    every = [(str(number), path) for number, path in enumerate(files)]
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return every
+    wanted = [name.strip() for name in visible.split(",")]
+    return [(name, path) for name, path in every if name in wanted]
+
+
+@contextlib.contextmanager
+def hold_cards(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
+    """Hold so many cards while the block runs, and show only them; waits until they are free.
+
+    Inside a job of a scheduler nothing is done, for it has chosen the cards; nor is it for a count of 0.
+
+    Args:
+        count: cards wanted.
+        devices: folder of the device files.
+
+    Raises:
+        DeviceError: there are fewer.
+    """
+    if count == 0 or "SLURM_JOB_ID" in os.environ:
+        yield
+        return
+    there = cards(os.environ, devices)
+    if count > len(there):
+        raise DeviceError(
+            f"--gpus {count}: {len(there)} GPUs are visible here",
+            "leave the profile out to run on the CPU; see with `bayesmesh doctor` why a GPU is missing",
+        )
+    with contextlib.ExitStack() as held:
+        names = _take(count, there, held)
+        before = os.environ.get("CUDA_VISIBLE_DEVICES")
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+        _log.info("GPU %s", ", ".join(names))
+        try:
+            yield
+        finally:
+            os.environ.pop("CUDA_VISIBLE_DEVICES")
+            if before is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = before
+
+
+def _take(count: int, there: list[tuple[str, Path]], held: contextlib.ExitStack) -> list[str]:
+    """Lock `count` cards, all or none: two jobs that each wait for the other's card would wait for ever."""
+    has_told = False
+    while True:
+        with contextlib.ExitStack() as attempt:
+            names: list[str] = []
+            for name, path in there:
+                if len(names) < count and _try_lock(path, attempt):
+                    names.append(name)
+            if len(names) == count:
+                held.push(attempt.pop_all())
+                return names
+        if not has_told:
+            _log.info("waiting for %d of %d GPUs, which other jobs hold", count, len(there))
+            has_told = True
+        time.sleep(WAIT_SECONDS)
+
+
+def _try_lock(path: Path, stack: contextlib.ExitStack) -> bool:
+    handle = path.open("rb", buffering=0)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        return False
+    stack.callback(handle.close)
+    return True

@@ -1,0 +1,166 @@
+"""What a cluster is like: `profiles/site.yaml`, read by the profiles and by the rules.
+
+The one place for partition, account, limits and model of GPU. A profile is a template of Snakemake's: it gets the
+site from `site_for`, which asks the scheduler first whether it would take such a job at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from bayesmesh.errors import ConfigError, UserError
+from bayesmesh.experiment.explain import explain
+from bayesmesh.experiment.loading import read_yaml
+from bayesmesh.experiment.settings import Settings
+
+__all__ = ["SITE_FILE", "GpuNodes", "Nodes", "Site", "is_profile_given", "load_site", "site_for"]
+
+SITE_FILE = "profiles/site.yaml"
+
+TIMEOUT_SECONDS = 15.0
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,127}$")]
+"""What reaches sbatch: no blank, no quote, no leading dash."""
+
+
+class Nodes(Settings):
+    """A kind of node, and what one job may ask of it."""
+
+    partition: Word | None = Field(None, description="Partition; the scheduler's default when null.")
+    cores: int = Field(4, ge=1, le=1024, description="Cores of one job.")
+    max_memory_mb: int = Field(32_000, ge=1000, description="Most memory of one job, in MB.")
+    max_minutes: int = Field(240, ge=1, description="Longest job, in minutes: the limit of the partition.")
+
+
+class GpuNodes(Nodes):
+    """Nodes with GPUs."""
+
+    model: Word | None = Field(None, description="Model of GPU as the scheduler spells it; any when null.")
+    nodes: int = Field(2, ge=1, le=4096, description="Nodes of one job that spans several.")
+    gpus_per_node: int = Field(1, ge=1, le=64, description="GPUs that such a job takes on each of its nodes.")
+
+
+class Site(Settings):
+    """A cluster."""
+
+    account: Word | None = Field(None, description="Account that is charged; the scheduler's default when null.")
+    cpu: Nodes = Field(Nodes(), description="Nodes without accelerator.")
+    gpu: GpuNodes = Field(GpuNodes(), description="Nodes with GPUs.")
+    stop_seconds: int = Field(
+        120, ge=10, le=3600, description="A job is told to stop so long before its time is up, so that it can commit."
+    )
+
+
+def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
+    """Return the site's file and what it says; all defaults where there is none.
+
+    Args:
+        environ: `BAYESMESH_SITE` names another file.
+
+    Raises:
+        ConfigError: it cannot be read, or a key is unknown or wrong.
+    """
+    named = environ.get("BAYESMESH_SITE")
+    path = Path(named or SITE_FILE)
+    if not named and not path.exists():
+        return path, Site()
+    try:
+        return path, Site.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(path, error, Site) from error
+
+
+def is_profile_given(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether Snakemake was called with a profile of the user's choice."""
+    return "SNAKEMAKE_PROFILE" in environ or any(word.split("=")[0] == "--profile" for word in words)
+
+
+def site_for(kind: str, *, nodes: bool = False) -> Site:
+    """Return the site for a profile, or end the program with a message: a template can do neither more nor less.
+
+    Args:
+        kind: ``cpu`` or ``gpu``.
+        nodes: whether a job takes `gpus_per_node` GPUs on each of `nodes` nodes, and not one GPU on one node.
+    """
+    try:
+        path, site = load_site()
+        check_with_scheduler(path, site, kind, nodes)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    return site
+
+
+def check_with_scheduler(path: Path, site: Site, kind: str, nodes: bool = False) -> None:
+    """Let the scheduler say, without submitting anything, whether it would take the largest job of the site.
+
+    Raises:
+        ConfigError: it would not; gives its reason and the key to change.
+    """
+    command = _test_command(site, kind, nodes)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise ConfigError(
+            "there is no sbatch here, and the profile submits jobs",
+            "start Snakemake on a login node of the cluster; on one machine leave --profile out",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(
+            f"sbatch did not answer in {TIMEOUT_SECONDS:.0f} s", "see with `sinfo` whether the scheduler is up"
+        ) from error
+    if re.search("contact|configuration source|unknown host", done.stderr, re.IGNORECASE):
+        raise ConfigError(
+            f"the scheduler cannot be reached: {done.stderr.strip().splitlines()[-1]}",
+            "start Snakemake on a login node of the cluster; on one machine leave --profile out",
+        )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if "error" in line), lines[-1] if lines else "no reason given")
+        reason = re.sub(r"^(sbatch|allocation failure): (error: )?", "", said)
+        key, remedy = _blame(" ".join(lines), kind)
+        raise ConfigError(
+            f"{path}: key '{key}': the scheduler would refuse the jobs: {reason}", f"{remedy} ({' '.join(command)})"
+        )
+
+
+def _test_command(site: Site, kind: str, nodes: bool) -> list[str]:
+    where = site.cpu if kind == "cpu" else site.gpu
+    command = ["sbatch", "--test-only", f"--time={where.max_minutes}", f"--mem={where.max_memory_mb}"]
+    command += [f"--cpus-per-task={where.cores}"]
+    command += [f"--partition={where.partition}"] if where.partition else []
+    command += [f"--account={site.account}"] if site.account else []
+    if isinstance(where, GpuNodes):
+        each = where.gpus_per_node if nodes else 1
+        command += [f"--nodes={where.nodes if nodes else 1}", f"--ntasks-per-node={each}"]
+        command += [f"--gres=gpu:{where.model}:{each}" if where.model else f"--gres=gpu:{each}"]
+    return [*command, "--wrap=true"]
+
+
+_REASONS = (
+    ("partition name|invalid partition", "{kind}.partition", "take one of those that `sinfo` lists"),
+    ("account", "account", "take one of those that `sacctmgr show user $USER withassoc` lists"),
+    ("time limit", "{kind}.max_minutes", "take at most the TIMELIMIT that `sinfo` shows for the partition"),
+    ("memory", "{kind}.max_memory_mb", "take no more than a node has: `sinfo -o '%P %m'`"),
+    ("gres|gpu", "gpu.model", "see with `sinfo -o '%P %G'` which GPUs the partition has"),
+)
+
+
+def _blame(said: str, kind: str) -> tuple[str, str]:
+    """The key that a refusal is about, and what to do; a configuration that no node has may be about several."""
+    for pattern, key, remedy in _REASONS:
+        if re.search(pattern, said, re.IGNORECASE):
+            return key.format(kind=kind), remedy
+    if kind == "gpu":
+        return "gpu", "lower gpus_per_node, nodes, cores or max_memory_mb to what `sinfo -o '%P %D %c %m %G'` shows"
+    return "cpu", "lower cores or max_memory_mb to what `sinfo -o '%P %D %c %m'` shows"

@@ -1,0 +1,66 @@
+"""One stage as several processes of a Slurm job: the command runs itself again under srun."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.errors import ConfigError, DeviceError
+
+__all__ = ["launch", "parse_processes", "srun_command"]
+
+
+def parse_processes(text: str) -> tuple[int, int]:
+    """Return nodes and processes on each, from ``2x4``.
+
+    >>> parse_processes("2x4")
+    (2, 4)
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", text)
+    if match is None:
+        raise ConfigError(f"--processes {text}: is not NODESxPROCESSES", "use a form such as 2x4: two nodes, four each")
+    return int(match[1]), int(match[2])
+
+
+def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int) -> list[str]:
+    """Return the command that starts `nodes` x `each` processes, each with a GPU of its own where there are any.
+
+    Args:
+        arguments: of ``bayesmesh``.
+        nodes: nodes of the job.
+        each: processes on each node.
+        gpus: GPUs of the job.
+    """
+    return [
+        "srun", f"--nodes={nodes}", f"--ntasks={nodes * each}", f"--ntasks-per-node={each}",
+        # No MPI: JAX's processes find each other by what Slurm says of the step. One that fails ends all.
+        "--mpi=none", "--kill-on-bad-exit=1", *(["--gpus-per-task=1"] if gpus else []),
+        sys.executable, "-m", "bayesmesh.cli", *arguments,
+    ]  # fmt: skip
+
+
+def launch(arguments: Sequence[str], processes: str, gpus: int, environ: Mapping[str, str] = os.environ) -> None:
+    """Become several processes, where several are asked for and this is not one of them yet; else return.
+
+    Raises:
+        ConfigError: `processes` is not of the form ``2x4``.
+        DeviceError: this is not inside a Slurm job.
+    """
+    nodes, each = parse_processes(processes)
+    if nodes * each == 1 or "SLURM_PROCID" in environ:
+        return
+    if "SLURM_JOB_ID" not in environ or shutil.which("srun", path=environ.get("PATH")) is None:
+        raise DeviceError(
+            f"--processes {processes}: several processes need a Slurm job, and this is none",
+            "use `--profile profiles/slurm-gpu-multinode` on a login node, or leave --processes out",
+        )
+    command = srun_command(arguments, nodes, each, gpus)
+    sys.stderr.flush()
+    # In this process's place, so that a signal to it reaches srun, which passes it on.
+    os.execvp(command[0], command)  # noqa: S606

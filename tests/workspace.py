@@ -1,0 +1,97 @@
+"""A folder as a user has it: workflow, configuration, source and results."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Workspace:
+    """A folder as a user has it: workflow, configuration, source and results."""
+
+    root: Path
+    environment: Mapping[str, str]
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the environment in the folder."""
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self.root, env={**self.environment, **variables}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def snakemake(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake."""
+        return self.run("snakemake", *arguments, **variables)
+
+    def planned(self, *arguments: str) -> list[str]:
+        """Return the messages of the jobs that a dry run lists, sorted, without digests in names of data."""
+        done = self.snakemake("-n", "--cores", "2", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        jobs = re.findall(r"^Job \d+: (.*)$", done.stdout + done.stderr, re.M)
+        return sorted(re.sub(r"-[0-9a-f]{8}\b", "", job) for job in jobs)
+
+    def experiment(self, name: str) -> Path:
+        return self.root / "config" / "experiments" / f"{name}.yaml"
+
+    def set(self, name: str, key: str, value: Any) -> None:
+        """Set one dotted key of an experiment."""
+        whole = yaml.safe_load(self.experiment(name).read_text())
+        *blocks, last = key.split(".")
+        block = whole
+        for part in blocks:
+            block = block.setdefault(part, {})
+        block[last] = value
+        self.experiment(name).write_text(yaml.safe_dump(whole))
+
+    @contextlib.contextmanager
+    def changed(self, path: Path, text: str) -> Iterator[None]:
+        """Let a file be another for a while."""
+        before = path.read_text() if path.exists() else None
+        path.write_text(text)
+        try:
+            yield
+        finally:
+            path.unlink() if before is None else path.write_text(before)
+
+    def copy(self, root: Path) -> Workspace:
+        """Return a copy with the same times of files."""
+        shutil.copytree(self.root, root, symlinks=True)
+        return Workspace(root, {**self.environment, "PYTHONPATH": str(root / "src")})
+
+
+def for_user(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a user without mirror, whose commands are those of this Python."""
+    kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "XLA_", "PYTEST_"))}
+    return {**kept, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+
+
+def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str, Mapping[str, Any]]) -> Workspace:
+    """Make a workspace with these experiments, all of them listed, in which nothing has run yet."""
+    for part in ("workflow", "profiles", "envs"):
+        shutil.copytree(ROOT / part, root / part)
+    shutil.copy(ROOT / "Snakefile", root)
+    shutil.copytree(
+        ROOT / "src" / "bayesmesh", root / "src" / "bayesmesh", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (root / "config" / "experiments").mkdir(parents=True)
+    (root / "config" / "config.yaml").write_text(f"experiments: [{', '.join(experiments)}]\n")
+    for name, experiment in experiments.items():
+        (root / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
+    return Workspace(root, {**environment, "PYTHONPATH": str(root / "src")})
