@@ -11,7 +11,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run reproduce test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
+.PHONY: help run reproduce test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ reproduce: env ## every experiment of the published pieces on real data (network
 
 test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
 	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope $(PYTEST_ARGS)
+
+slurm-test: dev-env ## the tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
+	@tools/slurm-test.sh $(PYTEST_ARGS)
 
 check: check-style check-types check-workflow check-schema ## style, types, workflow lint, drift of generated files
 

@@ -8,6 +8,7 @@ names in ``/etc/hosts``, go when the cluster stops.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import os
 import secrets
 import signal
@@ -102,12 +103,14 @@ class Cluster:
     """A loopback cluster.
 
     Attributes:
-        folder: everything of it.
+        folder: everything of it; its name begins with ``loopback``.
         has_accounting: whether a database keeps jobs; sacct works then, and an account is needed.
     """
 
     folder: Path
     has_accounting: bool
+    _lock: int | None = None
+    _children: list[subprocess.Popen[bytes]] = dataclasses.field(default_factory=list)
 
     def start(self) -> None:
         """Start all daemons and wait until both nodes are idle.
@@ -115,8 +118,16 @@ class Cluster:
         Raises:
             ClusterError: a daemon does not come up, or this machine belongs to a cluster already.
         """
-        if (CONF / "slurm.conf").exists() or (CONF / "slurm.conf").is_symlink():
-            raise ClusterError(f"{CONF / 'slurm.conf'} is there: this machine belongs to a cluster already")
+        CONF.mkdir(exist_ok=True)
+        # One at a time on a machine: another session waits here. The lock goes with the process.
+        self._lock = os.open(CONF, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        conf = CONF / "slurm.conf"
+        if conf.is_symlink() and conf.resolve().parent.name.startswith("loopback"):
+            # Of a session that was killed.
+            Cluster(conf.resolve().parent, False).stop()
+        if conf.exists() or conf.is_symlink():
+            raise ClusterError(f"{conf} is there: this machine belongs to a cluster already")
         for name in ("run", "log", "dev", "state", "munge", *(f"spool/{n}" for n in NODES)):
             (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
@@ -140,11 +151,16 @@ class Cluster:
             ("mariadbd", "mariadbd"), ("munged", "munged"),
         ):  # fmt: skip
             self._end(name, command)
+        for child in self._children:
+            child.wait(20)
         for path in CONF.glob("*.conf"):
             if path.is_symlink() and Path(os.readlink(path)).is_relative_to(self.folder):
                 path.unlink()
         lines = HOSTS.read_text().splitlines(keepends=True)
         HOSTS.write_text("".join(line for line in lines if MARK not in line))
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def ask(self, *command: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
         """Run a client."""
@@ -154,9 +170,20 @@ class Cluster:
 
     def jobs(self) -> list[dict[str, str]]:
         """Return all jobs since the start, by the controller's own memory, which needs no accounting."""
-        keys = ("id", "state", "nodes", "gpus", "comment", "partition", "limit", "memory")
-        done = self.ask("squeue", "--states=all", "--noheader", "--sort=i", "--format=%i|%T|%N|%b|%k|%P|%l|%m")
-        return [dict(zip(keys, line.split("|"), strict=True)) for line in done.stdout.splitlines()]
+        fields = {
+            "id": "JobID", "state": "State", "nodes": "NodeList", "granted": "tres-alloc", "comment": "Comment",
+            "partition": "Partition", "account": "Account", "limit": "TimeLimit", "memory": "MinMemory",
+            "folder": "WorkDir",
+        }  # fmt: skip
+        # Wide enough that nothing is cut; padded with blanks.
+        form = ",".join(f"{field}:300" for field in fields.values())
+        done = self.ask("squeue", "--states=all", "--noheader", "--sort=i", f"--Format={form}")
+        lines = done.stdout.splitlines()
+        return [
+            {key: line[300 * n : 300 * (n + 1)].strip() for n, key in enumerate(fields)}
+            for line in lines
+            if line.strip()
+        ]
 
     def pid(self, name: str) -> int | None:
         """Return the process of a daemon that runs."""
@@ -209,7 +236,6 @@ class Cluster:
         for number in range(GPUS):
             # A twin of /dev/null stands for a card, so that CUDA_VISIBLE_DEVICES is set.
             os.mknod(self.folder / "dev" / f"gpu{number}", 0o20666, os.makedev(1, 3))
-        CONF.mkdir(exist_ok=True)
         files = {"slurm.conf": lines, "gres.conf": gres, "cgroup.conf": ["CgroupAutomount=no"]}
         if self.has_accounting:
             files["slurmdbd.conf"] = [SLURMDBD_CONF.format(**values)]
@@ -252,12 +278,14 @@ class Cluster:
             raise ClusterError(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
 
     def _daemon(self, *command: str, waits: bool = True) -> None:
-        """Start a daemon; one that does not put itself into the background is left there."""
+        """Start a daemon; one that does not put itself into the background is waited for when the cluster stops."""
         with (self.folder / "log" / f"{command[0]}.out").open("ab") as log:
             started = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        if waits and started.wait(20):
+        if not waits:
+            self._children.append(started)
+        elif started.wait(20):
             raise ClusterError(f"{command[0]} does not start: see {self.folder / 'log'}")
 
     def _end(self, name: str, command: str) -> None:

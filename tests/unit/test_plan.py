@@ -31,7 +31,11 @@ def config(tmp_path: Path) -> Path:
 
 
 def _plan(config: Path, **workflow: Any) -> Plan:
-    about = SimpleNamespace(**{"dryrun": False, "local_exec": True, "cores": 2, **workflow}) if workflow else None
+    about = (
+        SimpleNamespace(**{"dryrun": False, "local_exec": True, "remote_exec": False, "cores": 2, **workflow})
+        if workflow
+        else None
+    )
     return Plan(str(config), str(config.parent / "results"), workflow=about)
 
 

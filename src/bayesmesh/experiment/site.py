@@ -151,6 +151,8 @@ _REASONS = (
     ("partition name|invalid partition", "{kind}.partition", "take one of those that `sinfo` lists"),
     ("account", "account", "take one of those that `sacctmgr show user $USER withassoc` lists"),
     ("time limit", "{kind}.max_minutes", "take at most the TIMELIMIT that `sinfo` shows for the partition"),
+    ("node count", "gpu.nodes", "take no more than `sinfo -o '%P %D'` shows"),
+    ("processors", "{kind}.cores", "take no more than a node has: `sinfo -o '%P %c'`"),
     ("memory", "{kind}.max_memory_mb", "take no more than a node has: `sinfo -o '%P %m'`"),
     ("gres|gpu", "gpu.model", "see with `sinfo -o '%P %G'` which GPUs the partition has"),
 )

@@ -74,6 +74,8 @@ def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, said: str) -> 
         ("sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified", "gpu", "gpu.partition"),
         ("allocation failure: Invalid account or account/partition combination specified", "cpu", "account"),
         ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", "cpu", "cpu.max_minutes"),
+        ("allocation failure: Node count specification invalid", "gpu", "gpu.nodes"),
+        ("allocation failure: More processors requested than permitted", "cpu", "cpu.cores"),
         ("sbatch: error: Memory specification can not be satisfied", "gpu", "gpu.max_memory_mb"),
         ("allocation failure: Invalid generic resource (gres) specification", "gpu", "gpu.model"),
         ("allocation failure: Requested node configuration is not available", "gpu", "gpu"),
