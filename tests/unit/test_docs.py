@@ -28,7 +28,20 @@ NAMED = re.compile(r"^`([\w./-]+)`:\n\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Not followed by what makes it a pattern rather than a file.
 PATH = re.compile(r"`((?:src|config|workflow|docs|envs|tests|profiles|tools)/[\w./-]*\w/?)`")
-FOREIGN_COMMANDS = {"apt-get", "cd", "conda", "git", "podman", "pyenv", "sh", "sudo", "unset"}
+FOREIGN_COMMANDS = {
+    "apt-get",
+    "cd",
+    "conda",
+    "git",
+    "podman",
+    "pyenv",
+    "sacctmgr",
+    "sh",
+    "sinfo",
+    "srun",
+    "sudo",
+    "unset",
+}
 """Commands that are not this project's."""
 
 READS_LIKE_A_MACHINE = re.compile(r"/(?:work|home|root|tmp|Users)/\w")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import re
 import statistics
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
+from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME
 
-__all__ = ["STALE_SECONDS", "GroupProgress", "Writer", "current_groups", "read_group"]
+__all__ = ["STALE_BEATS", "GroupProgress", "Writer", "current_groups", "read_group"]
 
-STALE_SECONDS = 180.0
-"""Age of a heartbeat from which its writer is taken for dead, unless it says itself how often it beats."""
+STALE_BEATS = 6
+"""Heartbeats that may be missed; more than a writer allows, for clocks of two machines differ."""
 
 NEWEST = 8
 """Markers that are opened; the names of the others are enough."""
@@ -29,13 +29,22 @@ _MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
-    """Who holds the group, by `writer.json`."""
+    """Who holds the group, by `writer.json`.
+
+    Attributes:
+        host: its machine.
+        job: its number in Slurm; may be empty.
+        last_beat: when it last showed a sign of life, in seconds since the epoch.
+        heartbeat_seconds: time between two of them.
+    """
 
     host: str
-    heartbeat: float
+    job: str
+    last_beat: float
+    heartbeat_seconds: float
 
     def is_alive(self, now: float) -> bool:
-        return now - self.heartbeat < STALE_SECONDS
+        return now - self.last_beat < STALE_BEATS * self.heartbeat_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +55,12 @@ class GroupProgress:
         folder: the group's.
         phase: ``warmup`` or ``sample``.
         done: iterations of that phase.
-        per_second: iterations per second between the newest commits; None before the second one.
-        commit_seconds: seconds from one of the newest commits to the next; None before the second one.
+        per_second: iterations per second of the newest segments; None before the first commit.
+        commit_seconds: seconds that one of them took; None before the first commit.
         acceptance: mean over the newest commits of the phase; None before the first.
         last_commit: seconds since the epoch; None before the first.
         device: kind of device the group began on.
+        host: machine of the last commit.
         writer: who holds it; None when nobody does.
     """
 
@@ -62,6 +72,7 @@ class GroupProgress:
     acceptance: float | None = None
     last_commit: float | None = None
     device: str = "-"
+    host: str = ""
     writer: Writer | None = None
 
 
@@ -98,33 +109,37 @@ def read_group(folder: Path) -> GroupProgress:
     """
     record = _read(folder / "store.json") or {}
     device = record.get("environment", {}).get("kind", "-")
-    group = GroupProgress(folder, device=device, writer=_read_writer(folder / "writer.json"))
+    group = GroupProgress(folder, device=device, writer=_read_writer(folder / LOCK_NAME))
     markers = [m for path in folder.glob("commits/*.json") if (m := _MARKER.match(path.name))]
     if not markers:
         return group
     phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"
     ordered = sorted((m for m in markers if m[1] == phase), key=lambda m: int(m[2]))
-    facts = [f for m in ordered[-NEWEST:] if (f := _facts(folder / "commits" / m[0], int(m[3])))]
-    # Medians, so that a pause between two jobs does not count.
-    gaps = [(b["committed_at"] - a["committed_at"], b["count"]) for a, b in itertools.pairwise(facts)]
-    each = statistics.median(seconds / count for seconds, count in gaps) if gaps else 0.0
+    facts = [f for m in ordered[-NEWEST:] if (f := _facts(folder / "commits" / m[0]))]
+    # Medians, so that a slow start does not count.
+    timed = [f for f in facts if f["count"] and f["seconds"]]
+    each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
     return dataclasses.replace(
         group, phase=phase, done=max(int(m[3]) for m in ordered), per_second=1 / each if each > 0 else None,
-        commit_seconds=statistics.median(seconds for seconds, _ in gaps) if gaps else None,
+        commit_seconds=statistics.median(f["seconds"] for f in timed) if timed else None,
         acceptance=statistics.fmean(f["acceptance"] for f in facts) if facts else None,
-        last_commit=facts[-1]["committed_at"] if facts else None,
+        last_commit=facts[-1]["committed_at"] if facts else None, host=facts[-1]["host"] if facts else "",
     )  # fmt: skip
 
 
-def _facts(path: Path, stop: int) -> dict[str, float] | None:
-    """The facts of a marker, with the number of iterations that they are about; None when it is gone by now."""
+def _facts(path: Path) -> dict[str, Any] | None:
+    """The facts of a marker that are shown; None when it is gone by now."""
     marker = _read(path)
     if marker is None:
         return None
     try:
         facts = marker["facts"]
-        count = stop - int(facts["first_new"])
-        return {"count": count, **{k: float(facts[k]) for k in ("acceptance", "committed_at")}}
+        return {
+            **{k: float(facts[k]) for k in ("acceptance", "committed_at")},
+            # Stores of the first release do not say them.
+            **{k: float(facts.get(k, 0)) for k in ("count", "seconds")},
+            "host": str(facts.get("host", "")),
+        }
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(
             f"{path}: is damaged: {error!r}", "move the chain's folder away, or restore the file"
@@ -135,10 +150,10 @@ def _read_writer(path: Path) -> Writer | None:
     content = _read(path)
     if content is None:
         return None
-    heartbeat = content.get("heartbeat")
     return Writer(
-        str(content.get("host", "?")), float(heartbeat) if isinstance(heartbeat, (int, float)) else _modified(path)
-    )
+        str(content.get("host", "?")), str(content.get("job", "")), _modified(path),
+        float(content.get("heartbeat_seconds", HEARTBEAT_SECONDS)),
+    )  # fmt: skip
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:

@@ -132,7 +132,9 @@ def _convergence(
 
 
 def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs: Sequence[QueuedJob]) -> str:
+    """Devices and machines: of those at work, else of the last commits."""
     hosts = {g.writer.host for g in alive if g.writer is not None} | {j.node for j in jobs if j.state == "RUNNING"}
+    hosts = hosts or {g.host for g in groups}
     devices = sorted({g.device for g in groups})
     return " on ".join(part for part in (", ".join(devices), ", ".join(sorted(hosts - {""}))) if part) or "-"
 

@@ -16,6 +16,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.status import progress, status_table, table, watch
 from bayesmesh.status.queue import parse_queue
+from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.segments import ChainStore
 
 NOW = 1_800_000_000.0
@@ -56,7 +57,10 @@ def sample(plan: Plan) -> Callable[..., ChainStore]:
         total = 2 + draws // SEGMENT
         for number in range(total):
             phase, start = ("warmup", SEGMENT * number) if number < 2 else ("sample", SEGMENT * (number - 2))
-            facts = {"acceptance": 0.8, "committed_at": NOW - 5 - (total - 1 - number)}
+            facts = {
+                "acceptance": 0.8, "committed_at": NOW - 5 - (total - 1 - number), "count": SEGMENT, "seconds": 1.0,
+                "host": "node3",
+            }  # fmt: skip
             stats = {
                 "warmup_sample_stats" if phase == "warmup" else "sample_stats": {"lp": random.normal(size=(SEGMENT, 2))}
             }
@@ -76,8 +80,9 @@ def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
 
 
 def _lock(store: ChainStore, heartbeat: float) -> None:
-    content = {"host": "node7", "pid": 1, "job": "42", "heartbeat": heartbeat}
-    (store.folder / "writer.json").write_text(json.dumps(content))
+    path = store.folder / LOCK_NAME
+    path.write_text(json.dumps({"host": "node7", "pid": 1, "job": "42", "heartbeat_seconds": 5.0}))
+    os.utime(path, (heartbeat, heartbeat))
 
 
 # -- before and after --------------------------------------------------------------------------------------------------
@@ -138,7 +143,7 @@ def test_a_running_experiment_shows_how_far_it_is(plan: Plan, sample: Callable[.
     # Draws of a chain, averaged over the groups; a segment of ten each second in both groups.
     assert (found["draws"], found["per s"]) == ("40/100", "10")
     assert found["left"] == "7 s", "the slowest group has 70 draws to go"
-    assert (found["accept"], found["where"], found["last commit"]) == ("0.80", "a card", "5 s ago")
+    assert (found["accept"], found["where"], found["last commit"]) == ("0.80", "a card on node3", "5 s ago")
     assert found["R-hat"].startswith(("~1.", "~0.9"))
     assert 1 < float(found["ESS"][1:]) < 1000
 
@@ -151,7 +156,13 @@ def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainS
     folder = plan.layout("other").group("0" * 16, 0)
     store = ChainStore(folder, 30, {"identity": "0" * 16})
     far = 9 + np.random.default_rng(2).normal(size=(30, 2))
-    store.commit("sample", 0, {"sample_stats": {"lp": far}}, {}, {"acceptance": 1.0, "committed_at": NOW})
+    store.commit(
+        "sample",
+        0,
+        {"sample_stats": {"lp": far}},
+        {},
+        {"acceptance": 1.0, "committed_at": NOW, "count": 30, "seconds": 1.0},
+    )
     bad, _ = log_density_so_far([*groups, progress.read_group(folder)])
     assert good < 1.2 < 1.5 < bad
 
@@ -173,7 +184,7 @@ def test_a_lock_says_who_is_at_work_and_whether_it_lives(plan: Plan, sample: Cal
     _lock(store, NOW + 50)
     assert row(plan, "listed", NOW + 60)["where"] == "a card on node7"
     assert row(plan, "listed", NOW + 60)["state"] == "sampling"
-    assert row(plan, "listed", NOW + 60 + progress.STALE_SECONDS)["state"] == "stale lock"
+    assert row(plan, "listed", NOW + 50 + 5 * progress.STALE_BEATS)["state"] == "stale lock"
 
 
 def test_draws_that_go_on_are_not_hidden_by_an_old_verdict(plan: Plan, sample: Callable[..., ChainStore]) -> None:
