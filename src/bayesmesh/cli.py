@@ -123,7 +123,7 @@ def _run_stage(arguments: argparse.Namespace) -> None:
         options["cores"] = arguments.cores
     if stage == "compile":
         given = [file for file in (arguments.later or "").split(",") if file]
-        options["later"] = [parse_spec(file, *LATER, option="--later") for file in given] or later
+        options["later"] = [parse_spec(file, "sample", *LATER, option="--later") for file in given] or later
     if stage == "sample":
         options["group"] = _group_number(arguments.group)
     try:

@@ -83,6 +83,28 @@ def test_what_compiling_checks_for_are_the_specs_of_later_stages(config: Path) -
     assert spec.settings("recommendation").users == (7,)
 
 
+def test_a_rule_for_stopping_is_checked_by_compiling_and_its_code_is_that_of_the_sample_stage(config: Path) -> None:
+    stopped = GOOD.format(share=0) + "sampling: {stop: {min_ess_bulk: 9, summaries: [mean]}}\n"
+    (config / "experiments" / "c.yaml").write_text(stopped)
+    plan = _plan(config, dryrun=False)
+    spec = parse_spec(plan.later("c"), "sample")
+    assert spec.settings("sampling").stop.summaries == ("mean",)
+    without, with_rule = {"experiment": "a"}, {"experiment": "c"}
+    compiled = [parse_spec(plan.spec("compile")(w), "compile").config for w in (without, with_rule)]
+    assert compiled[0] == compiled[1]
+    assert plan.code("sample")(without) != plan.code("sample")(with_rule)
+    assert plan.code("compile")(without) == plan.code("compile")(with_rule)
+
+
+def test_the_code_of_diagnostics_is_that_of_chains_only_with_a_rule() -> None:
+    def files(*names: str) -> set[str]:
+        closure = fingerprint.source_closure([fingerprint.ROOT / "stages" / name for name in names])
+        return {path.relative_to(fingerprint.ROOT).as_posix() for path in closure}
+
+    assert not [name for name in files("sample.py") if name.startswith("diagnostics/")]
+    assert "diagnostics/convergence.py" in files("sample.py", "stopping.py")
+
+
 def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> None:
     plan = _plan(config)
     (config / "experiments" / "c.yaml").write_text(GOOD.format(share=0).replace("hmc", "chees"))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
-from pydantic_core import PydanticCustomError
 
 from bayesmesh.experiment.averaging import AveragingSettings
 from bayesmesh.experiment.compute import ComputeSettings
@@ -18,12 +17,12 @@ from bayesmesh.experiment.recommendation import RecommendationSettings
 from bayesmesh.experiment.registry import component_path, list_components, read_options
 from bayesmesh.experiment.report import ReportSettings
 from bayesmesh.experiment.sampling import SamplingSettings
-from bayesmesh.experiment.settings import Name, Settings
+from bayesmesh.experiment.settings import Name, Settings, does_not_fit
 
 __all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
 
 RESERVED_NAMES = frozenset(
-    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "data", "logs", "index"}
+    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "studies", "data", "logs", "index"}
     | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
 )
 """Targets, rules and folders that no experiment may be called."""
@@ -65,30 +64,43 @@ class ExperimentBase(Settings):
     def _check_groups(self) -> ExperimentBase:
         sampling, compute = self.sampling, self.compute
         if sampling.chains % sampling.chain_groups:
-            raise _does_not_fit(
+            raise does_not_fit(
                 "sampling.chain_groups",
                 f"{sampling.chain_groups} groups do not divide {sampling.chains} chains evenly",
                 f"use one of {_divisors(sampling.chains)}, or another number of chains",
             )
         if sampling.mode == "sharded" and sampling.chain_groups != 1:
-            raise _does_not_fit(
+            raise does_not_fit(
                 "sampling.chain_groups",
                 f"must be 1 when sampling.mode is sharded (one job spans all devices), found {sampling.chain_groups}",
                 "use\n    sampling:\n      mode: independent",
             )
         if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
-            raise _does_not_fit(
+            raise does_not_fit(
                 "compute.mesh.chain",
                 f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
                 f"use one of {_divisors(sampling.chains_per_group)}",
             )
         return self
 
-
-def _does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
-    return PydanticCustomError(
-        "does_not_fit", "key '{key}': {problem}", {"key": key, "problem": problem, "remedy": remedy}
-    )
+    @model_validator(mode="after")
+    def _check_stop(self) -> ExperimentBase:
+        sampling, stop = self.sampling, self.sampling.stop
+        if stop is None:
+            return self
+        if stop.max_r_hat is not None and sampling.chains_per_group < 2:
+            raise does_not_fit(
+                "sampling.stop.max_r_hat",
+                "R-hat compares chains, and a chain group decides by itself; its groups have one chain each",
+                "use fewer chain_groups, more chains, or another target",
+            )
+        if stop.first_look > sampling.draws:
+            raise does_not_fit(
+                "sampling.stop.first_look",
+                f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look at all",
+                "raise sampling.draws, which is the limit, or look earlier",
+            )
+        return self
 
 
 def _divisors(number: int) -> str:

@@ -241,4 +241,6 @@ class Plan:
         whole = self.experiments[name].model_dump(mode="json")
         chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
         entries = [ROOT / "stages" / f"{stage}.py", *(component_path(kind, chosen[kind]) for kind in COMPONENTS[stage])]
+        if stage == "sample" and self.experiments[name].sampling.stop is not None:
+            entries.append(ROOT / "stages" / "stopping.py")
         return fingerprint(source_closure(entries))

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from bayesmesh.experiment.settings import Settings
+from bayesmesh.experiment.stop import StopSettings
 
 __all__ = ["InitialSettings", "SamplingSettings"]
 
@@ -40,7 +41,12 @@ class SamplingSettings(Settings):
     warmup: int = Field(
         500, ge=0, le=10_000_000, description="Warmup iterations per chain; never part of the posterior."
     )
-    draws: int = Field(500, ge=4, le=100_000_000, description="Draws per chain after warmup.")
+    draws: int = Field(
+        500, ge=4, le=100_000_000, description="Draws per chain after warmup; with `stop` the limit on them."
+    )
+    stop: StopSettings | None = Field(
+        None, description="Ends sampling before `draws`, at the first look that meets a rule; left out when absent."
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="Root of every random number of the chains.")
     initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
     segment_seconds: float = Field(

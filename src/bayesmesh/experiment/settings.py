@@ -7,8 +7,9 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-__all__ = ["NAME_PATTERN", "Name", "Settings"]
+__all__ = ["NAME_PATTERN", "Name", "Settings", "does_not_fit"]
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
@@ -32,6 +33,13 @@ class Settings(BaseModel):
             return values
         fields = cls.model_fields
         return {k: _as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
+
+
+def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
+    """Return the error of keys that do not go together; both texts reach the user as they are."""
+    return PydanticCustomError(
+        "does_not_fit", "key '{key}': {problem}", {"key": key, "problem": problem, "remedy": remedy}
+    )
 
 
 def _as_tuple(annotation: Any, value: Any) -> Any:

@@ -47,7 +47,7 @@ LATER = {"average": "averaging", "recommend": "recommendation"}
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
     # More draws extend the chains, and the seed is an argument; the programs stay as they are.
     "compile": tuple(
-        ("sampling", key) for key in ("draws", "chains", "chain_groups", "seed", "on_changed_environment")
+        ("sampling", key) for key in ("draws", "stop", "chains", "chain_groups", "seed", "on_changed_environment")
     ),
     "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
 }
@@ -105,6 +105,9 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
         part["sampling"] = {
             k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")
         }
+    if stage == "sample" and experiment.sampling.stop is not None:
+        # What is judged are the summaries that the gates will see.
+        part["posterior"] = {"probe_rows": whole["posterior"]["probe_rows"]}
     return part
 
 
@@ -117,8 +120,9 @@ def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:
-    """Return the stages of `LATER` that an experiment asks for."""
-    return [stage for stage, key in LATER.items() if getattr(experiment, key) is not None]
+    """Return the stages that the compile stage holds data and model to: those of `LATER`, and a rule for stopping."""
+    asked = [stage for stage, key in LATER.items() if getattr(experiment, key) is not None]
+    return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
 
 def _digest(value: Any) -> str:

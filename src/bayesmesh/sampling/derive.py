@@ -20,7 +20,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior import Posterior
 
-__all__ = ["Derived", "derive", "spread_evenly"]
+__all__ = ["Derived", "derive", "read_chosen_rows", "spread_evenly"]
 
 READ_ROWS = 8192
 """Rows read at a time."""
@@ -52,11 +52,13 @@ def derive(
         pointwise_bytes: bound on each pointwise group.
     """
     probes = spread_evenly(spec.num_rows, probe_rows)
-    out: Derived = {"summaries": _map_draws(posterior, model, _rows(shards, probes), probes, model.summaries)}
+    out: Derived = {
+        "summaries": _map_draws(posterior, model, read_chosen_rows(shards, probes), probes, model.summaries)
+    }
     rows = _pointwise_rows(model, spec, shards, posterior, pointwise_bytes)
     if rows is None:
         return out
-    chosen = _rows(shards, rows)
+    chosen = read_chosen_rows(shards, rows)
 
     def log_likelihood(latents: Any, data: Any) -> dict[str, jax.Array]:
         return {"y": model.log_likelihood(latents, data)}
@@ -76,7 +78,7 @@ def _outcome_type(dtype: Any) -> Any:
     return np.int32 if np.issubdtype(dtype, np.integer) else dtype
 
 
-def _rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
+def read_chosen_rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Read chosen rows, a shard's worth at a time: a single row costs as much as the shard it lies in."""
     parts = []
     for start in range(0, shards.num_rows, READ_ROWS):

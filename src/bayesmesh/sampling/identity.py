@@ -21,7 +21,16 @@ from bayesmesh.sampling.mesh import describe_devices
 __all__ = ["chain_identity", "check_environment", "environment"]
 
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
-_NOT_PART = ("draws", "chains", "chain_groups", "mode", "segment_seconds", "grace_seconds", "on_changed_environment")
+_NOT_PART = (
+    "draws",
+    "stop",
+    "chains",
+    "chain_groups",
+    "mode",
+    "segment_seconds",
+    "grace_seconds",
+    "on_changed_environment",
+)
 
 
 def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:

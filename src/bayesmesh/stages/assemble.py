@@ -32,7 +32,8 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     configure_jax(spec.settings("compute"), cores)
     layout, sampling = experiment_layout(spec), spec.config["sampling"]
     manifests = [read_json(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
-    num_draws = sampling["draws"]
+    # Groups that stopped by themselves hold different numbers; a posterior has one.
+    num_draws = min([sampling["draws"], *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
             stores = _verified(layout, manifests, num_draws)
@@ -115,7 +116,11 @@ def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draw
 
 def _attributes(spec: StageSpec, manifests: list[dict[str, Any]]) -> dict[str, Any]:
     environment = manifests[0]["environment"]
+    stopped = {group_name(number): m["stop"] for number, m in enumerate(manifests) if m.get("stop")}
+    stop = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
+    rule = next((s["rule"] for s in stopped.values()), None)
     return {
+        **({"stop": {"rule": rule, "groups": stop}} if stopped else {}),
         "creation_library": "bayesmesh",
         "creation_library_version": version("bayesmesh"),
         "experiment": spec.experiment,

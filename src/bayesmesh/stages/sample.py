@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import socket
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
@@ -25,6 +29,8 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.segments import ChainStore
 
 __all__ = ["run"]
+
+STOPPING = "bayesmesh.stages.stopping"
 
 _log = logging.getLogger("bayesmesh")
 
@@ -52,10 +58,21 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -
             data = _transfer(program, shards, ledger)
             key = GroupKey(settings.seed, group * spec.num_chains)
             label = f"{spec.experiment} {group_name(group)}"
-            loop = Loop(program, compiled, key, data, store, ledger, interruption, label=label, facts=facts)
-            loop.run(settings.draws)
-            _write_manifest(spec, group, store)
-    return f"{settings.draws} draws of {spec.num_chains} chains, identity {identity}"
+            rule = _stop_rule(spec, data_spec, shards, store, layout.looks(identity, group))
+            asked = {} if rule is None else {"is_enough": rule.is_enough}
+            loop = Loop(program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, **asked)
+            loop.run(settings.draws if rule is None else rule.num_draws)
+            _write_manifest(spec, group, store, None if rule is None else rule.finish(ledger))
+    num_draws = settings.draws if rule is None else rule.num_draws
+    return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
+
+
+def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
+    """Return what `sampling.stop` asks for, None without it."""
+    if spec.config["sampling"].get("stop") is None:
+        return None
+    # By name, so that its code, and that of the diagnostics, counts where there is a rule (see `Plan.code`).
+    return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
 
 
 def _open_store(
@@ -95,7 +112,7 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
     return data
 
 
-def _write_manifest(spec: StageSpec, group: int, store: ChainStore) -> None:
+def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mapping[str, Any] | None) -> None:
     """Write the rule's output: small, last, and without any state."""
     sampling, layout = spec.config["sampling"], experiment_layout(spec)
     commits = store.commits()
@@ -106,7 +123,7 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore) -> None:
             "identity": store.record["identity"],
             "folder": str(store.folder.relative_to(layout.folder)),
             "num_chains": spec.num_chains,
-            "num_draws": sampling["draws"],
+            "num_draws": sampling["draws"] if stop is None else stop["num_draws"],
             "committed_draws": commits[-1].stop,
             "segment_draws": store.segment_draws,
             "environment": store.record["environment"],
@@ -116,5 +133,6 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore) -> None:
             "acceptance": sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts),
             "divergences": sum(f["divergences"] for f in facts),
             "step_size": commits[-1].facts["step_size"],
+            "stop": stop,
         },
     )

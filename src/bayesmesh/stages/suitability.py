@@ -11,12 +11,13 @@ import jax
 from bayesmesh.averaging.suitability import check_averaging
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.recommend.suitability import check_recommendation, check_users
+from bayesmesh.sampling.judged import summary_names
 from bayesmesh.stages.context import in_file_of, model_class_and_options
 
-__all__ = ["check_later", "check_reading"]
+__all__ = ["check_later", "check_reading", "check_stop"]
 
 
 class _Named(dict[str, Any]):
@@ -56,7 +57,8 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
     """Check that data and model offer what later stages were asked for.
 
     Args:
-        later: specifications of `average` and `recommend`, as far as the experiment has them.
+        later: specifications of `average` and `recommend`, as far as the experiment has them, and of `sample` where it
+            has a rule for stopping.
         model: the model, bound to the data.
         data_spec: of the shards, in the experiment's dtype.
         shards: the data.
@@ -65,6 +67,9 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
         ConfigError: they do not; names the experiment's file, the key and the reason.
     """
     for spec in later:
+        if spec.stage == "sample":
+            check_stop(spec, model, data_spec)
+            continue
         with in_file_of(spec):
             latents = _draw_shapes(model, data_spec)
             if spec.stage == "average":
@@ -72,6 +77,27 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
             else:
                 check_recommendation(model, latents, shards)
                 check_users(spec.settings("recommendation").users, shards.num_rows)
+
+
+def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
+    """Return the summaries that a rule for stopping judges, all of the model's unless it names some.
+
+    Raises:
+        ConfigError: the model has no summary of that name; names the experiment's file, the key and the nearest name.
+    """
+    rule, valid = spec.settings("sampling").stop, summary_names(model, data_spec)
+    named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
+    for key, names in named.items():
+        for name in names:
+            if name not in valid:
+                with in_file_of(spec):
+                    raise ConfigError(
+                        f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid)
+                    )
+    # Standard errors name their own summaries; with no other target nothing else is computed.
+    others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
+    judged = (rule.summaries or valid) if any(target is not None for target in others) else ()
+    return sorted({*judged, *named["max_mcse"]})
 
 
 def _draw_shapes(model: Any, data_spec: DataSpec) -> dict[str, Any]:

@@ -96,6 +96,10 @@ class ExperimentLayout:
     def group(self, identity: str, group: int) -> Path:
         return self.identity(identity) / group_name(group)
 
+    def looks(self, identity: str, group: int) -> Path:
+        """What a rule for stopping has seen of a chain group."""
+        return self.group(identity, group) / "looks.json"
+
     def sampled(self, group: str) -> Path:
         """Manifest of one sampled chain group, written last."""
         return self.folder / "chains" / f"{group}.json"

@@ -41,7 +41,13 @@ def test_there_is_a_module_for_every_stage() -> None:
     import bayesmesh
 
     folder = Path(bayesmesh.__file__).parent / "stages"
-    assert set(STAGES) == {p.stem for p in folder.glob("*.py")} - {"__init__", "context", "files", "suitability"}
+    assert set(STAGES) == {p.stem for p in folder.glob("*.py")} - {
+        "__init__",
+        "context",
+        "files",
+        "stopping",
+        "suitability",
+    }
     assert set(COMPONENTS) == set(STAGES)
 
 
@@ -60,6 +66,8 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
     ("recommendation.top", 3, {"recommend", "report"}),
     ("posterior.probe_rows", 3, {"assemble", "report"}),
     ("sampling.draws", 9, {"sample", "assemble", "report"}),
+    # More draws, and when they are enough, compile nothing again.
+    ("sampling.stop", {"min_ess_bulk": 9.0}, {"sample", "report"}),
     ("sampling.seed", 9, {"sample", "report"}),
     ("sampling.on_changed_environment", "accept", {"sample", "report"}),
     ("sampling.warmup", 9, {"compile", "sample", "report"}),
@@ -85,6 +93,14 @@ def test_a_changed_key_changes_the_specs_of_the_stages_that_read_it(key: str, va
         s for s in STAGES if make_spec(s, "x", before, "r").canonical() != make_spec(s, "x", after, "r").canonical()
     }
     assert differ == stages
+
+
+def test_what_a_rule_for_stopping_judges_are_the_summaries_of_the_posterior() -> None:
+    stopped = {**EXPERIMENT, "sampling": {"stop": {"min_ess_bulk": 9.0}}, "posterior": {"probe_rows": 7}}
+    spec = make_spec("sample", "x", _load(stopped), "r")
+    assert spec.settings("posterior").probe_rows == 7
+    assert set(spec.config) == {*READS["sample"], "posterior"}
+    assert make_spec("sample", "x", _load({**stopped, "sampling": {}}), "r") == make_spec("sample", "x", _load(), "r")
 
 
 def test_a_default_that_is_written_out_changes_nothing() -> None:

@@ -72,6 +72,7 @@ def test_other_data_and_another_model_change_the_identity() -> None:
     "change",
     [
         {"sampling.draws": 40_000},
+        {"sampling.stop": {"min_ess_bulk": 400.0}},
         {"sampling.segment_seconds": 1.0},
         {"sampling.on_changed_environment": "accept"},
         {"posterior": {"probe_rows": 3}},

@@ -15,7 +15,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.data import DataSettings
 from bayesmesh.experiment.experiment import experiment_class
 from bayesmesh.experiment.registry import component_path, load_component, read_options
-from bayesmesh.experiment.stages import LATER, StageSpec, make_spec
+from bayesmesh.experiment.stages import StageSpec, later_stages, make_spec
 from bayesmesh.stages.suitability import check_later, check_reading
 from bayesmesh.store.layout import DataLayout
 
@@ -48,7 +48,7 @@ def refusal(tmp_path: Path) -> Check:
             **later,
         }
         experiment = experiment_class().model_validate(config)
-        asked = [make_spec(stage, "some", experiment, "results") for stage, key in LATER.items() if key in later]
+        asked = [make_spec(stage, "some", experiment, "results") for stage in later_stages(experiment)]
         try:
             check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
             bound = load_component("model", model)(read_options(component_path("model", model))(), data_spec)
@@ -64,6 +64,7 @@ def test_what_is_offered_passes(refusal: Check) -> None:
     assert refusal("digits", "softmax_regression", averaging={}) == ""
     assert refusal("films", "matrix_factorization", recommendation={"users": [5]}) == ""
     assert refusal("gaussian", "gaussian") == ""
+    assert refusal("gaussian", "gaussian", sampling={"stop": {"max_mcse": {"mean": 0.1, "log_density": 1.0}}}) == ""
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,8 @@ def test_what_is_offered_passes(refusal: Check) -> None:
         ("digits", "softmax_regression", {"recommendation": {}}, "key 'recommendation': the dataset is of kind 'rows'"),
         ("films", "matrix_factorization", {"recommendation": {"users": [2, 6, -1]}},
          "key 'recommendation.users': no row 6, -1; valid rows are 0 to 5"),
+        ("digits", "softmax_regression", {"sampling": {"stop": {"max_r_hat": 1.1, "summaries": ["weights"]}}},
+         "key 'sampling.stop.summaries': the model has no summary 'weights'"),
     ],
 )  # fmt: skip
 def test_what_is_not_offered_is_refused_by_file_and_key(

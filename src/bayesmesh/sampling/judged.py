@@ -1,0 +1,141 @@
+"""Summaries of draws that are committed while the chain group goes on: what a stop rule looks at.
+
+They are computed from the draws in the store, only those that are judged, and kept: memory grows with draws times
+judged coordinates. Blocks of draws begin at looks and have one length, so the values depend on neither the length of
+a segment nor where a run was cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
+from bayesmesh.store.arrays import open_group
+from bayesmesh.store.draws import DRAWS
+
+__all__ = ["STATISTICS", "JudgedSummaries", "summary_names"]
+
+STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
+"""Summaries that every model has -> where they are among the sampler's statistics."""
+
+BLOCK_BYTES = 16 * 2**20
+"""Aimed size of the latents of a block of draws."""
+
+MOST_DRAWS = 256
+"""Draws of a block at most; a look pads its last block to the full length."""
+
+
+def summary_names(model: Model, spec: DataSpec) -> list[str]:
+    """Return the names of all summaries of a model, without computing anything."""
+    return sorted({*_shapes(model, spec), *STATISTICS})
+
+
+def _shapes(model: Model, spec: DataSpec) -> dict[str, Any]:
+    """Return name -> shape and dtype of the model's own summaries at one probe row."""
+    latents = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    rows = {k: jax.ShapeDtypeStruct((1, *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+
+    def one_row(latents: Any, rows: Any) -> Any:
+        aligned = {
+            k: jnp.take(v, jnp.zeros(1, int), axis=model.local_latents[k]) if k in model.local_latents else v
+            for k, v in latents.items()
+        }
+        return model.summaries(aligned, rows)
+
+    shapes: dict[str, Any] = jax.eval_shape(one_row, latents, rows)
+    return shapes
+
+
+class JudgedSummaries:
+    """Judged summaries of the first draws of one chain group.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        folder: the chain group's folder.
+        names: summaries to follow, out of `summary_names`.
+        probe_rows: rows at which the model's summaries are followed, as in the posterior.
+    """
+
+    def __init__(
+        self, model: Model, spec: DataSpec, shards: Shards, folder: Path, names: Sequence[str], probe_rows: int
+    ) -> None:
+        self._model, self._spec, self._shards, self._folder = model, spec, shards, folder
+        self._of_model = [name for name in names if name not in STATISTICS]
+        self._of_sampler = [name for name in names if name in STATISTICS]
+        self._probe_rows = probe_rows
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        self._compiled: Any = None
+        self.num_draws = 0
+
+    def first(self, num_draws: int) -> dict[str, np.ndarray]:
+        """Return name -> (chain, draw, ...) of the first `num_draws`, of which none was looked at but those before.
+
+        Raises:
+            ValueError: fewer than were returned before.
+            StoreError: there are no draws.
+        """
+        if num_draws < self.num_draws:
+            raise ValueError(f"{num_draws} draws after {self.num_draws}")
+        if num_draws > self.num_draws:
+            root = open_group(self._folder / DRAWS)
+            for name in self._of_sampler:
+                array = root[f"sample_stats/{STATISTICS[name]}"]
+                self._parts[name].append(np.asarray(array[:, self.num_draws : num_draws]))
+            if self._of_model:
+                self._evaluate(root, num_draws)
+            self.num_draws = num_draws
+        joined = {name: np.concatenate(parts, axis=1) for name, parts in self._parts.items()}
+        self._parts = {name: [value] for name, value in joined.items()}
+        return joined
+
+    def _evaluate(self, root: Any, stop: int) -> None:
+        """Evaluate the model's summaries of the draws up to `stop`, block by block."""
+        arrays = dict(root["posterior"].arrays())
+        per_draw = sum(a.shape[0] * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
+        length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
+        if self._compiled is None:
+            self._compiled = self._make()
+        for start in range(self.num_draws, stop, length):
+            count = min(length, stop - start)
+            block = {k: np.asarray(a[:, start : start + count]) for k, a in arrays.items()}
+            block = {k: self._at_probes(k, v) for k, v in block.items()}
+            found = jax.device_get(self._compiled({k: _lengthen(v, length) for k, v in block.items()}))
+            for name in self._of_model:
+                self._parts[name].append(found[name][:, :count])
+
+    def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
+        """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
+        if name not in self._model.local_latents:
+            return value
+        return np.take(value, self._probes(), axis=2 + self._model.local_latents[name])
+
+    def _probes(self) -> np.ndarray:
+        return spread_evenly(self._spec.num_rows, self._probe_rows)
+
+    def _make(self) -> Any:
+        """Return a compiled function of latents (chain, draw, ...); summaries that are not judged are not computed."""
+        rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(self._shards, self._probes()).items()}
+
+        def judged(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+            found = self._model.summaries(latents, rows)
+            return {name: found[name] for name in self._of_model}
+
+        batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
+        return lambda block: batched(block, rows)
+
+
+def _lengthen(value: np.ndarray, length: int) -> np.ndarray:
+    """Repeat the last draw of (chain, draw, ...) up to a number of draws, so that one program serves all blocks."""
+    return np.concatenate([value, np.repeat(value[:, -1:], length - value.shape[1], axis=1)], axis=1)
