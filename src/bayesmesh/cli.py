@@ -12,8 +12,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bayesmesh.errors import ConfigError, NotFinished, UserError, explain_os_error
+
+if TYPE_CHECKING:
+    from bayesmesh.experiment.plan import Plan
 
 __all__ = ["main"]
 
@@ -66,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("name", metavar="NAME", help="name of the component or the experiment, and of its file")
     status = verbs.add_parser("status", help="how far every experiment is, its verdict, and the path of the report")
     status.add_argument("--watch", action="store_true", help="show it again every few seconds, on a terminal")
+    verify = verbs.add_parser("verify", help="hash all that an experiment stored, and name what is damaged")
+    verify.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, or its folder of results")
+    gc = verbs.add_parser("gc", help="show chains that no configuration names any more, and remove them after asking")
+    gc.add_argument("--yes", action="store_true", help="remove them without asking")
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
     return parser
 
@@ -166,9 +174,13 @@ def _look(arguments: argparse.Namespace) -> int:
         said, code = run_doctor(Path("results"), os.environ)
         print(said)
         return code
+    if arguments.verb == "verify":
+        return _verify(arguments.experiment)
     from bayesmesh.experiment.plan import Plan
 
     plan = Plan()
+    if arguments.verb == "gc":
+        return _collect(plan, is_certain=arguments.yes)
     if arguments.verb == "status":
         from bayesmesh.status import status_table, watch
 
@@ -185,6 +197,38 @@ def _look(arguments: argparse.Namespace) -> int:
         if plan.layout(name).page.exists()
     ]
     _log.info("index: %s", run_index(Path(plan.results), named))
+    return 0
+
+
+def _verify(name: str) -> int:
+    from bayesmesh.errors import StoreError
+    from bayesmesh.upkeep.verify import damage_of, find_experiment
+
+    layout = find_experiment(name, "results")
+    lines = list(damage_of(layout))
+    for line in lines:
+        print(line)
+    print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
+    return StoreError.exit_code if lines else 0
+
+
+def _collect(plan: Plan, *, is_certain: bool) -> int:
+    from bayesmesh.upkeep.gc import find_unnamed, remove, table
+
+    found, notes = find_unnamed(plan)
+    for note in notes:
+        print(note)
+    if not found:
+        print("every chain is named by the configuration")
+        return 0
+    print(table(found))
+    if not is_certain and not sys.stdin.isatty():
+        print("nothing removed: answer on a terminal, or give --yes")
+        return 0
+    if is_certain or input("remove them? [y/N] ").strip().lower() in ("y", "yes"):
+        for one in found:
+            remove(one)
+            print(f"{one.folder}: removed")
     return 0
 
 

@@ -20,6 +20,7 @@ from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.assemble import join_groups
 from bayesmesh.store.files import atomic_folder, read_json
+from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name
 from bayesmesh.store.posterior import open_posterior
 from bayesmesh.store.segments import ChainStore
@@ -50,6 +51,8 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             # Readers that know nothing of consolidated metadata ignore it; xarray opens many groups faster with it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
             zarr.consolidate_metadata(root.store)
+    with ledger.phase("hash"):
+        write_hashes(layout.posterior, _known_hashes(stores))
     return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
 
 
@@ -70,6 +73,16 @@ def _verified(layout: ExperimentLayout, manifests: list[dict[str, Any]], num_dra
             f"{layout.folder / 'chains'}: the chain groups are of different identities", "run the sample stage again"
         )
     return stores
+
+
+def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
+    """Return (device, inode) -> sha256 of the shards, which were hashed a moment ago."""
+    known = {}
+    for store in stores:
+        for name, value in ((n, v) for c in store.commits() for n, v in c.files.items() if n != c.checkpoint):
+            about = (store.folder / name).stat()
+            known[about.st_dev, about.st_ino] = value
+    return known
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:

@@ -85,9 +85,14 @@ class ExperimentLayout:
         """What the compile stage found out about the programs."""
         return self.folder / "program" / "audit.json"
 
+    @property
+    def chains(self) -> Path:
+        """Chains of all identities, and the manifests of those that were sampled last."""
+        return self.folder / "chains"
+
     def identity(self, identity: str) -> Path:
         """Folder of one chain identity; nothing of another identity is ever written there."""
-        return self.folder / "chains" / identity
+        return self.chains / identity
 
     def identity_record(self, identity: str) -> Path:
         """What all chain groups of an identity share: its configuration and the length of a segment."""
@@ -102,7 +107,7 @@ class ExperimentLayout:
 
     def sampled(self, group: str) -> Path:
         """Manifest of one sampled chain group, written last."""
-        return self.folder / "chains" / f"{group}.json"
+        return self.chains / f"{group}.json"
 
     @property
     def posterior(self) -> Path:

@@ -11,11 +11,15 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group
+from bayesmesh.store.files import hash_file
+from bayesmesh.store.hashes import hashes_of
 
-__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior"]
+__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior", "read_block"]
 
 BLOCK_BYTES = 64 * 2**20
 """Aimed size of a block of draws in memory, over all latents asked for."""
+
+_REMEDY = "run the assemble stage again"
 
 
 class Posterior:
@@ -33,7 +37,7 @@ class Posterior:
         group = self.group("posterior")
         self.latents = sorted(name for name, _ in group.arrays() if name not in ("chain", "draw"))
         if not self.latents:
-            raise StoreError(f"{path}: the posterior holds no latent", "run the assemble stage again")
+            raise StoreError(f"{path}: the posterior holds no latent", _REMEDY)
         self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
 
     def group(self, name: str) -> zarr.Group:
@@ -44,14 +48,14 @@ class Posterior:
         """
         found = self._root.get(name)
         if not isinstance(found, zarr.Group):
-            raise StoreError(f"{self.path}: no group '{name}'", "run the assemble stage again")
+            raise StoreError(f"{self.path}: no group '{name}'", _REMEDY)
         return found
 
     def array(self, group: str, name: str) -> zarr.Array:
         """Return an array of a group."""
         found = self.group(group).get(name)
         if not isinstance(found, zarr.Array):
-            raise StoreError(f"{self.path}: no array '{group}/{name}'", "run the assemble stage again")
+            raise StoreError(f"{self.path}: no array '{group}/{name}'", _REMEDY)
         return found
 
     def blocks(
@@ -74,14 +78,33 @@ class Posterior:
         per_draw = sum(self.num_chains * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
         step = max(1, min(self.num_draws, block_bytes // max(1, per_draw)))
         for start in range(0, self.num_draws, step):
-            block = {name: np.asarray(a[:, start : start + step]) for name, a in arrays.items()}
+            block = {name: read_block(a, slice(start, start + step)) for name, a in arrays.items()}
             yield {name: np.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for name, v in block.items()}
 
 
 def open_posterior(path: Path) -> Posterior:
     """Open ``posterior.zarr``.
 
+    Its metadata is compared with the list of hashes, where there is one; draws carry checksums of their own.
+
     Raises:
-        StoreError: there is none, or it holds no latents.
+        StoreError: there is none, it holds no latents, or its metadata is not as it was written.
     """
+    if path.with_suffix(".sha256").exists():
+        for name, value in hashes_of(path).items():
+            about = path.parent / name
+            if about.name == "zarr.json" and (not about.is_file() or hash_file(about) != value):
+                raise StoreError(f"{about}: is missing or damaged", _REMEDY)
     return Posterior(path)
+
+
+def read_block(array: zarr.Array, draws: slice) -> np.ndarray:
+    """Return draws of an array, (chain, draw, ...).
+
+    Raises:
+        StoreError: a chunk is missing or damaged; names the array.
+    """
+    try:
+        return np.asarray(array[:, draws])
+    except (RuntimeError, ValueError, KeyError, OSError) as error:
+        raise StoreError(f"{array.store_path}: a chunk is missing or damaged: {error}", _REMEDY) from error

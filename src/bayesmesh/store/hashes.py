@@ -1,0 +1,68 @@
+"""A list of the hashes of a folder, in the format of ``sha256sum``, which can check it without us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bayesmesh.errors import StoreError
+from bayesmesh.store.files import hash_file, write_text
+
+__all__ = ["check_hashes", "hashes_of", "write_hashes"]
+
+_LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
+
+
+def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
+    """Hash every file below `folder` into ``<folder>.sha256`` beside it, less the folder's own ending.
+
+    Args:
+        folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
+        known: (device, inode) -> sha256 of files that were hashed already; hard links share them.
+    """
+    lines = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        about = path.stat()
+        found = known.get((about.st_dev, about.st_ino)) or hash_file(path)
+        lines.append(f"{found}  {path.relative_to(folder.parent).as_posix()}\n")
+    target = folder.with_suffix(".sha256")
+    write_text(target, "".join(lines))
+    return target
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Return path below the folder's parent -> sha256, of the list that `write_hashes` wrote.
+
+    Raises:
+        StoreError: there is no list, or a line of it is none.
+    """
+    path = folder.with_suffix(".sha256")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: is not there", "run the stage that writes it again") from error
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path}: is damaged: {error}", "run the stage that writes it again") from error
+    found = [_LINE.match(line) for line in lines]
+    if not lines or None in found:
+        raise StoreError(f"{path}: is damaged: a line is no hash", "run the stage that writes it again")
+    return {m[2]: m[1] for m in found if m is not None}
+
+
+def check_hashes(folder: Path) -> Iterator[str]:
+    """Yield one line for every file that is missing or differs, and for every file that is not in the list."""
+    try:
+        expected = hashes_of(folder)
+    except StoreError as error:
+        yield error.message
+        return
+    for name, value in expected.items():
+        path = folder.parent / name
+        if not path.is_file():
+            yield f"{path}: is missing, though {folder.with_suffix('.sha256')} names it"
+        elif hash_file(path) != value:
+            yield f"{path}: is damaged: its sha256 is not the one in {folder.with_suffix('.sha256')}"
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        if path.relative_to(folder.parent).as_posix() not in expected:
+            yield f"{path}: does not belong there: {folder.with_suffix('.sha256')} does not name it"

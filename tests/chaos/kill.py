@@ -1,0 +1,167 @@
+"""Kills a sampling process again and again, and holds what it leaves against an undisturbed run, byte for byte.
+
+    python tests/chaos/kill.py --kills 200
+
+Half of the kills come at a random moment, half right before a step of the commit: each is a real SIGKILL of a real
+process that samples. The suite runs 30 of them, `make chaos` as many as you like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+STEPS = ("stage", "checkpoint", "marker", "publish", "tidy")
+"""What a commit does, in order; a kill comes right before one of them, after the one before."""
+
+
+def experiment(kernel: str, kills: int) -> dict[str, Any]:
+    """Return a tiny experiment with a commit for every draw, and more commits than kills can reach."""
+    return {
+        "title": "Killed again and again",
+        "data": {"source": "gaussian", "num_rows": 20, "dimension": 3},
+        "model": {"name": "gaussian"},
+        "kernel": {"name": kernel},
+        "sampling": {"chains": 4, "warmup": 30, "draws": 4 * kills, "segment_seconds": 1e-6, "seed": 7},
+    }
+
+
+def specs(config: dict[str, Any], results: Path) -> dict[str, str]:
+    """Return stage -> specification, as JSON."""
+    from bayesmesh.experiment.experiment import experiment_class
+    from bayesmesh.experiment.stages import make_spec
+
+    valid = experiment_class().model_validate(config)
+    return {s: make_spec(s, "killed", valid, str(results)).canonical() for s in ("fetch", "shard", "compile", "sample")}
+
+
+def run_stage(stage: str, spec: str) -> None:
+    """Run one stage as a user would."""
+    subprocess.run([sys.executable, "-m", "bayesmesh.cli", stage, "--spec", spec], check=True, capture_output=True)
+
+
+def sample_and_die(spec: str, step: str, number: int) -> int:
+    """Fork a process that samples and is killed right before the `number`-th `step`; returns its exit status.
+
+    Modules are imported before the fork and devices opened after it: a start costs a second instead of six. An empty
+    step means that nobody kills it here.
+    """
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            _prepare_death(step, number)
+            from bayesmesh.cli import main
+
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of this process
+            status = main(["sample", "--spec", spec])
+        finally:
+            os._exit(status)
+    return child
+
+
+def _prepare_death(step: str, number: int) -> None:
+    from bayesmesh.store import draws, segments
+
+    count = 0
+
+    def before(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return operation(*args, **kwargs)
+
+        return call
+
+    where = {
+        "stage": (draws.DrawArrays, "stage"),
+        "checkpoint": (segments.ChainStore, "_write_checkpoint"),
+        "marker": (segments, "write_marker"),
+        "publish": (draws.DrawArrays, "publish"),
+        "tidy": (segments.ChainStore, "_tidy"),
+    }
+    if step:
+        owner, name = where[step]
+        setattr(owner, name, before(getattr(owner, name)))
+
+
+def bytes_of(results: Path) -> dict[str, str]:
+    """Return file -> sha256 of all that chains stored, without the clock in the facts of markers."""
+    found = {}
+    for path in sorted(p for p in (results / "killed" / "chains").rglob("*") if p.is_file()):
+        content = path.read_bytes()
+        if path.parent.name == "commits":
+            marker = json.loads(content)
+            for facts in (marker["facts"], *marker["earlier"]):
+                facts.pop("committed_at"), facts.pop("seconds")
+            content = json.dumps(marker, sort_keys=True).encode()
+        found[str(path.relative_to(results))] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kernel", default="chees")
+    arguments = parser.parse_args()
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    for module in ("stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
+        importlib.import_module(f"bayesmesh.{module}")
+    chance = random.Random(arguments.seed)
+    moments = [(STEPS[i // 2 % len(STEPS)] if i % 2 else "", chance.random()) for i in range(arguments.kills)]
+    with tempfile.TemporaryDirectory() as folder:
+        whole, killed = Path(folder, "whole"), Path(folder, "killed")
+        config = experiment(arguments.kernel, arguments.kills)
+        told = specs(config, whole)
+        for stage in ("fetch", "shard", "compile"):
+            run_stage(stage, told[stage])
+        shutil.copytree(whole, killed)
+        run_stage("sample", told["sample"])
+        spec = specs(config, killed)["sample"]
+        deaths = dict.fromkeys(("", *STEPS), 0)
+        for step, share in moments:
+            # A stage has a dozen arrays, the other steps come once a commit.
+            number = 1 + int(share * (40 if step == "stage" else 4))
+            before = len(list(killed.glob("killed/chains/*/*/commits/*.json")))
+            child = sample_and_die(spec, step, number)
+            if not step:
+                while len(list(killed.glob("killed/chains/*/*/commits/*.json"))) == before:
+                    time.sleep(0.002)
+                    if os.waitpid(child, os.WNOHANG) != (0, 0):
+                        print("a process ended before it was to be killed", file=sys.stderr)
+                        return 1
+                time.sleep(share * 0.05)
+                os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            if not os.WIFSIGNALED(status):
+                print(f"a process ended with {status} before it was to be killed: {step} {number}", file=sys.stderr)
+                return 1
+            deaths[step] += 1
+        run_stage("sample", spec)
+        expected, found = bytes_of(whole), bytes_of(killed)
+    different = sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n))
+    for name in different:
+        print(f"differs: {name}", file=sys.stderr)
+    named = ", ".join(f"{n} {'before ' + s if s else 'at any moment'}" for s, n in deaths.items())
+    print(f"{sum(deaths.values())} kills ({named}): {len(different)} of {len(expected)} files differ")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
