@@ -11,7 +11,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run reproduce test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
+.PHONY: help run chaos reproduce test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ schema: env ## remake config/schema.json and what else is generated from the con
 
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
 	@.venv/bin/bayesmesh new model "$${NAME:?say which, for example: make new-model NAME=my_model}"
+
+chaos: dev-env ## kill a sampling process KILLS times (200) and compare bytes with an undisturbed run
+	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),200)
 
 lock: ## remake the locks in envs/ (UPGRADE=1 for newer versions)
 	@tools/lock.sh

@@ -123,7 +123,7 @@ def main() -> int:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     for module in ("stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
         importlib.import_module(f"bayesmesh.{module}")
-    chance = random.Random(arguments.seed)
+    chance = random.Random(arguments.seed)  # noqa: S311 - moments, not secrets
     moments = [(STEPS[i // 2 % len(STEPS)] if i % 2 else "", chance.random()) for i in range(arguments.kills)]
     with tempfile.TemporaryDirectory() as folder:
         whole, killed = Path(folder, "whole"), Path(folder, "killed")

@@ -51,13 +51,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, user_environment: Mapping
     return start
 
 
-def _group(results: Path) -> Path:
-    (found,) = results.glob("stopped/chains/*/group-000")
-    return found
-
-
-def _wait_for(pattern: str, results: Path, job: subprocess.Popen[str]) -> None:
-    while not list(results.glob(f"stopped/chains/*/group-000/{pattern}")):
+def _begun(results: Path, known: set[Path], job: subprocess.Popen[str]) -> Path:
+    """Wait until a chain group that was not known has ended its warmup; returns its folder."""
+    while True:
+        for folder in set(results.glob("stopped/chains/*/group-000")) - known:
+            if (folder / "commits" / "warmup-000000000-000000010.json").exists():
+                return folder
         assert job.poll() is None, job.communicate()[0]
         time.sleep(0.01)
 
@@ -65,14 +64,9 @@ def _wait_for(pattern: str, results: Path, job: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT], ids=lambda n: n.name)
 def test_a_job_that_is_asked_to_stop_commits_what_it_has(prepared: Any, number: signal.Signals) -> None:
     """Also in the middle of a segment: it does not wait for the end of a minute."""
-    seed = int(number)
-    job = prepared("sample", ENDLESS, seed=seed)
-    before = set(prepared.results.glob("stopped/chains/*/group-000/commits/sample-*.json"))
-    while not set(prepared.results.glob("stopped/chains/*/group-000/commits/warmup-*.json")) or len(
-        list(prepared.results.glob("stopped/chains/*"))
-    ) <= len(list(before)):
-        assert job.poll() is None, job.communicate()[0]
-        time.sleep(0.01)
+    known = set(prepared.results.glob("stopped/chains/*/group-000"))
+    job = prepared("sample", ENDLESS, seed=int(number))
+    folder = _begun(prepared.results, known, job)
     time.sleep(1)
     asked = time.monotonic()
     job.send_signal(number)
@@ -82,22 +76,53 @@ def test_a_job_that_is_asked_to_stop_commits_what_it_has(prepared: Any, number: 
     assert f"asked to stop by {number.name}; committed: sample " in said
     assert "run it again: it goes on from there" in said
     assert took < 20, "within its grace time"
-    folder = max(prepared.results.glob("stopped/chains/*/group-000"), key=lambda p: p.stat().st_mtime)
     assert not (folder / "writer.json").exists(), "the lock is free"
     (last,) = folder.glob("commits/sample-*.json")
     committed = int(last.stem.rpartition("-")[2])
     assert committed > 0
-    assert not list(prepared.results.glob("stopped/chains/group-*.json")) or seed
 
-    done = prepared("sample", committed + 7, seed=seed)
-    said, _ = done.communicate()
-    assert done.returncode == 0, said
+    _finish(prepared, committed + 7, int(number))
     manifest = json.loads((prepared.results / "stopped" / "chains" / "group-000.json").read_text())
     assert manifest["committed_draws"] == committed + 7
     cut = np.asarray(open_group(folder / "draws.zarr")["posterior/mean"][...])
     folder.rename(folder.with_name("cut"))
-    done = prepared("sample", committed + 7, seed=seed)
-    said, _ = done.communicate()
-    assert done.returncode == 0, said
+    _finish(prepared, committed + 7, int(number))
     whole = np.asarray(open_group(folder / "draws.zarr")["posterior/mean"][...])
     np.testing.assert_array_equal(cut, whole)
+
+
+def _finish(prepared: Any, draws: int, seed: int) -> None:
+    job = prepared("sample", draws, seed=seed)
+    said, _ = job.communicate()
+    assert job.returncode == 0, said
+
+
+def test_a_second_writer_is_refused_with_the_owners_name(prepared: Any) -> None:
+    known = set(prepared.results.glob("stopped/chains/*/group-000"))
+    first = prepared("sample", ENDLESS, seed=99)
+    folder = _begun(prepared.results, known, first)
+    second = prepared("sample", 10, seed=99)
+    said, _ = second.communicate()
+    assert second.returncode == 5, said
+    assert f"{folder}: is being written by process {first.pid} of " in said
+    assert f"remedy: wait until it has finished, or stop it: kill {first.pid} on " in said
+    assert first.poll() is None, "the first goes on"
+    first.kill()
+    first.communicate()
+    # A stale lock: its owner is dead, and the next one says whose it takes over.
+    third = prepared("sample", 10, seed=99)
+    said, _ = third.communicate()
+    assert third.returncode == 0, said
+    assert f"taking over the lock of process {first.pid} of " in said
+
+
+def test_a_job_without_time_to_wait_leaves_at_its_last_commit(prepared: Any) -> None:
+    """What runs on the devices is not waited for."""
+    known = set(prepared.results.glob("stopped/chains/*/group-000"))
+    job = prepared("sample", ENDLESS, seed=98, grace_seconds=0)
+    folder = _begun(prepared.results, known, job)
+    job.terminate()
+    said, _ = job.communicate(timeout=30)
+    assert job.returncode == 75, said
+    assert "asked to stop by SIGTERM; committed: " in said
+    assert not (folder / "writer.json").exists()

@@ -1,0 +1,1 @@
+"""Comparisons in one run: ratios against a named contender, never an absolute time."""
