@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from bayesmesh import errors
-from bayesmesh.errors import ConfigError, UserError, suggest
+from bayesmesh.errors import ConfigError, UserError, explain_os_error, suggest
 
 
 def test_every_error_of_the_family_has_its_own_exit_code() -> None:
     family = [getattr(errors, name) for name in errors.__all__ if isinstance(getattr(errors, name), type)]
     codes = {cls.__name__: cls.exit_code for cls in family}
-    assert codes == {"UserError": 1, "ConfigError": 2, "DataError": 3, "DeviceError": 4, "StoreError": 5}
+    assert codes == {
+        "UserError": 1,
+        "ConfigError": 2,
+        "DataError": 3,
+        "DeviceError": 4,
+        "StoreError": 5,
+        "NotFinished": 75,
+    }
     assert all(issubclass(cls, UserError) for cls in family)
 
 
@@ -30,3 +40,16 @@ def test_the_remedy_follows_the_message() -> None:
 )
 def test_suggestions(name: str, valid: list[str], said: str) -> None:
     assert suggest(name, valid) == said
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ESTALE, errno.EIO])
+def test_a_full_disk_and_its_like_are_explained(number: int) -> None:
+    error = explain_os_error(OSError(number, os.strerror(number), "results/digits/chains/x"))
+    assert error is not None
+    assert str(error).startswith(f"results/digits/chains/x: {os.strerror(number)}\n  remedy: ")
+    assert error.exit_code == 5
+
+
+def test_other_errors_of_the_system_are_ours_to_mend() -> None:
+    assert explain_os_error(FileNotFoundError(errno.ENOENT, "no such file", "x")) is None
+    assert explain_os_error(OSError("without a number")) is None

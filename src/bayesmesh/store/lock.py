@@ -50,13 +50,10 @@ class WriterLock:
     def __enter__(self) -> WriterLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while not self._take():
-            try:
-                owner = read_json(self.path)
-            except StoreError:
-                # Gone between two looks: its owner has finished. A damaged one is no owner's, who writes it whole.
-                owner = None
-                if not self.path.exists():
-                    continue
+            owner = _read_owner(self.path)
+            if owner is None and not self.path.exists():
+                # Gone between two looks: its owner has finished.
+                continue
             if owner is not None and self._is_alive(owner):
                 raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
             _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
@@ -98,20 +95,15 @@ class WriterLock:
         return True
 
     def _is_ours(self) -> bool:
-        try:
-            return bool(read_json(self.path)["token"] == self._token)
-        except (StoreError, TypeError, KeyError):
-            return False
+        owner = _read_owner(self.path)
+        return owner is not None and owner["token"] == self._token
 
     def _set_aside(self, owner: Mapping[str, Any] | None) -> None:
         """Remove the lock of a dead owner, and of nobody else: another process may have taken it over first."""
         aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
-            found = None
-            with contextlib.suppress(StoreError):
-                found = read_json(aside)
-            if found != owner:
+            if _read_owner(aside) != owner:
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
@@ -123,7 +115,7 @@ class WriterLock:
             if owner.get("boot") != here["boot"]:
                 return False
             if owner.get("process_space") == here["process_space"]:
-                return _start_of(int(owner.get("pid", -1))) == owner.get("started_ticks")
+                return _start_of(owner["pid"]) == owner.get("started_ticks")
         patience = 3 * float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS))
         _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
@@ -146,6 +138,16 @@ class WriterLock:
                     os.utime(self.path)
             except OSError as error:
                 _log.warning("%s: no heartbeat: %s", self.path, error)
+
+
+def _read_owner(path: Path) -> dict[str, Any] | None:
+    """Return who holds a lock; None where it is gone or damaged: its owner puts it there whole."""
+    try:
+        owner = read_json(path)
+    except StoreError:
+        return None
+    is_whole = isinstance(owner, dict) and isinstance(owner.get("pid"), int) and "token" in owner
+    return owner if is_whole else None
 
 
 def _this_process() -> dict[str, Any]:

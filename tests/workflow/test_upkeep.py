@@ -1,0 +1,152 @@
+"""verify names all damage, the next stage that reads it refuses it, and gc removes what no configuration names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.upkeep.verify import damage_of
+
+SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
+CHECKPOINT = "chains/*/group-000/checkpoints/sample-*8.npz"
+MARKER = "chains/*/group-000/commits/sample-000000000-*.json"
+POSTERIOR = "posterior.zarr/posterior/film_biases/c/0/0/0"
+METADATA = "posterior.zarr/posterior/film_biases/zarr.json"
+ROWS = "../data/films-*/held-out-*/shards.zarr/rows/*/c/0/0"
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
+    "a flipped bit in a shard": (SHARD, _flip, "is damaged: its sha256", ("sample", "assemble")),
+    "a deleted shard": (SHARD, Path.unlink, "is missing, though", ("sample", "assemble")),
+    "a flipped bit in a checkpoint": (CHECKPOINT, _flip, "is damaged: its sha256", ("sample", "assemble")),
+    "a truncated marker": (MARKER, _truncate, "is damaged", ("sample", "assemble")),
+    "a deleted marker": (MARKER, Path.unlink, "the segment before it is missing", ("sample", "assemble")),
+    "a lost record": ("chains/*/group-000/store.json", Path.unlink, "is missing", ("sample", "assemble")),
+    "a flipped bit in the posterior": (POSTERIOR, _flip, "is damaged: its sha256", ("diagnose",)),
+    "a deleted shard of the posterior": (POSTERIOR, Path.unlink, "is missing, though", ("diagnose",)),
+    "changed metadata": (METADATA, _flip, "is damaged: its sha256", ("diagnose", "recommend")),
+    "a flipped bit in the data": (ROWS, _flip, "damaged or missing", ("compile",)),
+    "a deleted shard of the data": (ROWS, Path.unlink, "damaged or missing", ("compile",)),
+}
+
+
+@pytest.fixture
+def damaged(workspace: Any, tmp_path: Path) -> Callable[[str, Callable[[Path], None]], Any]:
+    """Return a function that gives a copy of the workspace with one file damaged."""
+
+    def damaged(pattern: str, damage: Callable[[Path], None]) -> Any:
+        copy = workspace.copy(tmp_path / "copy")
+        found = sorted((copy.results / "films").glob(pattern))
+        assert found, pattern
+        damage(found[0])
+        return copy
+
+    return damaged
+
+
+def test_a_whole_experiment_is_said_to_be_whole(workspace: Any) -> None:
+    for name in ("films", "results/digits", "results/digits/"):
+        done = workspace.run("bayesmesh.cli", "verify", name)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "everything is as it was written" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["nothing", "../../etc", "config", ""])
+def test_what_holds_no_chains_is_refused(workspace: Any, name: str) -> None:
+    done = workspace.run("bayesmesh.cli", "verify", name)
+    assert done.returncode == 2
+    assert "holds no chains and no posterior" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_found_by_verify_and_by_the_next_stage(damaged: Any, case: str) -> None:
+    pattern, damage, message, stages = DAMAGE[case]
+    copy = damaged(pattern, damage)
+    lines = list(damage_of(ExperimentLayout(copy.results, "films")))
+    assert any(message in line for line in lines), lines
+    name = Path(pattern).name if "*" not in Path(pattern).name else ""
+    assert all(line.startswith(str(copy.results)) and name in line for line in lines[:1])
+    before = {p: p.read_bytes() for p in (copy.results / "films" / "chains").rglob("*") if p.is_file()}
+    for stage in stages:
+        (spec,) = (copy.results / "films" / "specs").glob(f"{stage}-*.json")
+        done = copy.run("bayesmesh.cli", stage, "--spec", str(spec.relative_to(copy.root)))
+        assert done.returncode == 5, (stage, done.stderr)
+        assert "error: " in done.stderr
+        assert "remedy: " in done.stderr
+        assert "Traceback" not in done.stderr
+    assert {p: p.read_bytes() for p in before} == before, "what is there is left alone"
+
+
+def test_verify_says_all_of_it_with_exit_code_5(damaged: Any) -> None:
+    copy = damaged(SHARD, _flip)
+    next(copy.results.glob("films/" + CHECKPOINT)).unlink()
+    done = copy.run("bayesmesh.cli", "verify", "films")
+    assert done.returncode == 5
+    assert "film_biases/c/0/0/0: is damaged" in done.stdout
+    assert ".npz: is missing" in done.stdout
+    assert "results/films: 2 damaged" in done.stdout
+
+
+def test_gc_keeps_what_the_configuration_names_and_removes_the_rest_after_asking(
+    workspace: Any, tmp_path: Path
+) -> None:
+    copy = workspace.copy(tmp_path / "copy")
+    chains = copy.results / "films" / "chains"
+    (current,) = (p for p in chains.iterdir() if p.is_dir())
+    done = copy.run("bayesmesh.cli", "gc")
+    assert (done.returncode, done.stdout) == (0, "every chain is named by the configuration\n")
+    old = chains / "0123456789abcdef"
+    shutil.copytree(current, old)
+    # An experiment whose file is gone.
+    copy.experiment("digits").unlink()
+    (copy.root / "config" / "config.yaml").write_text("experiments: [films]\n")
+    done = copy.run("bayesmesh.cli", "gc")
+    assert done.returncode == 0, done.stderr
+    assert str(old.relative_to(copy.root)) in done.stdout
+    assert "results/digits/chains/" in done.stdout
+    assert current.name not in done.stdout
+    assert "nothing removed: answer on a terminal, or give --yes" in done.stdout
+    assert old.is_dir()
+    done = copy.run("bayesmesh.cli", "gc", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert not old.exists()
+    assert not [p for p in (copy.results / "digits" / "chains").iterdir() if p.is_dir()]
+    assert current.is_dir()
+    assert (copy.results / "digits" / "posterior.zarr").is_dir(), "a posterior shares the draws and needs no chains"
+    assert not [p for p in chains.iterdir() if p.name.startswith(".")]
+
+
+def test_gc_leaves_alone_what_it_cannot_judge_and_what_is_being_written(workspace: Any, tmp_path: Path) -> None:
+    copy = workspace.copy(tmp_path / "copy")
+    chains = copy.results / "films" / "chains"
+    (current,) = (p for p in chains.iterdir() if p.is_dir())
+    (data,) = copy.results.glob("data/films-*")
+    data.rename(tmp_path / "data")
+    done = copy.run("bayesmesh.cli", "gc", "--yes")
+    assert "films: left alone, because its identity is not known" in done.stdout
+    assert current.is_dir()
+    (tmp_path / "data").rename(data)
+    old = chains / "0123456789abcdef"
+    shutil.copytree(current, old)
+    lock = {"pid": 1, "token": "x", "host": "elsewhere", "user": "somebody", "heartbeat_seconds": 0.2}
+    (old / "group-000" / "writer.json").write_text(json.dumps(lock))
+    done = copy.run("bayesmesh.cli", "gc", "--yes")
+    assert done.returncode == 0, "its owner gives no sign of life"
+    assert not old.exists()
