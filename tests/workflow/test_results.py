@@ -152,3 +152,12 @@ def test_specs_are_plain_json_of_what_the_stage_reads(completed: Any) -> None:
         assert spec["experiment"] == path.parts[-3]
     diagnose = json.loads((completed.root / _spec(completed, "films", "diagnose")).read_text())
     assert list(diagnose["config"]) == ["gates"]
+
+
+def test_snakemakes_own_report_can_be_made(workspace: Any, tmp_path: Path) -> None:
+    """Outputs are marked for it; their captions are templates."""
+    target = tmp_path / "report.html"
+    done = workspace.snakemake("--report", str(target), "--cores", "1")
+    assert done.returncode == 0, done.stderr
+    text = target.read_text(encoding="utf-8")
+    assert all(f"{name}" in text for name in ("summary.csv", "verdict.json", "scores.csv", "report.html"))

@@ -100,6 +100,35 @@ def _find_job(workspace: Any, verb: str) -> int | None:
     return None
 
 
+def _kill_when(workspace: Any, commits: int, running: subprocess.Popen[str]) -> None:
+    """Kill the job that samples once there are so many commits, without warning."""
+    while len(_commits(workspace)) < commits:
+        assert running.poll() is None, running.communicate()[0][-4000:]
+        time.sleep(0.005)
+    job = _find_job(workspace, "sample")
+    assert job is not None
+    os.kill(job, signal.SIGKILL)
+
+
+def test_a_job_that_is_killed_twice_and_tried_again_ends_with_the_same_bytes(
+    completed: Any, extended: Any, tmp_path: Path
+) -> None:
+    workspace = completed.copy(tmp_path / "copy")
+    workspace.set("films", "sampling.draws", MANY)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "3", POSTERIOR],
+        cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    for commits in (FEW + 4, FEW + 12):
+        _kill_when(workspace, commits, running)
+    said, _ = running.communicate()
+    assert running.returncode == 0, said[-4000:]
+    # Each attempt goes on where the one before was killed: at most the segment that was being written is made again.
+    resumed = [int(row["detail"].split()[1]) for row in _phases(workspace, "resume")]
+    assert resumed[-1] >= FEW + 12
+    assert _hashes(workspace.root / POSTERIOR) == _hashes(extended.root / POSTERIOR)
+
+
 def test_a_killed_job_goes_on_to_the_same_bytes(completed: Any, extended: Any, tmp_path: Path) -> None:
     workspace = completed.copy(tmp_path / "copy")
     workspace.set("films", "sampling.draws", MANY)

@@ -24,6 +24,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.experiment.gates import GateSettings
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.files import write_json, write_text
+from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
@@ -53,6 +54,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
+    check_metadata(posterior)
     root = open_group(posterior)
     summaries = drawn_arrays(_group(root, "summaries", posterior))
     latents = drawn_arrays(_group(root, "posterior", posterior))

@@ -14,6 +14,7 @@ import zarr
 from bayesmesh.errors import StoreError
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
+from bayesmesh.store.hashes import check_metadata
 
 __all__ = ["DrawReader", "RankDifference", "rank_difference", "read_predictions", "thin_by_extremes"]
 
@@ -28,6 +29,7 @@ class DrawReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        check_metadata(path)
         self._root = open_group(path)
 
     @property

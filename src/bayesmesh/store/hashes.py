@@ -9,7 +9,7 @@ from pathlib import Path
 from bayesmesh.errors import StoreError
 from bayesmesh.store.files import hash_file, write_text
 
-__all__ = ["check_hashes", "hashes_of", "write_hashes"]
+__all__ = ["check_hashes", "check_metadata", "hashes_of", "write_hashes"]
 
 _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
 
@@ -50,8 +50,24 @@ def hashes_of(folder: Path) -> dict[str, str]:
     return {m[2]: m[1] for m in found if m is not None}
 
 
+def check_metadata(folder: Path) -> None:
+    """Compare the metadata of a Zarr store with its list of hashes, where there is one; draws carry checksums.
+
+    Raises:
+        StoreError: a ``zarr.json`` is missing or not as it was written.
+    """
+    if folder.with_suffix(".sha256").exists():
+        for name, value in hashes_of(folder).items():
+            about = folder.parent / name
+            if about.name == "zarr.json" and (not about.is_file() or hash_file(about) != value):
+                raise StoreError(f"{about}: is missing or damaged", "run the stage that writes it again")
+
+
 def check_hashes(folder: Path) -> Iterator[str]:
-    """Yield one line for every file that is missing or differs, and for every file that is not in the list."""
+    """Yield one line for every file that is missing or differs, and for every file that is not in the list.
+
+    What others keep in the folder, such as Snakemake's time stamp, has a hidden name and is left out.
+    """
     try:
         expected = hashes_of(folder)
     except StoreError as error:
@@ -64,5 +80,5 @@ def check_hashes(folder: Path) -> Iterator[str]:
         elif hash_file(path) != value:
             yield f"{path}: is damaged: its sha256 is not the one in {folder.with_suffix('.sha256')}"
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        if path.relative_to(folder.parent).as_posix() not in expected:
+        if not path.name.startswith(".") and path.relative_to(folder.parent).as_posix() not in expected:
             yield f"{path}: does not belong there: {folder.with_suffix('.sha256')} does not name it"

@@ -11,8 +11,7 @@ import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group
-from bayesmesh.store.files import hash_file
-from bayesmesh.store.hashes import hashes_of
+from bayesmesh.store.hashes import check_metadata
 
 __all__ = ["BLOCK_BYTES", "Posterior", "open_posterior", "read_block"]
 
@@ -90,11 +89,7 @@ def open_posterior(path: Path) -> Posterior:
     Raises:
         StoreError: there is none, it holds no latents, or its metadata is not as it was written.
     """
-    if path.with_suffix(".sha256").exists():
-        for name, value in hashes_of(path).items():
-            about = path.parent / name
-            if about.name == "zarr.json" and (not about.is_file() or hash_file(about) != value):
-                raise StoreError(f"{about}: is missing or damaged", _REMEDY)
+    check_metadata(path)
     return Posterior(path)
 
 

@@ -33,7 +33,7 @@ def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home
         values = {"sample_stats": {"diverging": np.zeros((2, 4), bool)}}
         facts = {"count": 2, "acceptance": 0.5 + start / 10, "divergences": 1, "step_size": 0.1}
         store.commit("sample", start, values, {"x": np.zeros(1)}, {**facts, "changed_environment": changed})
-    _write_manifest(spec, 0, store)
+    _write_manifest(spec, 0, store, None)
     manifest = json.loads(layout.sampled("group-000").read_text())
     assert manifest["changed_environment"] == ["kind: cpu then, H200 now"]
     assert (manifest["committed_draws"], manifest["num_draws"], manifest["divergences"]) == (6, 6, 3)
