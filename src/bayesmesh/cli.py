@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bayesmesh.errors import ConfigError, NotFinished, UserError, explain_os_error
 
@@ -31,10 +31,16 @@ WITH_PROCESSES = ("compile", "sample")
 
 
 def _parser() -> argparse.ArgumentParser:
-    from bayesmesh.experiment.stages import STAGES
-
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    _add_stages(verbs)
+    _add_others(verbs)
+    return parser
+
+
+def _add_stages(verbs: Any) -> None:
+    from bayesmesh.experiment.stages import STAGES
+
     for stage in STAGES:
         module_doc = _first_line(stage)
         verb = verbs.add_parser(stage, help=module_doc, description=module_doc)
@@ -60,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
             )
         if stage == "sample":
             verb.add_argument("--group", default="group-000", help="chain group, such as group-000")
+
+
+def _add_others(verbs: Any) -> None:
+    """The verbs that look, write files for a user, or tidy up."""
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
@@ -83,7 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     benchmark.add_argument("--rounds", type=_positive, default=5, help="turns of each contender")
     benchmark.add_argument("--cores", type=_positive, help="cores to use; all by default")
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
-    return parser
 
 
 def _positive(text: str) -> int:
