@@ -96,14 +96,13 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
             store = kind(_copy(group, Path(folder)), 1, read_json(group / "store.json"))
             begin = store.commits()[-1].stop
 
-            def look(commit: Commit) -> bool:
+            def look(phase: str, done: int) -> None:
                 for at in looks:
-                    if commit.stop - begin >= at and at not in memory:
+                    if phase == "sample" and done - begin >= at and at not in memory:
                         memory[at] = _resident_mib()
-                return False
 
             own = Ledger(Path("unused"), "turn")
-            loop = Loop(program, compiled, key, data, store, own, interruption, label=name, facts={}, is_enough=look)
+            loop = Loop(program, compiled, key, data, store, own, interruption, label=name, facts={}, watch=look)
             loop.run(begin + count)
             return count / next(row["seconds"] for row in own.rows if row["phase"] == "sample")
 

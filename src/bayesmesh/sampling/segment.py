@@ -52,6 +52,7 @@ class Loop:
         label: shown by the progress bar.
         facts: kept with every commit of this run, such as the device.
         is_enough: asked after every commit of draws, in the thread that writes; True ends the run.
+        watch: called after every slice with the phase and the iterations done.
     """
 
     def __init__(
@@ -67,11 +68,12 @@ class Loop:
         label: str,
         facts: Mapping[str, Any],
         is_enough: Callable[[Commit], bool] = lambda commit: False,
+        watch: Callable[[str, int], None] = lambda phase, done: None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (*key.arguments(), data)
         self._ledger, self._interruption, self._label = ledger, interruption, label
-        self._facts, self._is_enough = facts, is_enough
+        self._facts, self._is_enough, self._watch = facts, is_enough, watch
 
     def run(self, num_draws: int) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
@@ -124,6 +126,7 @@ class Loop:
                         writer.drain()
                         raise self._not_finished(phase, wanted, is_abrupt=True) from None
                     progress.advance(running.num_iterations, **segment.add(running))
+                    self._watch(phase, segment.stop)
                     if following is None or segment.stop % self.store.segment_draws == 0:
                         writer.submit(segment)
                         segment = _Segment(phase, segment.stop, self._facts)

@@ -1,12 +1,15 @@
 """The arrays of draws of one chain group: one shard per segment, over all its chains.
 
 Shards are staged first, in a store beside the real one, and put in place after their marker is there. A shard that
-holds committed draws is so never touched before what replaces it is safe.
+holds committed draws is so never touched before what replaces it is safe. Files are flushed together: a journal that
+is flushed for the first of them has the others too.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +35,7 @@ class Staged(NamedTuple):
 
 
 class DrawArrays:
-    """Writes draws, and has them on disk when it returns; what is committed is not known here.
+    """Writes draws: `stage`, `flush`, and once they are committed `publish`; what is committed is not known here.
 
     Opening it removes the temporary files of a writer that was killed.
 
@@ -44,9 +47,10 @@ class DrawArrays:
     def __init__(self, folder: Path, segment_draws: int) -> None:
         self.folder, self.segment_draws = folder, segment_draws
         for orphan in (*(folder / DRAWS).rglob("*.partial"), *(folder / STAGED).rglob("*.partial")):
-            orphan.unlink()
+            orphan.unlink(missing_ok=True)
         self._roots = {name: zarr.open_group(str(folder / name), mode="a", zarr_format=3) for name in (DRAWS, STAGED)}
         self._arrays: dict[tuple[str, str], zarr.Array] = {}
+        self._has_new_arrays = True
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
         """Write iterations from `start` on beside the store, behind those before them in the same shard.
@@ -70,27 +74,38 @@ class DrawArrays:
         # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
         path.unlink(missing_ok=True)
         array[:, first:stop] = value
-        sync(path)
-        sync(path.parent)
         return Staged(name, file, stop)
 
-    def publish(self, staged: list[Staged]) -> None:
-        """Put staged shards in their place; doing it again changes nothing."""
+    def flush(self, staged: Sequence[Staged]) -> None:
+        """Have staged shards, and the real arrays that they will be put into, on the disk."""
+        paths = [self.folder / STAGED / file for _, file, _ in staged]
+        for path in (*paths, *{path.parent for path in paths}):
+            sync(path)
+        if self._has_new_arrays:
+            for folder, _, _ in os.walk(self.folder / DRAWS):
+                if (about := Path(folder, "zarr.json")).exists():
+                    sync(about)
+                sync(Path(folder))
+            sync(self.folder)
+            self._has_new_arrays = False
+
+    def publish(self, staged: Sequence[Staged]) -> None:
+        """Put staged shards in their place, and have that on the disk; doing it again changes nothing."""
+        changed: dict[Path, None] = {}
         for name, file, stop in staged:
             source, target = self.folder / STAGED / file, self.folder / DRAWS / file
             array = self._arrays.get((DRAWS, name)) or self._roots[DRAWS][name]
             assert isinstance(array, zarr.Array)
             if source.exists():
-                if not target.parent.exists():
-                    target.parent.mkdir(parents=True)
-                    for parent in target.parent.relative_to(self.folder / DRAWS / name).parents:
-                        sync(self.folder / DRAWS / name / parent)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(target)
-                sync(target.parent)
+                above = target.parent.relative_to(self.folder / DRAWS / name)
+                changed |= dict.fromkeys(self.folder / DRAWS / name / p for p in (above, *above.parents))
             if array.shape[1] != stop:
                 _lengthen(array, stop)
-                sync(self.folder / DRAWS / name / "zarr.json")
-                sync(self.folder / DRAWS / name)
+                changed |= dict.fromkeys((self.folder / DRAWS / name / "zarr.json", self.folder / DRAWS / name))
+        for path in changed:
+            sync(path)
 
     def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
         """Return the array of this name, made if need be, of no length."""
@@ -111,11 +126,7 @@ class DrawArrays:
         dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
         parent = self._roots[root].require_group(group)
         array = create_array(parent, leaf, shape, dtype, dims, chunks=inner, shards=shards)
-        if root == DRAWS:
-            for folder in (name, group, "."):
-                sync(self.folder / root / folder / "zarr.json")
-                sync(self.folder / root / folder)
-            sync(self.folder)
+        self._has_new_arrays |= root == DRAWS
         return array
 
 

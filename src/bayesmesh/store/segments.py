@@ -186,6 +186,7 @@ class ChainStore:
             for group, arrays in values.items()
             for name, value in arrays.items()
         ]
+        self._draws.flush(staged)
         state = self._write_checkpoint(f"{phase}-{stop:09d}.npz", checkpoint)
         files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
         name = state.relative_to(self.folder).as_posix()

@@ -15,6 +15,7 @@ from bayesmesh.store.draws import DrawArrays
 def _write(arrays: DrawArrays, value: np.ndarray, start: int) -> Path:
     """Stage and publish; returns the shard's file."""
     staged = arrays.stage("posterior/x", value, start)
+    arrays.flush([staged])
     arrays.publish([staged])
     return arrays.folder / draws.DRAWS / staged.file
 
