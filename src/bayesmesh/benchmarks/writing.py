@@ -36,7 +36,7 @@ class Writing(NamedTuple):
     """What was measured; one row of ``results/benchmarks/writing.csv``.
 
     Attributes:
-        throughput_ratio: median draws per second with writing, over the median without.
+        throughput_ratio: draws per second with writing over those without, median over the rounds.
         memory_ratio: resident memory after ten times as many draws, over that before.
     """
 
@@ -110,10 +110,11 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     pairs = [(turn(ChainStore, draws), turn(_Unwritten, draws)) for _ in range(rounds)]
     turn(ChainStore, 10 * draws, looks=(draws, 10 * draws))
     written, unwritten = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(a / b for a, b in pairs)
     first, last = memory[draws], memory[10 * draws]
     device = program.mesh.devices.flat[0].device_kind
     return Writing(
-        name, device, draws, rounds, written, unwritten, written / unwritten, first, last, last / first
+        name, device, draws, rounds, written, unwritten, ratio, first, last, last / first
     )  # fmt: skip
 
 
