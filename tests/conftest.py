@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 
 NUM_ROWS = 37
 """Rows of a case: few, and divisible by nothing, so that every mesh and every tile needs padding."""
+
+
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder of the system, in which pytest makes one of its own
+ROOM = 4 * 2**30
+"""Bytes that must be free there."""
+
+
+def pytest_configure() -> None:
+    """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
+    if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
 
 
 @pytest.fixture(scope="session")

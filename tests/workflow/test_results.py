@@ -161,3 +161,20 @@ def test_snakemakes_own_report_can_be_made(workspace: Any, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     text = target.read_text(encoding="utf-8")
     assert all(f"{name}" in text for name in ("summary.csv", "verdict.json", "scores.csv", "report.html"))
+
+
+def test_the_benchmark_of_writing_adds_a_row_and_leaves_the_chains_alone(workspace: Any) -> None:
+    chains = workspace.results / "films" / "chains"
+    before = {p: p.read_bytes() for p in chains.rglob("*") if p.is_file()}
+    for _ in range(2):
+        done = workspace.run(
+            "bayesmesh.cli", "benchmark", "writing", "--experiment", "films", "--draws", "3", "--rounds", "1"
+        )
+        assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((workspace.results / "benchmarks" / "writing.csv").open(encoding="utf-8")))
+    assert [row["experiment"] for row in rows] == ["films", "films"]
+    assert all(float(row["throughput_ratio"]) > 0 and float(row["memory_ratio"]) > 0.5 for row in rows)
+    assert {p: p.read_bytes() for p in chains.rglob("*") if p.is_file()} == before
+    done = workspace.run("bayesmesh.cli", "benchmark", "writing", "--experiment", "nothing")
+    assert done.returncode == 2
+    assert "no experiment 'nothing'" in done.stderr
