@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import re
 import shutil
@@ -95,3 +96,9 @@ def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str
     for name, experiment in experiments.items():
         (root / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
     return Workspace(root, {**environment, "PYTHONPATH": str(root / "src")})
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Return file -> sha256 of all files below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Callable
@@ -13,17 +12,12 @@ import pytest
 import yaml
 
 from loopback import GPUS, MAX_MINUTES, Cluster
-from workspace import ROOT, Workspace
+from workspace import ROOT, Workspace, hashes
 
 GPU, CPU, MULTINODE = "profiles/slurm-gpu", "profiles/slurm-cpu", "profiles/slurm-gpu-multinode"
 
 with_accounting = pytest.mark.parametrize("cluster", ["accounting"], indirect=True)
 without_accounting = pytest.mark.parametrize("cluster", ["queue"], indirect=True)
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def submitted(cluster: Cluster, workspace: Workspace) -> list[dict[str, str]]:

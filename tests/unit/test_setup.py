@@ -330,6 +330,6 @@ def test_every_folder_of_tests_is_run_by_make() -> None:
     folders = {f"tests/{path.parent.relative_to(ROOT / 'tests').parts[0]}" for path in ROOT.glob("tests/**/test_*.py")}
     assert folders == {*listed, "tests/slurm"} - {"src"}
     assert "tests/slurm" in (ROOT / "tools" / "slurm-test.sh").read_text()
-    assert {"make test", "make slurm-test"} <= {
-        line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()
-    }
+    lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
+    assert "make test" in lines
+    assert any(line.startswith("make slurm-test") for line in lines)
