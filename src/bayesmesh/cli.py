@@ -73,6 +73,10 @@ def _add_others(verbs: Any) -> None:
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
+    study = verbs.add_parser("study", help="measure on known posteriors what a choice of method costs")
+    study.add_argument("name", choices=("stopping",), help="stopping: what ending a run by a rule costs")
+    study.add_argument("--log", type=Path, help="also write the log there")
+    study.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
     new = verbs.add_parser("new", help="write a new model, source or kernel with its test, or an experiment")
@@ -184,6 +188,11 @@ def _look(arguments: argparse.Namespace) -> int:
         for path in write_new(arguments.kind, arguments.name, Path()):
             print(f"{path}: written")
         print(next_steps(arguments.kind, arguments.name))
+        return 0
+    if arguments.verb == "study":
+        from bayesmesh.studies.writing import run_stopping
+
+        _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
         return 0
     if arguments.verb == "doctor":
         from bayesmesh.doctor import run as run_doctor

@@ -20,7 +20,7 @@ LAYERS = [
     {"averaging", "recommend"},
     {"claims", "benchmarks"},
     {"report"},
-    {"stages", "status", "doctor", "scaffold", "upkeep"},
+    {"stages", "status", "doctor", "scaffold", "studies", "upkeep"},
     {"cli"},
 ]
 """From the bottom to the top. A unit imports from lower layers only; the units of a layer never import each other."""

@@ -25,7 +25,7 @@ WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 def test_there_is_a_rule_for_every_stage() -> None:
     from bayesmesh.experiment.stages import STAGES
 
-    assert {name for _, name in WORKING} == {*STAGES, "index"}
+    assert {name for _, name in WORKING} == {*STAGES, "index", "study"}
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
@@ -39,6 +39,8 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
     text = WORKING[file, rule].partition("    params:\n")[2].partition("    message:")[0]
     if rule == "index":
         assert text.split() == ["config=PLAN.titles(),", 'code=PLAN.code_of("report"),']
+    elif rule == "study":
+        assert text.split() == ['config="stopping",', "code=PLAN.code_of_study(),"]
     else:
         assert text.split() == [f'config=PLAN.spec("{rule}"),', f'code=PLAN.code("{rule}"),']
         assert f"bayesmesh {rule} --spec {{params.config:q}}" in WORKING[file, rule]

@@ -22,7 +22,7 @@ from bayesmesh.experiment.settings import Name, Settings, does_not_fit
 __all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
 
 RESERVED_NAMES = frozenset(
-    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "studies", "data", "logs", "index"}
+    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "study", "studies", "data", "logs", "index"}
     | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
 )
 """Targets, rules and folders that no experiment may be called."""

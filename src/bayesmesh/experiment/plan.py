@@ -210,6 +210,10 @@ class Plan:
         """Return the fingerprint of a stage's code without any component."""
         return fingerprint(source_closure([ROOT / "stages" / f"{stage}.py"]))
 
+    def code_of_study(self) -> str:
+        """Return the fingerprint of the studies' code."""
+        return fingerprint(source_closure([ROOT / "studies" / "writing.py"]))
+
     def _name(self, wildcards: Any) -> str:
         """An experiment; for a dataset, the first experiment that uses it."""
         values = dict(wildcards.items())

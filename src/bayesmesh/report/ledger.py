@@ -28,7 +28,7 @@ COLUMNS = ("job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memo
 
 ORDER = (
     "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
-    "warmup", "finish", "sample", "run", "write", "join", "derive",
+    "warmup", "finish", "sample", "run", "write", "look", "join", "derive",
 )  # fmt: skip
 """Phases in the order in which a job goes through them; others follow in the order of the file."""
 

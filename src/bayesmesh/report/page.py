@@ -20,6 +20,7 @@ from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.facts import list_facts, tabulate_facts
 from bayesmesh.report.ledger import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
+from bayesmesh.report.stopping import build_stopping
 from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
 from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
@@ -95,6 +96,7 @@ def write_page(
         sentence=reading.read_aloud(verdict),
         key_numbers=_key_numbers(verdict, coordinates, phases, averaging, recommendation),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
+        stopping=build_stopping(layout, config),
         averaging=averaging,
         recommendation=recommendation,
         timing=build_timing(phases),

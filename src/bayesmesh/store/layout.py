@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name"]
+__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name", "study_file"]
 
 CHAIN = "chain"
 DRAW = "draw"
@@ -19,6 +19,11 @@ def group_name(group: int) -> str:
     'group-003'
     """
     return f"group-{group:03d}"
+
+
+def study_file(results: Path, name: str, ending: str) -> Path:
+    """Return a file of a study of the method itself, such as ``studies/stopping.csv``."""
+    return results / "studies" / f"{name}.{ending}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,26 @@
+# No part of the flow: what a choice of method costs, measured on posteriors that are known.
+rule study:
+    output:
+        report(
+            "results/studies/stopping.csv",
+            caption="../report/study.rst",
+            category="Studies",
+        ),
+        report(
+            "results/studies/stopping.svg",
+            caption="../report/study.rst",
+            category="Studies",
+        ),
+    log:
+        "results/studies/logs/stopping.log",
+    benchmark:
+        "results/studies/benchmarks/stopping.tsv"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    params:
+        config="stopping",
+        code=PLAN.code_of_study(),
+    message:
+        "Measure what ending a run by a rule costs"
+    shell:
+        "bayesmesh study {params.config:q} --code {params.code:q} --log {log:q}"
