@@ -12,15 +12,15 @@ import pytest
 import yaml
 import zarr
 
-STOP = {"min_ess_bulk": 150, "max_r_hat": 1.05, "first_look": 20, "growth": 1.3}
+STOP = {"min_ess_bulk": 150, "max_r_hat": 1.1, "first_look": 20, "growth": 1.3}
 
 STOPPED = {
     "title": "Stopped",
     "data": {"source": "gaussian"},
     "model": {"name": "gaussian"},
-    "kernel": {"name": "hmc", "num_leapfrog_steps": 3, "initial_step_size": 0.1},
+    "kernel": {"name": "hmc", "num_leapfrog_steps": 4, "initial_step_size": 0.1, "target_acceptance": 0.98},
     "sampling": {
-        "mode": "independent", "chains": 4, "chain_groups": 2, "warmup": 30, "draws": 600, "segment_seconds": 1e-6,
+        "mode": "independent", "chains": 4, "chain_groups": 2, "warmup": 200, "draws": 600, "segment_seconds": 0.004, "seed": 20261121,
         "stop": STOP,
     },
 }  # fmt: skip

@@ -51,13 +51,13 @@ def judge_look(draws: Mapping[str, np.ndarray], rule: StopSettings) -> list[dict
     """Hold the targets of a rule against the draws so far.
 
     Args:
-        draws: summary -> (chain, draw, ...), all that the rule names.
+        draws: summary -> (chain, draw, ...), of what the rule names; what is left out is not judged.
         rule: targets and summaries.
 
     Returns:
-        One entry per target, strict JSON: `name`, `target`, the worst `value` (None where it is not finite), `where`
-        that is, and `is_met`. With fewer than four draws, or one chain for R-hat, there are no values, and nothing is
-        met.
+        One entry per target that is about one of the summaries at least, strict JSON: `name`, `target`, the worst `value`
+        (None where it is not finite), `where` that is, and `is_met`. With fewer than four draws, or one chain for R-hat,
+        there are no values, and nothing is met.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, for the statistics; Flegal, Haran and Jones 2008, "Markov chain Monte
@@ -72,11 +72,12 @@ def judge_look(draws: Mapping[str, np.ndarray], rule: StopSettings) -> list[dict
     entries = []
     for key, statistic in TARGETS:
         target = getattr(rule, key)
-        if target is not None:
-            names = draws if rule.summaries is None else rule.summaries
-            values = {name: tables[name][statistic] for name in names}
+        values = {name: t[statistic] for name, t in tables.items() if rule.summaries is None or name in rule.summaries}
+        if target is not None and values:
             entries.append(_entry(key, target, values, shapes, is_upper=key.startswith("max")))
     for name, target in sorted((rule.max_mcse or {}).items()):
+        if name not in tables:
+            continue
         values = {name: tables[name]["mcse_mean"]}
         entries.append(_entry(f"max_mcse.{name}", target, values, shapes, is_upper=True))
     return entries

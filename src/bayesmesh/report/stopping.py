@@ -89,15 +89,17 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopp
         return None
     decider = min(found, key=lambda name: found[name]["num_draws"])
     mine = found[decider]
-    targets = mine["looks"][0]["targets"] if mine["looks"] else []
+    targets = _targets(list(found.values()))
     return Stopping(
         sentence=_sentence(decider, mine, is_alone=len(found) == 1),
         groups=_groups_text(found, decider) if len(found) > 1 else "",
         cost=_cost_text(list(found.values())),
         targets=tuple(_heading(target) for target in targets),
-        rows=tuple(_row(look) for look in mine["looks"]),
+        rows=tuple(_row(look, targets) for look in mine["looks"]),
         panels=tuple(
-            draw_target(f"stopping-{n}", _label(target), target, {name: _line(stop, n) for name, stop in found.items()})
+            draw_target(
+                f"stopping-{n}", _label(target), target, {k: _line(s, target["name"]) for k, s in found.items()}
+            )
             for n, target in enumerate(targets)
         ),
         measured=MEASURED,
@@ -150,14 +152,27 @@ def _heading(target: Mapping[str, Any]) -> str:
     return f"{_label(target)} {sign} {formats.real(target['target'])}"
 
 
-def _row(look: Mapping[str, Any]) -> LookRow:
-    cells = tuple(
-        (formats.real(math.nan if t["value"] is None else t["value"], 5), bool(t["is_met"])) for t in look["targets"]
-    )
+def _targets(stops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return every target, in the order of the rule; a look leaves out those that it did not get to."""
+    looks = [look["targets"] for stop in stops for look in stop["looks"]]
+    found = {target["name"]: target for targets in looks for target in targets}
+    longest = [target["name"] for target in max(looks, key=len, default=[])]
+    return [found[name] for name in sorted(found, key=lambda n: longest.index(n) if n in longest else len(longest))]
+
+
+def _row(look: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> LookRow:
+    seen = {target["name"]: target for target in look["targets"]}
+    cells = tuple(_cell(seen.get(target["name"])) for target in targets)
     return LookRow(formats.count(look["draws"]), formats.duration(look["seconds"]), cells, bool(look["is_met"]))
 
 
-def _line(stop: Mapping[str, Any], number: int) -> list[tuple[float, float]]:
-    """Return draws and value of one target at every look; NaN where there was no value."""
-    looks = [(look["draws"], look["targets"][number]["value"]) for look in stop["looks"]]
-    return [(float(draws), math.nan if value is None else float(value)) for draws, value in looks]
+def _cell(target: Mapping[str, Any] | None) -> tuple[str, bool]:
+    if target is None:
+        return "not looked at", False
+    return formats.real(math.nan if target["value"] is None else target["value"], 5), bool(target["is_met"])
+
+
+def _line(stop: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
+    """Return draws and value of one target at the looks that got to it; NaN where there was no value."""
+    found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
+    return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]

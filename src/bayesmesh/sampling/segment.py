@@ -8,7 +8,7 @@ holds two segments, however many draws are asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -52,6 +52,7 @@ class Loop:
         label: shown by the progress bar.
         facts: kept with every commit of this run, such as the device.
         is_enough: asked after every commit of draws, in the thread that writes; True ends the run.
+        commit_at: numbers of draws that are committed though a segment is not whole, so that `is_enough` sees them.
         watch: called after every slice with the phase and the iterations done.
     """
 
@@ -68,12 +69,14 @@ class Loop:
         label: str,
         facts: Mapping[str, Any],
         is_enough: Callable[[Commit], bool] = lambda commit: False,
+        commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (*key.arguments(), data)
         self._ledger, self._interruption, self._label = ledger, interruption, label
         self._facts, self._is_enough, self._watch = facts, is_enough, watch
+        self._commit_at = frozenset(commit_at)
 
     def run(self, num_draws: int) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
@@ -127,7 +130,7 @@ class Loop:
                         raise self._not_finished(phase, wanted, is_abrupt=True) from None
                     progress.advance(running.num_iterations, **segment.add(running))
                     self._watch(phase, segment.stop)
-                    if following is None or segment.stop % self.store.segment_draws == 0:
+                    if following is None or self._is_end(phase, segment.stop):
                         writer.submit(segment)
                         segment = _Segment(phase, segment.stop, self._facts)
                 running = following
@@ -139,9 +142,15 @@ class Loop:
         return state
 
     def _start(self, phase: str, done: int, wanted: int, state: Any) -> _Slice:
-        count = min(self.program.slice_draws, self.store.next_count(done, wanted))
+        # Iterations of warmup and draws are counted apart; only draws are looked at.
+        looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
+        count = min(self.program.slice_draws, self.store.next_count(done, wanted), *looks)
         state, info, *draws = self.compiled[phase](*self._arguments, state, np.uint32(done), np.int32(count))
         return _Slice(done, count, state, info, draws[0] if draws else {})
+
+    def _is_end(self, phase: str, stop: int) -> bool:
+        """Return whether what was made up to `stop` is committed."""
+        return stop % self.store.segment_draws == 0 or (phase == "sample" and stop in self._commit_at)
 
     def _not_finished(self, phase: str, wanted: int, *, is_abrupt: bool = False) -> NotFinished:
         commits = self.store.commits()

@@ -59,7 +59,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -
             key = GroupKey(settings.seed, group * spec.num_chains)
             label = f"{spec.experiment} {group_name(group)}"
             rule = _stop_rule(spec, data_spec, shards, store, layout.looks(identity, group))
-            asked = {} if rule is None else {"is_enough": rule.is_enough}
+            asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
             loop = Loop(program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, **asked)
             loop.run(settings.draws if rule is None else rule.num_draws)
             _write_manifest(spec, group, store, None if rule is None else rule.finish(ledger))

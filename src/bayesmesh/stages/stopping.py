@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -18,7 +21,7 @@ from bayesmesh.diagnostics.stopping import judge_look, look_numbers
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.experiment.stop import StopSettings
 from bayesmesh.ledger import Ledger
-from bayesmesh.sampling.judged import JudgedSummaries
+from bayesmesh.sampling.judged import STATISTICS, JudgedSummaries
 from bayesmesh.stages.context import model_class_and_options
 from bayesmesh.stages.suitability import check_stop
 from bayesmesh.store.files import write_json
@@ -40,18 +43,23 @@ class StopRule:
     Args:
         settings: targets and times of looks.
         limit: most draws.
-        judged: summaries of the group's draws.
+        judged: summaries of the group's draws, in the order in which they are looked at; what is cheap comes first.
         store: the group's store.
         path: of ``looks.json``, rewritten after every look.
     """
 
     def __init__(
-        self, settings: StopSettings, limit: int, judged: JudgedSummaries, store: ChainStore, path: Path
+        self, settings: StopSettings, limit: int, judged: Sequence[JudgedSummaries], store: ChainStore, path: Path
     ) -> None:
         self._settings, self._limit, self._judged = settings, limit, judged
         self._store, self._path = store, path
         self._looks: list[dict[str, Any]] = []
         self.num_draws, self.reason = limit, ""
+
+    @property
+    def look_numbers(self) -> list[int]:
+        """Draws of every look up to the limit."""
+        return look_numbers(self._settings.first_look, self._settings.growth, self._limit)
 
     def is_enough(self, commit: Commit | None = None) -> bool:
         """Take the looks that are due; returns whether sampling ends here, before its limit of draws or at it.
@@ -121,15 +129,17 @@ class StopRule:
         return None
 
     def _look(self, number: int) -> dict[str, Any]:
-        start = time.perf_counter()
-        targets = judge_look(self._judged.first(number), self._settings)
-        seconds = time.perf_counter() - start
-        return {
-            "draws": number,
-            "seconds": round(seconds, 6),
-            "is_met": all(target["is_met"] for target in targets),
-            "targets": targets,
-        }
+        """Return what a look saw; summaries that cannot make it meet its targets any more are left for later looks."""
+        start, is_met = time.perf_counter(), True
+        draws: dict[str, np.ndarray] = {}
+        targets: list[dict[str, Any]] = []
+        for part in self._judged:
+            if is_met:
+                draws |= part.first(number)
+                targets = judge_look(draws, self._settings)
+                is_met = all(target["is_met"] for target in targets)
+        seconds = round(time.perf_counter() - start, 6)
+        return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}
 
 
 def _pieces(store: ChainStore) -> list[tuple[int, float]]:
@@ -148,7 +158,10 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     model_class, options = model_class_and_options(spec)
     model = model_class(options, data_spec)
     names = check_stop(spec, model, data_spec)
-    judged = JudgedSummaries(model, data_spec, shards, store.folder, names, spec.settings("posterior").probe_rows)
+    # The sampler's own statistics are two numbers a draw, and often the slowest to mix.
+    parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
+    probe_rows = spec.settings("posterior").probe_rows
+    judged = [JudgedSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
     for orphan in path.parent.glob(f".{path.name}.*"):
         orphan.unlink()
     rule = StopRule(sampling.stop, sampling.draws, judged, store, path)

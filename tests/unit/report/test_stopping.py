@@ -98,6 +98,15 @@ def test_other_reasons_are_told(write: Callable[..., Any], stop: dict[str, Any],
     assert said in page(*write(stop))
 
 
+def test_a_look_that_went_no_further_says_so(write: Callable[..., Any]) -> None:
+    stop = _stop(1234)
+    stop["looks"][0]["targets"] = stop["looks"][0]["targets"][:1]
+    text = page(*write(stop))
+    assert "3 not a number not looked at not looked at 10.0 ms not met" in text
+    assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓" in text
+    assert "goes no further" in text
+
+
 def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> None:
     layout, config = write(_stop(506), _stop(225), _stop(2000, "draws"))
     found = build_stopping(layout, config)

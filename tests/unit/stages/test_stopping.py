@@ -52,7 +52,7 @@ class Group:
         self.done = last.stop if last is not None else 0
         rule_settings = StopSettings(**{"summaries": ("log_density",), "first_look": 20, **settings})
         judged = JudgedSummaries(None, None, None, self.folder, ["log_density"], 1)  # type: ignore[arg-type]
-        self.rule = StopRule(rule_settings, limit, judged, self.store, self.folder / "looks.json")
+        self.rule = StopRule(rule_settings, limit, [judged], self.store, self.folder / "looks.json")
         self.rule.is_enough()
         return self.rule
 
@@ -96,6 +96,10 @@ def test_it_stops_at_the_first_look_that_meets_the_target(group: Group) -> None:
     assert [look["targets"][0]["value"] for look in found] == [_ess(look["draws"]) for look in found]
     assert group.done == -(-expected // 64) * 64, "it ends with the segment that holds the look"
     assert json.loads((group.folder / "looks.json").read_text()) == rule.content()
+
+
+def test_commits_may_be_asked_for_at_every_look(group: Group) -> None:
+    assert group.begin(min_ess_bulk=200).look_numbers == look_numbers(20, 1.5, LIMIT)
 
 
 def test_a_target_that_is_never_met_ends_at_the_limit(group: Group) -> None:
@@ -178,6 +182,36 @@ def test_draws_that_were_looked_at_are_not_read_again(group: Group, monkeypatch:
     group.run()
     numbers = [look["draws"] for look in rule.content()["looks"]]
     assert read == list(zip([0, *numbers], numbers, strict=False))
+
+
+class Known:
+    """Draws of one summary that says how often it was asked for."""
+
+    def __init__(self, name: str, values: np.ndarray) -> None:
+        self.name, self.values, self.asked = name, values, []
+
+    def first(self, num_draws: int) -> dict[str, np.ndarray]:
+        self.asked.append(num_draws)
+        return {self.name: self.values[:, :num_draws]}
+
+
+def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group: Group) -> None:
+    group.begin(min_ess_bulk=1e6)
+    group.run()
+    cheap, costly = Known("log_density", DRAWS.T), Known("x", np.repeat(DRAWS.T[:, ::2], 2, axis=1))
+    rule = StopSettings(min_ess_bulk=100, max_mcse={"x": 1.0}, first_look=20)
+    found = StopRule(rule, LIMIT, [cheap, costly], group.store, group.folder / "looks.json")  # type: ignore[list-item]
+    assert found.is_enough()
+    assert found.reason == "met"
+    looks = found.content()["looks"]
+    assert cheap.asked == [look["draws"] for look in looks]
+    assert costly.asked == [n for n in cheap.asked if _ess(n) >= 100]
+    assert 0 < len(costly.asked) < len(cheap.asked)
+    for look in looks:
+        went_on = look["draws"] in costly.asked
+        assert look["judged"] == (["log_density", "x"] if went_on else ["log_density"])
+        assert [target["name"] for target in look["targets"]] == ["min_ess_bulk", "max_mcse.x"][: 1 + went_on]
+    assert looks[-1]["judged"] == ["log_density", "x"], "nothing is met without all"
 
 
 def test_the_time_of_looks_is_recorded_and_a_long_one_is_told(

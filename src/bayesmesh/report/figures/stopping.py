@@ -46,5 +46,5 @@ def draw_target(
         size=(340, 200),
         label=f"{label} at each look, target {limit:.6g}",
         title=label,
-        note=f"The worst of what is judged; met at or {side} the dashed line.",
+        note=f"The worst of what a look got to; met at or {side} the dashed line.",
     )
