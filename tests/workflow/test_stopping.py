@@ -20,7 +20,7 @@ STOPPED = {
     "model": {"name": "gaussian"},
     "kernel": {"name": "hmc", "num_leapfrog_steps": 4, "initial_step_size": 0.1, "target_acceptance": 0.98},
     "sampling": {
-        "mode": "independent", "chains": 4, "chain_groups": 2, "warmup": 200, "draws": 600, "segment_seconds": 0.004, "seed": 20261121,
+        "mode": "independent", "chains": 8, "chain_groups": 2, "warmup": 200, "draws": 500, "segment_seconds": 0.02, "seed": 20261121, "initial": {"method": "mode"},
         "stop": STOP,
     },
 }  # fmt: skip
@@ -67,18 +67,29 @@ def _sample(workspace: Any) -> None:
 def test_each_group_stops_by_itself_and_the_posterior_keeps_the_fewest_draws(stopped: Any) -> None:
     stops = _stops(stopped)
     assert [s["reason"] for s in stops] == ["met", "met"]
-    assert all(20 < s["num_draws"] < 600 for s in stops)
+    assert all(20 < s["num_draws"] < 500 for s in stops)
     for group, stop in enumerate(stops):
         (path,) = stopped.results.glob(f"stopped/chains/*/group-00{group}/looks.json")
         assert json.loads(path.read_text()) == stop
     fewest = min(s["num_draws"] for s in stops)
-    assert _means(stopped).shape == (4, fewest, 2)
+    assert _means(stopped).shape == (8, fewest, 2)
     root = zarr.open_group(str(stopped.results / "stopped" / "posterior.zarr"), mode="r")
     told = root.attrs["stop"]
     assert told["rule"] == {**stops[0]["rule"]}
     assert [told["groups"][f"group-00{g}"]["num_draws"] for g in (0, 1)] == [s["num_draws"] for s in stops]
     verdict = json.loads((stopped.results / "stopped" / "diagnostics" / "verdict.json").read_text())
     assert verdict["num_draws"] == fewest
+
+
+def test_draws_are_committed_at_every_look(stopped: Any) -> None:
+    for group, stop in enumerate(_stops(stopped)):
+        markers = [
+            json.loads(p.read_text())
+            for p in stopped.results.glob(f"stopped/chains/*/group-00{group}/commits/sample-*")
+        ]
+        begun = {facts["first_new"] for marker in markers for facts in (marker["facts"], *marker["earlier"])}
+        looks = [look["draws"] for look in stop["looks"]]
+        assert set(looks[:-1]) <= begun, "a commit ended there, and the next one begins"
 
 
 def test_the_page_shows_why_and_what_it_costs(stopped: Any) -> None:
@@ -100,7 +111,7 @@ def test_other_segments_and_an_interruption_stop_at_the_same_draw(stopped: Any, 
     workspace.set("stopped", "sampling.draws", 33)
     _sample(workspace)
     assert [s["reason"] for s in _stops(workspace)] == ["draws", "draws"]
-    workspace.set("stopped", "sampling.draws", 600)
+    workspace.set("stopped", "sampling.draws", 500)
     _sample(workspace)
     assert _decisions(workspace) == _decisions(stopped)
     np.testing.assert_array_equal(_means(workspace), _means(stopped))
@@ -128,7 +139,7 @@ def test_an_unknown_summary_is_refused_before_anything_is_sampled(stopped: Any, 
     workspace.set("stopped", "sampling.stop.max_mcse", {"maen": 0.1})
     before = sorted(workspace.results.glob("stopped/chains/*/*/commits/*"))
     for stage in ("compile", "sample"):
-        done = workspace.run("bayesmesh.cli", stage, "--experiment", "stopped")
+        done = workspace.run("bayesmesh.cli", stage, "--experiment", "stopped", "--cores", "1")
         assert done.returncode == 2
         assert (
             "config/experiments/stopped.yaml: key 'sampling.stop.max_mcse': the model has no summary 'maen'"
