@@ -34,9 +34,6 @@ def draw_target(
         axes.axhline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
         axes.set_xscale("log")
         log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
-        if not label.startswith("R-hat"):
-            axes.set_yscale("log")
-            log_axis(axes.yaxis, lambda v: f"{v:,.4g}")
         axes.set_xlabel("draws per chain at the look")
 
     side = "below" if is_upper else "above"
