@@ -173,15 +173,7 @@ def _group_number(name: str) -> int:
 def _look(arguments: argparse.Namespace) -> int:
     """The verbs that are no stage; returns the exit code."""
     if arguments.verb == "schema":
-        from bayesmesh.experiment.schema import drifted, write_documents
-
-        if not arguments.check:
-            write_documents(Path("config"))
-            return 0
-        behind = drifted(Path("config"))
-        for path in behind:
-            print(f"{path}: is not what the settings classes say; run: make schema", file=sys.stderr)
-        return 1 if behind else 0
+        return _schema(is_check=arguments.check)
     if arguments.verb == "new":
         from bayesmesh.scaffold.new import next_steps, write_new
 
@@ -226,6 +218,18 @@ def _look(arguments: argparse.Namespace) -> int:
     ]
     _log.info("index: %s", run_index(Path(plan.results), named))
     return 0
+
+
+def _schema(*, is_check: bool) -> int:
+    from bayesmesh.experiment.schema import drifted, write_documents
+
+    if not is_check:
+        write_documents(Path("config"))
+        return 0
+    behind = drifted(Path("config"))
+    for path in behind:
+        print(f"{path}: is not what the settings classes say; run: make schema", file=sys.stderr)
+    return 1 if behind else 0
 
 
 def _verify(name: str) -> int:

@@ -31,6 +31,9 @@ STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
 BLOCK_BYTES = 16 * 2**20
 """Aimed size of the latents of a block of draws."""
 
+MOST_WAITING = 16
+"""Blocks that are handed to the devices at once; bounds what they hold."""
+
 MOST_DRAWS = 256
 """Draws of a block at most; a look pads its last block to the full length."""
 
@@ -107,13 +110,17 @@ class JudgedSummaries:
         length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
         if self._compiled is None:
             self._compiled = self._make()
-        for start in range(self.num_draws, stop, length):
-            count = min(length, stop - start)
-            block = {k: np.asarray(a[:, start : start + count]) for k, a in arrays.items()}
-            block = {k: self._at_probes(k, v) for k, v in block.items()}
-            found = jax.device_get(self._compiled({k: _lengthen(v, length) for k, v in block.items()}))
-            for name in self._of_model:
-                self._parts[name].append(found[name][:, :count])
+        starts = range(self.num_draws, stop, length)
+        for first in range(0, len(starts), MOST_WAITING):
+            waiting = []
+            for start in starts[first : first + MOST_WAITING]:
+                block = {k: np.asarray(a[:, start : min(start + length, stop)]) for k, a in arrays.items()}
+                block = {k: _lengthen(self._at_probes(k, v), length) for k, v in block.items()}
+                waiting.append(self._compiled(block))
+            # The devices are sampling meanwhile: blocks that are handed over together wait for them once.
+            for start, found in zip(starts[first:], jax.device_get(waiting), strict=False):
+                for name in self._of_model:
+                    self._parts[name].append(found[name][:, : stop - start])
 
     def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
