@@ -196,6 +196,8 @@ class Built:
         while done < wanted or not parts:
             count = min(segment or wanted, wanted - done)
             state, *out = self.compiled[phase](*key, self.data, state, np.uint32(done), np.int32(count))
+            if phase == "sample":
+                out[1] = self.program.bring_draws(out[1], count)
             parts.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], out))
             done += count
         joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)

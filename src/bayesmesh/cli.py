@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayesmesh.errors import ConfigError, NotFinished, UserError, explain_os_error
+from bayesmesh.errors import ConfigError, UserError, explain_os_error
 
 if TYPE_CHECKING:
     from bayesmesh.experiment.plan import Plan
+    from bayesmesh.sampling.place import Place
 
 __all__ = ["main"]
 
@@ -58,7 +59,10 @@ def _add_stages(verbs: Any) -> None:
             )
         if stage in WITH_PROCESSES:
             verb.add_argument(
-                "--processes", default="1x1", metavar="NxP", help="N nodes of a Slurm job, P processes on each"
+                "--processes",
+                default="1x1",
+                metavar="NxP",
+                help="N nodes of a Slurm job, P processes on each; 1xP outside of one: P processes here",
             )
         if stage == "compile":
             verb.add_argument(
@@ -113,28 +117,48 @@ def _first_line(stage: str) -> str:
     return text.split('"""')[1].splitlines()[0].partition(": ")[2]
 
 
-def _set_up_logging(path: Path | None) -> None:
+def _set_up_logging(path: Path | None, process: int = 0) -> None:
+    """Log to the terminal and to a file; of several processes all but the first only show what is amiss."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if process:
+        handlers[0].setLevel(logging.WARNING)
+        path = path and path.with_stem(f"{path.stem}-process-{process:03d}")
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
+    line = f"%(asctime)s process {process}: %(message)s" if process else "%(asctime)s %(message)s"
     for handler in handlers:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+        handler.setFormatter(logging.Formatter(line, datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     _log.setLevel(logging.INFO)
 
 
-def _run_stage(arguments: argparse.Namespace) -> None:
+def _place(arguments: argparse.Namespace) -> Place:
+    """Which of how many processes this is; most verbs are one."""
+    from bayesmesh.sampling.place import Place, find_place
+
+    return find_place(os.environ) if arguments.verb in WITH_PROCESSES else Place()
+
+
+def _start_processes(arguments: argparse.Namespace) -> int | None:
+    """Start the processes that are asked for, and return their exit code; None when this is to do the work itself."""
+    from bayesmesh.cards import hold_cards
+    from bayesmesh.launch import launch
+
+    if arguments.verb not in WITH_PROCESSES:
+        return None
+    with hold_cards(0 if arguments.processes == "1x1" else arguments.gpus):
+        return launch(arguments.words, arguments.processes, arguments.gpus, cores=arguments.cores)
+
+
+def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
     from bayesmesh.cards import hold_cards
     from bayesmesh.experiment.plan import Plan
     from bayesmesh.experiment.stages import LATER, StageSpec, later_stages, make_spec, parse_spec
-    from bayesmesh.launch import launch
     from bayesmesh.ledger import Ledger
     from bayesmesh.stages.files import ledger_file
 
     stage = arguments.verb
-    if stage in WITH_PROCESSES:
-        launch(arguments.words, arguments.processes, arguments.gpus)
     later: list[StageSpec] = []
     if arguments.spec is not None:
         spec: StageSpec = parse_spec(arguments.spec, stage)
@@ -153,13 +177,16 @@ def _run_stage(arguments: argparse.Namespace) -> None:
     if stage == "compile":
         given = [file for file in (arguments.later or "").split(",") if file]
         options["later"] = [parse_spec(file, "sample", *LATER, option="--later") for file in given] or later
+    if stage in WITH_PROCESSES:
+        options["place"] = place
     if stage == "sample":
         options["group"] = _group_number(arguments.group)
     try:
         with hold_cards(getattr(arguments, "gpus", 0)):
             said = importlib.import_module(f"bayesmesh.stages.{stage}").run(spec, ledger, **options)
     finally:
-        ledger.save()
+        if place.index == 0:
+            ledger.save()
     _log.info("%s %s: %s", stage, spec.experiment, said)
 
 
@@ -289,9 +316,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.words = sys.argv[1:] if argv is None else list(argv)
     _set_up_logging(None)
     try:
-        _set_up_logging(getattr(arguments, "log", None))
+        code = _start_processes(arguments)
+        if code is not None:
+            return code
+        place = _place(arguments)
+        _set_up_logging(getattr(arguments, "log", None), place.index)
         if arguments.verb in STAGES:
-            _run_stage(arguments)
+            _run_stage(arguments, place)
             return 0
         return _look(arguments)
     except (UserError, OSError) as caught:
@@ -299,8 +330,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error is None:
             raise
         _log.error("error: %s", error)
-        if isinstance(error, NotFinished) and error.is_abrupt:
-            # The devices would be waited for at the interpreter's end, and the time for that is over.
+        if error.is_abrupt:
+            # Devices and other processes would be waited for at the interpreter's end, and the time for that is over.
             logging.shutdown()
             os._exit(error.exit_code)
         return error.exit_code

@@ -15,6 +15,7 @@ __all__ = [
     "DataError",
     "DeviceError",
     "NotFinished",
+    "PeerError",
     "StoreError",
     "UserError",
     "explain_os_error",
@@ -28,14 +29,18 @@ class UserError(Exception):
     Args:
         message: What happened, naming the file and the key or row.
         remedy: What to do about it; may hold lines of YAML or a command.
+
+    Attributes:
+        is_abrupt: the process is to leave at once: devices, or other processes, are busy with what nobody waits for.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, remedy: str = "", *, is_abrupt: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.is_abrupt = is_abrupt
 
     def __str__(self) -> str:
         return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message
@@ -65,18 +70,16 @@ class StoreError(UserError):
     exit_code = 5
 
 
-class NotFinished(UserError):
-    """The job was asked to stop before its work was done; what is done is committed, and it wants to be run again.
+class PeerError(UserError):
+    """Another process of the same run failed, went away or did not come."""
 
-    Args:
-        is_abrupt: devices are still busy with what nobody waits for.
-    """
+    exit_code = 6
+
+
+class NotFinished(UserError):
+    """The job was asked to stop before its work was done; what is done is committed, and it wants to be run again."""
 
     exit_code = 75
-
-    def __init__(self, message: str, remedy: str = "", *, is_abrupt: bool = False) -> None:
-        super().__init__(message, remedy)
-        self.is_abrupt = is_abrupt
 
 
 _CIRCUMSTANCES = {

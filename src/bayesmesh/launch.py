@@ -1,4 +1,4 @@
-"""One stage as several processes of a Slurm job: the command runs itself again under srun."""
+"""One stage as several processes: the command runs itself again, under srun in a Slurm job, else on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.errors import ConfigError, DeviceError
+from bayesmesh.spawn import run_processes
 
 __all__ = ["launch", "parse_processes", "srun_command"]
 
@@ -45,19 +46,38 @@ def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int) -> 
     ]  # fmt: skip
 
 
-def launch(arguments: Sequence[str], processes: str, gpus: int, environ: Mapping[str, str] = os.environ) -> None:
-    """Become several processes, where several are asked for and this is not one of them yet; else return.
+def launch(
+    arguments: Sequence[str],
+    processes: str,
+    gpus: int,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    cores: int | None = None,
+) -> int | None:
+    """Become several processes, where several are asked for and this is not one of them yet.
+
+    Args:
+        arguments: of ``bayesmesh``.
+        processes: ``--processes``.
+        gpus: GPUs of the job.
+        environ: the environment variables.
+        cores: of this machine, for all of them; all when None.
+
+    Returns:
+        None when this is one of them, or the only one; the exit code when they have run on this machine.
 
     Raises:
         ConfigError: `processes` is not of the form ``2x4``.
-        DeviceError: this is not inside a Slurm job.
+        DeviceError: several nodes are asked for, and this is not inside a Slurm job.
     """
     nodes, each = parse_processes(processes)
-    if nodes * each == 1 or "SLURM_PROCID" in environ:
-        return
+    if nodes * each == 1 or "SLURM_PROCID" in environ or "JAX_PROCESS_ID" in environ:
+        return None
+    if nodes == 1 and "SLURM_JOB_ID" not in environ:
+        return run_processes(arguments, each, cores, environ)
     if "SLURM_JOB_ID" not in environ or shutil.which("srun", path=environ.get("PATH")) is None:
         raise DeviceError(
-            f"--processes {processes}: several processes need a Slurm job, and this is none",
+            f"--processes {processes}: several nodes need a Slurm job, and this is none",
             "use `--profile profiles/slurm-gpu-multinode` on a login node, or leave --processes out",
         )
     command = srun_command(arguments, nodes, each, gpus)

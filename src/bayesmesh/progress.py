@@ -26,13 +26,15 @@ class Progress:
         total: units of work in all.
         done: units that were there before.
         unit: name of a unit.
+        is_shown: False where another process shows the same.
     """
 
-    def __init__(self, label: str, total: int, done: int = 0, unit: str = "draw") -> None:
+    def __init__(self, label: str, total: int, done: int = 0, unit: str = "draw", *, is_shown: bool = True) -> None:
         self.label, self.total, self.done, self.unit = label, total, done, unit
         self._first, self._start, self._last = done, time.monotonic(), time.monotonic()
         self._bar: Any = None
-        if sys.stderr.isatty():
+        self._is_shown = is_shown
+        if is_shown and sys.stderr.isatty():
             self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=True)
 
     def advance(self, count: int, **facts: str) -> None:
@@ -42,7 +44,7 @@ class Progress:
             self._bar.set_postfix(facts, refresh=False)
             self._bar.update(count)
         now = time.monotonic()
-        if now - self._last >= LOG_EVERY_SECONDS or self.done >= self.total:
+        if self._is_shown and (now - self._last >= LOG_EVERY_SECONDS or self.done >= self.total):
             self._last = now
             rate = (self.done - self._first) / max(now - self._start, 1e-9)
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")

@@ -32,7 +32,7 @@ def test_a_process_that_is_alone_or_one_of_them_goes_on(processes: str, environ:
 
 
 def test_outside_of_a_job_there_is_nobody_to_start_them() -> None:
-    with pytest.raises(DeviceError, match="several processes need a Slurm job"):
+    with pytest.raises(DeviceError, match="several nodes need a Slurm job"):
         launch(["sample"], "2x1", 0, {"PATH": os.environ["PATH"]})
 
 

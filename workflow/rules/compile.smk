@@ -15,7 +15,7 @@ rule compile:
     # A profile may want GPUs of its own for each job, or nodes x processes.
     resources:
         gpu=0,
-        processes="1x1",
+        processes=lambda wildcards: PLAN.processes(wildcards.experiment),
         later=lambda wildcards: PLAN.later(wildcards.experiment),
     params:
         config=PLAN.spec("compile"),

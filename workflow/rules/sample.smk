@@ -17,7 +17,7 @@ rule sample:
     # is there.
     resources:
         gpu=0,
-        processes="1x1",
+        processes=lambda wildcards: PLAN.processes(wildcards.experiment),
         mem_mb=PLAN.sample_memory_mb,
         runtime=PLAN.sample_minutes,
     params:

@@ -28,6 +28,12 @@ class ComputeSettings(Settings):
         "auto",
         description="Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is `sharded`, for chains when it is `independent`. On a CPU a device is a core.",
     )
+    processes: int = Field(
+        1,
+        ge=1,
+        le=65_536,
+        description="Processes that run one program together, each with its own share of the devices and of the rows. They are started by a launcher such as `srun`, or by `bayesmesh sample --processes`.",
+    )
     sharding: Literal["named", "shard_map"] = Field(
         "named",
         description="Who adds up over the devices of a mesh: `named` leaves it to the compiler; `shard_map` states it, one sum over `data` per gradient. Both give the same draws up to rounding.",

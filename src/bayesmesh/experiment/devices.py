@@ -49,7 +49,8 @@ def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
         ConfigError: it asks for more devices than there are.
     """
     mesh = experiment.compute.mesh
-    if mesh == "auto":
+    if mesh == "auto" or experiment.compute.processes > 1:
+        # What several processes find, on one machine or on many, is known once they have been started.
         return
     platform, groups = experiment.compute.platform, experiment.sampling.chain_groups
     available = count_devices(platform, cores)

@@ -81,6 +81,18 @@ class ExperimentBase(Settings):
                 f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
                 f"use one of {_divisors(sampling.chains_per_group)}",
             )
+        if compute.processes > 1 and sampling.mode != "sharded":
+            raise does_not_fit(
+                "compute.processes",
+                f"{compute.processes} processes share the rows of one program, and sampling.mode is {sampling.mode}",
+                "use\n    sampling:\n      mode: sharded\n  or leave compute.processes at 1: chain groups are processes of their own",
+            )
+        if compute.mesh != "auto" and compute.mesh.data % compute.processes:
+            raise does_not_fit(
+                "compute.mesh.data",
+                f"{compute.mesh.data} devices along the rows cannot be shared evenly by {compute.processes} processes (compute.processes)",
+                f"use a multiple of {compute.processes}, or `mesh: auto`",
+            )
         return self
 
     @model_validator(mode="after")
@@ -88,6 +100,12 @@ class ExperimentBase(Settings):
         sampling, stop = self.sampling, self.sampling.stop
         if stop is None:
             return self
+        if self.compute.processes > 1:
+            raise does_not_fit(
+                "sampling.stop",
+                f"looks at draws that one process holds, and compute.processes is {self.compute.processes}",
+                "leave sampling.stop out, or use one process",
+            )
         if stop.max_r_hat is not None and sampling.chains_per_group < 2:
             raise does_not_fit(
                 "sampling.stop.max_r_hat",

@@ -123,6 +123,10 @@ class Plan:
         cores = None if self.workflow is None else self.workflow.resource_settings.cores
         return cores if cores is not None else 1
 
+    def processes(self, name: str) -> str:
+        """Return the processes of a program, nodes x processes on each; a profile for several nodes says otherwise."""
+        return f"1x{self.experiments[name].compute.processes}"
+
     def threads(self, name: str, cores: int | None) -> int:
         """Return the cores of one chain group's job: an even share of the machine, or all of a cluster's job."""
         is_alone = self.workflow is not None and self.workflow.remote_exec

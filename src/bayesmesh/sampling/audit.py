@@ -13,6 +13,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import lay_out_rows
+from bayesmesh.sampling.parts import part_shape, put_part
 
 __all__ = ["cost_of_gradient", "count_equations", "growth_of_equations", "memory_of", "seconds_per_gradient"]
 
@@ -79,10 +80,8 @@ def memory_of(compiled: Any) -> dict[str, int]:
 
 def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any) -> float:
     """Measure one gradient of all chains at the origin, the best of three after a first one."""
-    position = {
-        k: jax.device_put(np.zeros((num_chains, *s), target.dtype), placed[k])
-        for k, s in target.position_shapes.items()
-    }
+    shapes = {k: (num_chains, *s) for k, s in target.position_shapes.items()}
+    position = {k: put_part(np.zeros(part_shape(placed[k], s), target.dtype), placed[k], s) for k, s in shapes.items()}
     gradient = jax.jit(lambda q, d: target.log_density(q, d).gradient)
     times = []
     for _ in range(4):

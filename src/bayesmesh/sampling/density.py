@@ -85,6 +85,14 @@ class Target:
         latents = self.bijector.forward(self._unpack(position))
         return {k: v.astype(self.dtype) for k, v in latents.items()}
 
+    def pad_rows(self, latents: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Return one chain's latents with the row axis of local ones as long as that of positions; padding holds 0."""
+        behind = self.layout.padded_rows - self.spec.num_rows
+        return {
+            k: jnp.pad(v, [(0, behind * (axis == self.model.local_latents.get(k))) for axis in range(v.ndim)])
+            for k, v in latents.items()
+        }
+
     def active(self) -> Position:
         """Return 1 for each coordinate that lives and 0 for padding, position-shaped without the chain axis."""
         ones = {}
@@ -161,14 +169,22 @@ class Target:
         }
         return shapes | {"is_row": jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)}
 
-    def lay_out(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Pad and reshape all rows (num_rows, ...) on the host to what `data_shapes` says."""
+    def lay_out(self, rows: Mapping[str, np.ndarray], devices: range | None = None) -> dict[str, np.ndarray]:
+        """Pad and reshape rows on the host to the share that some devices have of what `data_shapes` says.
+
+        Args:
+            rows: field -> (row, ...), the rows of these devices in order.
+            devices: their numbers along the device axis; all when None.
+        """
         laid_out = {}
+        devices = range(self.layout.num_devices) if devices is None else devices
+        per_device = self.layout.padded_rows // self.layout.num_devices
+        slots = np.arange(devices.start * per_device, devices.stop * per_device)
         for name, shape in self.data_shapes().items():
-            values = np.arange(self.layout.padded_rows) < self.spec.num_rows if name == "is_row" else rows[name]
-            padded = np.zeros((self.layout.padded_rows, *shape.shape[3:]), shape.dtype)
+            values = slots < self.spec.num_rows if name == "is_row" else rows[name]
+            padded = np.zeros((len(slots), *shape.shape[3:]), shape.dtype)
             padded[: len(values)] = values
-            laid_out[name] = padded.reshape(shape.shape)
+            laid_out[name] = padded.reshape(len(devices), *shape.shape[1:])
         return laid_out
 
 

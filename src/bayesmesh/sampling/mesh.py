@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.errors import DeviceError
@@ -64,17 +65,26 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
             f"compute.platform: {compute.platform} is not available here: {error}",
             "use platform: auto, or install that platform's lock",
         ) from error
+    shares = [[d for d in devices if d.process_index == p] for p in range(compute.processes)]
+    available = min(map(len, shares)) * compute.processes
     if compute.mesh == "auto":
-        shape = (1, len(devices)) if is_sharded else (math.gcd(num_chains, len(devices)), 1)
+        shape = (1, available) if is_sharded else (math.gcd(num_chains, available), 1)
     else:
         shape = (compute.mesh.chain, compute.mesh.data)
     needed = shape[0] * shape[1]
-    if needed > len(devices):
+    if needed > available:
+        of_each = f", {available // compute.processes} in each process" if compute.processes > 1 else ""
         raise DeviceError(
-            f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, and this job sees {len(devices)} ({devices[0].platform})",
+            f"compute.mesh: chain {shape[0]} x data {shape[1]} needs {needed} devices, and this job sees {available} ({devices[0].platform}){of_each}",
             "use `mesh: auto`, fewer devices, or give the job more; on a CPU a device is a core (`--cores`), and chain groups share them",
         )
-    return jax.make_mesh(shape, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices[:needed])
+    axes = (CHAIN_AXIS, DATA_AXIS), (AxisType.Auto,) * 2
+    if compute.processes == 1:
+        return jax.make_mesh(shape, axes[0], axis_types=axes[1], devices=devices[:needed])
+    # A process holds whole columns: all chains of its rows, so that what it writes is one block of rows.
+    each = shape[1] // compute.processes
+    columns = [np.reshape(np.array(share[: shape[0] * each]), (shape[0], each)) for share in shares]
+    return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
 
 
 def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:

@@ -22,6 +22,7 @@ from bayesmesh.kernels.base import Kernel, Position
 from bayesmesh.sampling.density import Data, Target
 from bayesmesh.sampling.initial import climb
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
+from bayesmesh.sampling.parts import bring_part, part_shape, put_part
 
 __all__ = ["PHASES", "GroupKey", "Program"]
 
@@ -109,8 +110,8 @@ class Program:
         """Make `count` draws from absolute draw `first`.
 
         Returns:
-            (kernel state, tuning); info (draw, ...); and latents (draw, chain, ...) in the prior's own shapes. Slots
-            from `count` on hold nothing.
+            (kernel state, tuning); info (draw, ...); and latents (draw, chain, ...) in the prior's own shapes, but for
+            local ones, whose rows are padded and lie where their data do. Slots from `count` on hold nothing.
         """
         log_density = functools.partial(self.target.log_density, data=data)
 
@@ -122,7 +123,7 @@ class Program:
         state, info, positions = self._iterate(
             self._keys(seed, first_chain), state, step, first + offset, count, with_draws=True
         )
-        return state, info, jax.vmap(jax.vmap(self.target.constrain))(positions)
+        return state, info, jax.vmap(jax.vmap(lambda q: self.target.pad_rows(self.target.constrain(q))))(positions)
 
     def _iterate(
         self,
@@ -177,6 +178,14 @@ class Program:
         """Return the sharding of the data: the device axis over `data`."""
         return {k: sharding(self.mesh, DATA_AXIS) for k in self.target.data_shapes()}
 
+    def place_draws(self) -> dict[str, NamedSharding]:
+        """Return the sharding of draws: rows of local latents over `data`, all else everywhere."""
+        local = self.target.model.local_latents
+        return {
+            k: sharding(self.mesh, None, None, *[None] * local[k], DATA_AXIS) if k in local else sharding(self.mesh)
+            for k in self.target.position_shapes
+        }
+
     def trace(self, phase: str) -> Any:
         """Trace one of `PHASES`; `.lower().compile()` of it gives what `sampling.segment` runs."""
         everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.place_data()
@@ -193,17 +202,46 @@ class Program:
         state = self.state_shapes(phase)
         state_at = self.place_state(state)
         in_at = (everywhere, everywhere, data_at, state_at, everywhere, everywhere)
-        out_at = (state_at, everywhere) if phase == "warmup" else (state_at, everywhere, everywhere)
+        out_at = (state_at, everywhere) if phase == "warmup" else (state_at, everywhere, self.place_draws())
         jitted = jax.jit(self.warmup if phase == "warmup" else self.sample, in_shardings=in_at, out_shardings=out_at)
         return jitted.trace(*_SEEDS, data, state, _INDEX, _COUNT)
 
+    # -- between this process's host and its devices -----------------------------------------------------------------
+
+    @functools.cached_property
+    def devices_here(self) -> range:
+        """Numbers, along the data axis, of this process's devices."""
+        columns = [i for i, d in enumerate(self.mesh.devices[0]) if d.process_index == jax.process_index()]
+        return range(columns[0], columns[-1] + 1)
+
+    @property
+    def rows_here(self) -> tuple[int, int]:
+        """First row on this process's devices, and the first behind them; padding is not counted."""
+        layout = self.target.layout
+        per_device = layout.padded_rows // layout.num_devices
+        here = self.devices_here
+        return min(here.start * per_device, layout.num_rows), min(here.stop * per_device, layout.num_rows)
+
     def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-        """Lay out all rows and copy them to the devices."""
-        laid_out = self.target.lay_out(rows)
-        return {k: jax.device_put(v, self.place_data()[k]) for k, v in laid_out.items()}
+        """Lay out the rows `rows_here` and copy them to the devices."""
+        laid_out, shapes = self.target.lay_out(rows, self.devices_here), self.target.data_shapes()
+        return {k: put_part(v, self.place_data()[k], shapes[k].shape) for k, v in laid_out.items()}
+
+    def bring_draws(self, draws: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
+        """Copy the first `count` draws to the host: of local latents the rows of this process.
+
+        With one process these are all rows. With several they are padded, so that the blocks of all are equally long.
+        """
+        here = {k: bring_part(v)[:count] for k, v in draws.items()}
+        if len(self.devices_here) < self.mesh.shape[DATA_AXIS]:
+            return here
+        local, num_rows = self.target.model.local_latents, self.target.spec.num_rows
+        return {
+            k: v[(slice(None),) * (local[k] + 2) + (slice(num_rows),)] if k in local else v for k, v in here.items()
+        }
 
     def put_state(self, phase: str, leaves: Mapping[str, np.ndarray]) -> Any:
-        """Bring a checkpoint back to the devices; `leaves` is keyed as `name_leaves` does."""
+        """Bring a checkpoint back to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
         shapes = self.state_shapes(phase)
         names = name_leaves(shapes)
         values = []
@@ -211,11 +249,10 @@ class Program:
             names, jax.tree.leaves(shapes), jax.tree.leaves(self.place_state(shapes)), strict=True
         ):
             value = leaves[name]
-            if value.shape != leaf.shape or value.dtype != leaf.dtype:
-                raise ValueError(
-                    f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {leaf.shape} {leaf.dtype}"
-                )
-            values.append(jax.device_put(value, at))
+            shape = part_shape(at, leaf.shape)
+            if value.shape != shape or value.dtype != leaf.dtype:
+                raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {shape} {leaf.dtype}")
+            values.append(put_part(value, at, leaf.shape))
         return jax.tree.unflatten(jax.tree.structure(shapes), values)
 
 

@@ -9,33 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from bayesmesh.errors import NotFinished
 from bayesmesh.ledger import Ledger
 from bayesmesh.progress import Progress
 from bayesmesh.sampling.interruption import GraceOver, Interruption
-from bayesmesh.sampling.program import GroupKey, Program, name_leaves
+from bayesmesh.sampling.peers import Peers, resume_together
+from bayesmesh.sampling.program import GroupKey, Program
+from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["Compiled", "Loop"]
 
 Compiled = Mapping[str, Callable[..., Any]]
 """Phase -> compiled program."""
-
-
-class _Slice(NamedTuple):
-    """Iterations that the devices were told to make."""
-
-    start: int
-    num_iterations: int
-    state: Any
-    info: Any
-    draws: Mapping[str, jax.Array]
 
 
 class Loop:
@@ -49,6 +39,7 @@ class Loop:
         store: the group's store, whose lock the caller holds.
         ledger: gets one row per kind of work.
         interruption: says whether to stop.
+        peers: the processes that run this together; a process alone when None.
         label: shown by the progress bar.
         facts: kept with every commit of this run, such as the device.
         is_enough: asked after every commit of draws, in the thread that writes; True ends the run.
@@ -71,18 +62,23 @@ class Loop:
         is_enough: Callable[[Commit], bool] = lambda commit: False,
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
+        peers: Peers | None = None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (*key.arguments(), data)
         self._ledger, self._interruption, self._label = ledger, interruption, label
         self._facts, self._is_enough, self._watch = facts, is_enough, watch
         self._commit_at = frozenset(commit_at)
+        self._peers = Peers() if peers is None else peers
+        self._in_flight: Any = ()
+        self._stopped_by = ""
 
     def run(self, num_draws: int) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
 
         Raises:
             NotFinished: the job was asked to stop; what was done is committed.
+            PeerError: another process failed.
         """
         wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
         phase, done, state = self._restore()
@@ -95,7 +91,7 @@ class Loop:
 
     def _restore(self) -> tuple[str, int, Any]:
         """Return phase, iterations done and state: from the last commit, or from the start."""
-        commit = self.store.begin_writing()
+        commit = resume_together(self.store, self._peers)
         if commit is not None:
             with self._ledger.phase("resume", f"{commit.phase} {commit.stop}"):
                 leaves = self.store.load_checkpoint(commit)
@@ -111,42 +107,67 @@ class Loop:
     def _run_phase(self, phase: str, done: int, wanted: int, state: Any) -> Any:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
         unit = "iteration" if phase == "warmup" else "draw"
-        begun, writer = time.perf_counter(), _Writer(self.store, self._is_enough)
-        with Progress(f"{self._label} {phase}", wanted, done, unit=unit) as progress, writer:
-            segment, running = _Segment(phase, done, self._facts), None
-            while done < wanted or running is not None:
-                following = None
-                if done < wanted and not self._interruption.is_requested and not writer.is_enough:
-                    following = self._start(phase, done, wanted, state)
-                    done, state = done + following.num_iterations, following.state
-                if running is None and following is None:
-                    break
-                if running is not None:
-                    try:
+        begun = time.perf_counter()
+        writer = Writer(self.store, self._is_enough, None if self._peers.is_alone else self._meet)
+        shown = Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first)
+        with shown as progress, writer:
+            segment, running = self._segment(phase, done), None
+            try:
+                while done < wanted or running is not None:
+                    following = None
+                    if done < wanted and not self._is_over(writer):
+                        following = self._start(phase, done, wanted, state)
+                        done, state = done + following.num_iterations, following.state
+                    if running is None and following is None:
+                        break
+                    if running is not None:
                         self._interruption.wait((running.state, running.info, running.draws))
-                    except GraceOver:
-                        writer.submit(segment)
-                        writer.drain()
-                        raise self._not_finished(phase, wanted, is_abrupt=True) from None
-                    progress.advance(running.num_iterations, **segment.add(running))
-                    self._watch(phase, segment.stop)
-                    if following is None or self._is_end(phase, segment.stop):
-                        writer.submit(segment)
-                        segment = _Segment(phase, segment.stop, self._facts)
-                running = following
+                        progress.advance(running.num_iterations, **segment.add(running))
+                        self._watch(phase, segment.stop)
+                        if following is None or self._is_end(phase, segment.stop):
+                            writer.submit(segment)
+                            segment = self._segment(phase, segment.stop)
+                    running = following
+            except GraceOver:
+                if self._peers.is_alone:
+                    writer.submit(segment)
+                    writer.drain()
+                raise self._not_finished(phase, wanted, is_abrupt=True) from None
         seconds = time.perf_counter() - begun
         self._ledger.add(phase, seconds, gradients=writer.gradients, detail=f"{wanted} iterations")
         self._ledger.add("write", writer.seconds, num_bytes=writer.num_bytes, detail=f"beside {phase}")
-        if self._interruption.is_requested and done < wanted and not writer.is_enough:
+        if self._stopped_by and done < wanted and not writer.is_enough:
+            self._peers.have_parted = True
             raise self._not_finished(phase, wanted)
         return state
 
-    def _start(self, phase: str, done: int, wanted: int, state: Any) -> _Slice:
+    def _segment(self, phase: str, start: int) -> Segment:
+        return Segment(phase, start, self._facts, self.program, is_first=self._peers.is_first)
+
+    def _is_over(self, writer: Writer) -> bool:
+        """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
+        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure])
+        self._stopped_by = next((by for by, _, _ in said if by), "")
+        return any(any(each) for each in said)
+
+    def _meet(self, failure: str, has_enough: bool) -> bool:
+        said = self._exchange([failure, has_enough])
+        self._peers.raise_failure([text for text, _ in said])
+        return any(enough for _, enough in said)
+
+    def _exchange(self, value: Any) -> list[Any]:
+        """Tell the others; what they tell must not travel beside the collectives of a slice."""
+        if not self._peers.is_alone:
+            self._interruption.wait(self._in_flight)
+        return self._peers.exchange(value)
+
+    def _start(self, phase: str, done: int, wanted: int, state: Any) -> Slice:
         # Iterations of warmup and draws are counted apart; only draws are looked at.
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
         count = min(self.program.slice_draws, self.store.next_count(done, wanted), *looks)
         state, info, *draws = self.compiled[phase](*self._arguments, state, np.uint32(done), np.int32(count))
-        return _Slice(done, count, state, info, draws[0] if draws else {})
+        self._in_flight = (state, info, draws)
+        return Slice(done, count, state, info, draws[0] if draws else {})
 
     def _is_end(self, phase: str, stop: int) -> bool:
         """Return whether what was made up to `stop` is committed."""
@@ -156,105 +177,7 @@ class Loop:
         commits = self.store.commits()
         done = f"{commits[-1].phase} {commits[-1].stop}" if commits else "nothing"
         return NotFinished(
-            f"{self._label}: asked to stop by {self._interruption.requested_by}; committed: {done} of {phase} {wanted}",
+            f"{self._label}: asked to stop by {self._stopped_by or self._interruption.requested_by}; committed: {done} of {phase} {wanted}",
             "run it again: it goes on from there, to the same draws",
             is_abrupt=is_abrupt,
         )
-
-
-class _Segment:
-    """Slices on the host, until they are committed together.
-
-    Args:
-        phase: ``warmup`` or ``sample``.
-        start: absolute index of its first iteration.
-        facts: kept beside what is counted.
-    """
-
-    def __init__(self, phase: str, start: int, facts: Mapping[str, Any]) -> None:
-        self.phase, self.start, self.stop, self.facts = phase, start, start, facts
-        self.state: Any = None
-        self._parts: list[dict[str, dict[str, np.ndarray]]] = []
-        self._begun = time.time()
-
-    def add(self, piece: _Slice) -> dict[str, str]:
-        """Copy a finished slice to the host; returns what to show of it."""
-        num_chains = piece.info.energy.shape[1]
-        stats = {}
-        for name, value in piece.info._asdict().items():
-            host = np.asarray(value)[: piece.num_iterations]
-            stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], num_chains, axis=1)
-        part = {"warmup_sample_stats": stats}
-        if self.phase == "sample":
-            draws = {name: np.asarray(value)[: piece.num_iterations] for name, value in piece.draws.items()}
-            part = {"sample_stats": stats, "posterior": draws}
-        self._parts.append(part)
-        self.state, self.stop = piece.state, piece.start + piece.num_iterations
-        return {
-            "acceptance": f"{stats['acceptance_rate'].mean():.2f}",
-            "step": f"{stats['step_size'][-1, 0]:.3g}",
-            "divergences": str(int(stats["diverging"].sum())),
-        }
-
-    def commit(self, store: ChainStore) -> tuple[Commit, int]:
-        """Write it; returns the commit and the bytes written."""
-        values = {
-            group: {name: np.concatenate([p[group][name] for p in self._parts]) for name in arrays}
-            for group, arrays in self._parts[0].items()
-        }
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
-        stats = values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"]
-        now = time.time()
-        facts = {
-            **self.facts,
-            "count": self.stop - self.start,
-            "gradients": int(stats["n_steps"][:, 0].sum()) * stats["n_steps"].shape[1],
-            "divergences": int(stats["diverging"].sum()),
-            "acceptance": float(stats["acceptance_rate"].mean()),
-            "step_size": float(stats["step_size"][-1, 0]),
-            "seconds": round(now - self._begun, 3),
-            "committed_at": now,
-        }
-        state = dict(zip(name_leaves(self.state), leaves, strict=True))
-        commit = store.commit(self.phase, self.start, values, state, facts)
-        return commit, sum(v.nbytes for group in values.values() for v in group.values()) + sum(
-            v.nbytes for v in leaves
-        )
-
-
-class _Writer:
-    """Commits segments in a thread of its own, one after the other; as a context manager it ends with the last."""
-
-    def __init__(self, store: ChainStore, is_enough: Callable[[Commit], bool]) -> None:
-        self._store, self._ask, self.is_enough = store, is_enough, False
-        self.seconds, self.gradients, self.num_bytes = 0.0, 0, 0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        self._pending: Future[None] | None = None
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        with self._pool:
-            if kind is None:
-                self.drain()
-
-    def submit(self, segment: _Segment) -> None:
-        """Hand over a segment; waits for the one before it, so that no more than two are in memory."""
-        self.drain()
-        if segment.stop > segment.start and not self.is_enough:
-            self._pending = self._pool.submit(self._commit, segment)
-
-    def drain(self) -> None:
-        """Wait for what was handed over, and raise what went wrong there."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.result()
-
-    def _commit(self, segment: _Segment) -> None:
-        start = time.perf_counter()
-        commit, num_bytes = segment.commit(self._store)
-        self.seconds += time.perf_counter() - start
-        self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
-        if commit.phase == "sample":
-            self.is_enough = self._ask(commit)

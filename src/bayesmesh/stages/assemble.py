@@ -18,10 +18,10 @@ from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.assemble import join_groups
+from bayesmesh.store.assemble import join_groups, join_rows
 from bayesmesh.store.files import atomic_folder, read_json
 from bayesmesh.store.hashes import write_hashes
-from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name
+from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
 from bayesmesh.store.posterior import open_posterior
 from bayesmesh.store.segments import ChainStore
 
@@ -37,13 +37,21 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     num_draws = min([sampling["draws"], *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
-            stores = _verified(layout, manifests, num_draws)
+            processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
+            stores = [of_group[0] for of_group in processes]
+            if len({m["identity"] for m in manifests}) > 1:
+                raise StoreError(
+                    f"{layout.folder / 'chains'}: the chain groups are of different identities",
+                    "run the sample stage again",
+                )
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws, "warmup_sample_stats": warmup}
             join_groups(
                 root, partial, [s.folder / "draws.zarr" for s in stores], {k: v for k, v in wanted.items() if v}
             )
+            if len(processes[0]) > 1:
+                _join_rows(spec, partial, root, processes[0])
         with ledger.phase("derive"):
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
@@ -52,15 +60,15 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
             zarr.consolidate_metadata(root.store)
     with ledger.phase("hash"):
-        write_hashes(layout.posterior, _known_hashes(stores))
+        write_hashes(layout.posterior, _known_hashes([store for of_group in processes for store in of_group]))
     return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
 
 
-def _verified(layout: ExperimentLayout, manifests: list[dict[str, Any]], num_draws: int) -> list[ChainStore]:
-    """Open the groups' stores, rehash what their markers name, and check that the draws are all there."""
+def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int) -> list[ChainStore]:
+    """Open the stores of a group's processes, rehash what their markers name, and check that all draws are there."""
     stores = []
-    for manifest in manifests:
-        folder = layout.folder / manifest["folder"]
+    for process in range(manifest["num_processes"]):
+        folder = process_folder(layout.folder / manifest["folder"], process)
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder}: the chains are gone", "run the sample stage again")
         store = ChainStore(folder, manifest["segment_draws"], {"identity": manifest["identity"]})
@@ -68,10 +76,6 @@ def _verified(layout: ExperimentLayout, manifests: list[dict[str, Any]], num_dra
         if last is None or last.phase != "sample" or last.stop < num_draws:
             raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", "run the sample stage again")
         stores.append(store)
-    if len({m["identity"] for m in manifests}) > 1:
-        raise StoreError(
-            f"{layout.folder / 'chains'}: the chain groups are of different identities", "run the sample stage again"
-        )
     return stores
 
 
@@ -83,6 +87,14 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
             about = (store.folder / name).stat()
             known[about.st_dev, about.st_ino] = value
     return known
+
+
+def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
+    """Join what several processes wrote of local latents, each its own rows."""
+    model_class, options = model_class_and_options(spec)
+    shards, data_spec = shards_of(spec)
+    axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
+    join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, shards.num_rows)
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:

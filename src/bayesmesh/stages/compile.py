@@ -10,8 +10,11 @@ from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
 from bayesmesh.sampling.cache import Compilation, compile_all, use_cache
+from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.mesh import configure_jax, describe_devices
-from bayesmesh.sampling.plan import choose_lengths, make_program
+from bayesmesh.sampling.place import Place, check_place
+from bayesmesh.sampling.plan import Lengths, choose_lengths, make_program
+from bayesmesh.sampling.program import Program
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.stages.suitability import check_later, check_reading
@@ -20,35 +23,72 @@ from bayesmesh.store.files import write_json
 __all__ = ["run"]
 
 
-def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequence[StageSpec] = ()) -> str:
+def run(
+    spec: StageSpec,
+    ledger: Ledger,
+    cores: int | None = None,
+    later: Sequence[StageSpec] = (),
+    place: Place | None = None,
+) -> str:
     """Compile all programs into the persistent cache; returns a line for the log.
 
+    Args:
+        spec: what to do.
+        ledger: gets what it took.
+        cores: that this process may use.
+        later: what the stages that follow are to do.
+        place: which of how many processes this is; the only one when None.
+
     Raises:
-        ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do.
+        ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do;
+            or there are more or fewer processes than the experiment asks for.
+        PeerError: another process failed.
     """
-    compute = spec.settings("compute")
+    place, compute = place or Place(), spec.settings("compute")
+    check_place(place, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    use_cache(spec.results)
-    shards, data_spec = shards_of(spec)
-    model_class, options = model_class_and_options(spec)
-    check_reading(spec, data_spec)
-    check_later(later, model_class(options, data_spec), data_spec, shards)
-    with ledger.phase("trace", "equations at two data sizes"):
-        equations = growth_of_equations(model_class, options, data_spec)
-    probe = make_program(spec, data_spec, slice_draws=1)
-    ledger.device = describe_devices(probe.mesh)["kind"]
-    start = time.perf_counter()
-    data = probe.put_data(shards.read_rows(0, shards.num_rows))
-    ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
-    with ledger.phase("measure", "one gradient"):
-        placed = probe.place_state({k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()})
-        seconds = seconds_per_gradient(probe.target, probe.num_chains, placed, data)
-    lengths = choose_lengths(probe, spec.config["sampling"]["segment_seconds"], seconds)
-    program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
-    programs = {phase: _describe(c) for phase, c in compile_all(program, ledger).items()}
-    grows = len(set(equations.values())) > 1
-    audit: dict[str, Any] = {
-        "equations": {"by_rows": equations, "grow_with_data": grows},
+    with joined(place) as peers:
+        with peers.together():
+            use_cache(spec.results)
+            shards, data_spec = shards_of(spec)
+            model_class, options = model_class_and_options(spec)
+            check_reading(spec, data_spec)
+            check_later(later, model_class(options, data_spec), data_spec, shards)
+            with ledger.phase("trace", "equations at two data sizes"):
+                equations = growth_of_equations(model_class, options, data_spec)
+            probe = make_program(spec, data_spec, slice_draws=1)
+            ledger.device = describe_devices(probe.mesh)["kind"]
+            start = time.perf_counter()
+            data = probe.put_data(shards.read_rows(*probe.rows_here))
+            ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+        with ledger.phase("measure", "one gradient"):
+            shapes = {k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()}
+            measured = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data)
+        # All of them compile for the same lengths.
+        seconds = max(peers.exchange(measured))
+        lengths = choose_lengths(probe, spec.config["sampling"]["segment_seconds"], seconds)
+        program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
+        # Together, so that none that finds its programs in the cache leaves while another compiles them.
+        with peers.together():
+            programs = {phase: _describe(c) for phase, c in compile_all(program, ledger).items()}
+            audit = _audit(program, equations, seconds, lengths, programs)
+            if peers.is_first:
+                write_json(experiment_layout(spec).audit, audit)
+    peak = max(p["memory"]["peak"] for p in programs.values())
+    warning = (
+        "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation"
+        if audit["equations"]["grow_with_data"]
+        else ""
+    )
+    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
+
+
+def _audit(
+    program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what is known of the programs, as plain JSON values."""
+    return {
+        "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
         "gradient": {
             **cost_of_gradient(program.target, program.num_chains),
             "seconds": seconds,
@@ -64,12 +104,6 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequen
         **lengths._asdict(),
         "programs": programs,
     }
-    write_json(experiment_layout(spec).audit, audit)
-    peak = max(p["memory"]["peak"] for p in programs.values())
-    warning = (
-        "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation" if grows else ""
-    )
-    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
 
 
 class _Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import socket
@@ -12,19 +13,23 @@ from typing import Any
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
+from bayesmesh.errors import StoreError
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.cache import compile_all, use_cache
+from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import make_program
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.segment import Compiled, Loop
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.files import read_json, write_json, write_json_once
-from bayesmesh.store.layout import ExperimentLayout, group_name
+from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.segments import ChainStore
 
@@ -35,35 +40,53 @@ STOPPING = "bayesmesh.stages.stopping"
 _log = logging.getLogger("bayesmesh")
 
 
-def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None) -> str:
+def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, place: Place | None = None) -> str:
     """Sample; returns a line for the log. What is committed stays, however the job ends.
+
+    Args:
+        spec: what to do.
+        ledger: gets what it took.
+        group: number of the chain group.
+        cores: that this process may use.
+        place: which of how many processes this is; the only one when None.
 
     Raises:
         NotFinished: the job was asked to stop.
         StoreError: what is there is damaged, was made elsewhere, or is being written by another process.
+        ConfigError: there are more or fewer processes than the experiment asks for.
+        PeerError: another process failed.
     """
-    settings = spec.settings("sampling")
-    with Interruption(settings.grace_seconds) as interruption:
-        configure_jax(spec.settings("compute"), cores)
-        use_cache(spec.results)
-        layout = experiment_layout(spec)
-        shards, data_spec = shards_of(spec)
-        identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
-        audit = read_json(layout.audit)
-        program = make_program(spec, data_spec, slice_draws=int(audit["slice_draws"]))
-        with WriterLock(layout.group(identity, group)) as lock:
-            store, facts = _open_store(spec, layout, identity, group, program, int(audit["segment_draws"]), lock)
+    place = place or Place()
+    settings, compute = spec.settings("sampling"), spec.settings("compute")
+    check_place(place, compute.processes, spec.experiment)
+    configure_jax(compute, cores)
+    # Joined first: until then there is nothing to leave in good order, and JAX may not make an array before.
+    with joined(place) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+        with peers.together():
+            use_cache(spec.results)
+            shards, data_spec = shards_of(spec)
+            audit = read_json(experiment_layout(spec).audit)
+            program = make_program(spec, data_spec, slice_draws=int(audit["slice_draws"]))
+            identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+            folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
+            lock = held.enter_context(WriterLock(folder))
+            store, facts = _open_store(spec, folder, identity, program, int(audit["segment_draws"]), lock)
             ledger.device = facts["device"]
-            compiled = _load(program, ledger)
+            compiled = _load(program, ledger, peers)
             data = _transfer(program, shards, ledger)
-            key = GroupKey(settings.seed, group * spec.num_chains)
-            label = f"{spec.experiment} {group_name(group)}"
-            rule = _stop_rule(spec, data_spec, shards, store, layout.looks(identity, group))
-            asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
-            loop = Loop(program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, **asked)
-            loop.run(settings.draws if rule is None else rule.num_draws)
+        num_draws = settings.draws
+        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, num_draws])
+        key = GroupKey(settings.seed, group * spec.num_chains)
+        label = f"{spec.experiment} {group_name(group)}"
+        rule = _stop_rule(spec, data_spec, shards, store, experiment_layout(spec).looks(identity, group))
+        asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
+        loop = Loop(
+            program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, peers=peers, **asked
+        )
+        loop.run(num_draws if rule is None else rule.num_draws)
+        if peers.is_first:
             _write_manifest(spec, group, store, None if rule is None else rule.finish(ledger))
-    num_draws = settings.draws if rule is None else rule.num_draws
+    num_draws = num_draws if rule is None else rule.num_draws
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 
@@ -75,20 +98,27 @@ def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chai
     return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
 
 
+def _check_same(peers: Peers, work: list[Any]) -> None:
+    """Hold all processes to the same work: they would wait for each other in different programs otherwise."""
+    all_work = peers.exchange(work)
+    if any(each != all_work[0] for each in all_work):
+        peers.have_parted = True
+        there = "; ".join(f"process {i}: {each}" for i, each in enumerate(all_work))
+        raise StoreError(
+            f"the processes were not started for the same run (identity, group, lengths, draws): {there}",
+            "start all of them with the same command, code and folder of results",
+        )
+
+
 def _open_store(
-    spec: StageSpec, layout: ExperimentLayout, identity: str, group: int, program: Program, segment_draws: int,
-    lock: WriterLock,
-) -> tuple[ChainStore, dict[str, Any]]:  # fmt: skip
-    """Open the group's store for this environment; returns it and the facts to keep with every commit."""
+    spec: StageSpec, folder: Path, identity: str, program: Program, segment_draws: int, lock: WriterLock
+) -> tuple[ChainStore, dict[str, Any]]:
+    """Open a process's store for this environment; returns it and the facts to keep with every commit."""
     present = environment(program.mesh)
-    record = layout.identity_record(identity)
+    record = experiment_layout(spec).identity_record(identity)
     shared = write_json_once(record, {"segment_draws": segment_draws, "config": spec.config})
-    store = ChainStore(
-        layout.group(identity, group),
-        int(shared["segment_draws"]),
-        {"identity": identity, "environment": present},
-        lock.check,
-    )
+    about = {"identity": identity, "environment": present}
+    store = ChainStore(folder, int(shared["segment_draws"]), about, lock.check)
     policy = spec.config["sampling"]["on_changed_environment"]
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
@@ -96,18 +126,18 @@ def _open_store(
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 
-def _load(program: Program, ledger: Ledger) -> Compiled:
-    """Take the programs from the persistent cache; a miss is reported, since the compile stage made them all."""
+def _load(program: Program, ledger: Ledger, peers: Peers) -> Compiled:
+    """Take the programs from the persistent cache; a miss is reported where the compile stage has made them all."""
     found = compile_all(program, ledger)
     for phase, compilation in found.items():
-        if not compilation.is_warm:
+        if not compilation.is_warm and peers.is_alone:
             _log.warning("cache miss: the program '%s' was compiled again; was it compiled on another device?", phase)
     return {phase: compilation.compiled for phase, compilation in found.items()}
 
 
 def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
     start = time.perf_counter()
-    data = program.put_data(shards.read_rows(0, shards.num_rows))
+    data = program.put_data(shards.read_rows(*program.rows_here))
     ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
     return data
 
@@ -123,6 +153,7 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mappin
             "identity": store.record["identity"],
             "folder": str(store.folder.relative_to(layout.folder)),
             "num_chains": spec.num_chains,
+            "num_processes": spec.config["compute"]["processes"],
             "num_draws": sampling["draws"] if stop is None else stop["num_draws"],
             "committed_draws": commits[-1].stop,
             "segment_draws": store.segment_draws,

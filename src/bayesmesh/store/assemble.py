@@ -1,14 +1,15 @@
 """Joins chain groups into one posterior store, without copying draws.
 
 A committed shard is never changed in place, so the posterior's arrays are hard links to the shards of all groups,
-side by side along the chain axis. Only where the file system cannot link are they copied.
+side by side along the chain axis. Where several processes wrote one group, the blocks of rows that each wrote lie side
+by side along the row axis. Only where the file system cannot link are they copied.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["join_groups"]
+__all__ = ["join_groups", "join_rows"]
 
 _REMEDY = "sample this group again"
 
@@ -65,6 +66,37 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
                     )
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
+
+
+def join_rows(
+    root: zarr.Group, root_path: Path, processes: Sequence[Path], axes: Mapping[str, int], num_rows: int
+) -> None:
+    """Link the blocks of rows of further processes to those of the first, which `join_groups` has linked.
+
+    Args:
+        root: the posterior's root group, open for writing, at `root_path`; of one chain group.
+        root_path: its folder.
+        processes: ``draws.zarr`` of every process, in order.
+        axes: array, such as ``posterior/users`` -> the axis of its rows, behind chain and draw.
+        num_rows: rows in all; the blocks are equally long, and padded behind the last row.
+
+    Raises:
+        StoreError: the processes do not hold the same arrays in the same layout, or not as many draws.
+    """
+    for name, axis in axes.items():
+        joined = _array(root, root_path, name)
+        draws, block_rows = joined.shape[1], joined.shape[axis]
+        # A block of padding alone lies behind the last row.
+        for block, path in list(enumerate(processes))[1 : -(-num_rows // block_rows)]:
+            array = _array(open_group(path), path, name)
+            if _layout(array) != _layout(joined) or array.shape[1] < draws:
+                raise StoreError(f"{path}: array {name} does not fit that of {processes[0]}", _REMEDY)
+            for shard in range(-(-draws // joined.shards[1])):
+                index = [0, shard, *[0] * (len(joined.shape) - 2)]
+                source = chunk_file(path / name, index)
+                index[axis] = block
+                _link(source, chunk_file(root_path / name, index))
+        joined.resize([num_rows if i == axis else n for i, n in enumerate(joined.shape)])
 
 
 def _array(source: zarr.Group, path: Path, name: str) -> zarr.Array:

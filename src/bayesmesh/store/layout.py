@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name", "study_file"]
+__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name", "process_folder", "study_file"]
 
 CHAIN = "chain"
 DRAW = "draw"
@@ -24,6 +24,15 @@ def group_name(group: int) -> str:
 def study_file(results: Path, name: str, ending: str) -> Path:
     """Return a file of a study of the method itself, such as ``studies/stopping.csv``."""
     return results / "studies" / f"{name}.{ending}"
+
+
+def process_folder(group: Path, process: int) -> Path:
+    """Return where one process of a chain group writes: the first in the group's folder, others beside it.
+
+    >>> process_folder(Path("group-000"), 2).name
+    'group-000-process-002'
+    """
+    return group if process == 0 else group.with_name(f"{group.name}-process-{process:03d}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -139,7 +139,7 @@ class ChainStore:
         return min(self.segment_draws - start % self.segment_draws, wanted - start)
 
     def begin_writing(self) -> Commit | None:
-        """Return the last commit as `resume` does; finish it where its writer was killed, and sweep what that left."""
+        """Return the last commit as `resume` does; settle it where its writer was killed, and sweep what that left."""
         last = self.resume()
         committed = {n.removeprefix(f"{DRAWS}/"): h for n, h in last.files.items()} if last is not None else {}
         for path in [p for p in (self.folder / STAGED).rglob("c/**/*") if p.is_file()]:
@@ -147,10 +147,7 @@ class ChainStore:
                 path.unlink()
         for orphan in (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json")):
             orphan.unlink()
-        if last is not None:
-            shards = [n for n in committed if n != last.checkpoint]
-            self._draws.publish([Staged(n.rpartition("/c/")[0], Path(n), last.stop) for n in shards])
-        self._tidy()
+        self.settle()
         return last
 
     def commit(
@@ -160,6 +157,9 @@ class ChainStore:
         values: Mapping[str, Mapping[str, np.ndarray]],
         checkpoint: Mapping[str, np.ndarray],
         facts: Mapping[str, Any],
+        *,
+        count: int | None = None,
+        is_final: bool = True,
     ) -> Commit:
         """Commit the iterations from `start` on, with the checkpoint behind them.
 
@@ -169,12 +169,15 @@ class ChainStore:
             values: group -> array name -> (iteration, chain, ...); at most one segment, ending within its shard.
             checkpoint: leaves of the state after the last iteration.
             facts: what to keep about the segment (seconds, gradients, device).
+            count: number of iterations; taken from `values` when None, as long as there are any.
+            is_final: settle at once. Otherwise the commit can be withdrawn, until `settle` is called; the next one
+                may only be made after that.
 
         Raises:
             StoreError: another process has committed here in the meantime.
             ValueError: the iterations do not continue the last commit or reach over the end of a segment.
         """
-        stop = start + self._count(phase, start, values)
+        stop = start + self._count(phase, start, values, count)
         self._fence()
         if marker_names(self.folder) != {c.name for c in self._commits}:
             raise StoreError(f"{self.folder}: another process commits to it", "stop one of the two jobs")
@@ -196,9 +199,24 @@ class ChainStore:
         )  # fmt: skip
         write_marker(self.folder, commit)
         self._commits[:] = [*before, commit]
-        self._draws.publish(staged)
-        self._tidy()
+        if is_final:
+            self.settle()
         return commit
+
+    def settle(self) -> None:
+        """Put the shards of the last commit in place and remove what it replaces; doing it again changes nothing."""
+        if self._commits:
+            last = self._commits[-1]
+            shards = [n.removeprefix(f"{DRAWS}/") for n in last.files if n != last.checkpoint]
+            self._draws.publish([Staged(n.rpartition("/c/")[0], Path(n), last.stop) for n in shards])
+        self._tidy()
+
+    def withdraw(self) -> None:
+        """Take the last commit back, before it is settled: the one before it, or what it replaced, is the last again."""
+        marker = self.folder / "commits" / self._commits[-1].name
+        marker.unlink()
+        sync(marker.parent)
+        del self._commits
 
     def end_writing(self) -> None:
         """Remove the folder in which shards were staged; nothing is in it any more."""
@@ -209,13 +227,14 @@ class ChainStore:
     def _draws(self) -> DrawArrays:
         return DrawArrays(self.folder, self.segment_draws)
 
-    def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]]) -> int:
-        """Return the number of iterations in `values`, checked against what is there."""
+    def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]], count: int | None) -> int:
+        """Return the number of iterations, checked against what is there."""
         last = self._commits[-1] if self._commits else None
         expected = last.stop if last is not None and last.phase == phase else 0
         if start != expected or (last is not None and last.phase == "sample" != phase):
             raise ValueError(f"{phase} from {start} does not continue {last.name if last else 'an empty store'}")
         counts = {len(value) for arrays in values.values() for value in arrays.values()}
+        counts |= set() if count is None else {count}
         if len(counts) != 1 or not 0 < min(counts) <= self.segment_draws - start % self.segment_draws:
             raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
         return counts.pop()

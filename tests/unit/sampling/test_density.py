@@ -180,6 +180,6 @@ def test_a_row_left_out_is_noticed(case, make_program, position, expected, shard
     program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 4), sharding=sharding)
     whole = program.target.lay_out(case.rows)
     less = whole | {"is_row": whole["is_row"] & (np.arange(whole["is_row"].size) != 11).reshape(whole["is_row"].shape)}
-    program.target.lay_out = lambda rows: less
+    program.target.lay_out = lambda rows, devices: less
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         assert_near(evaluate(case, program, position), expected, PRECISION["float64"])

@@ -1,0 +1,131 @@
+"""Joins the processes of one run, through JAX's own coordination service."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from bayesmesh.errors import PeerError, UserError
+from bayesmesh.experiment.devices import count_devices
+from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.place import JOIN_VARIABLE, VARIABLES, Place
+
+__all__ = ["DistributedPeers", "joined"]
+
+HEARTBEAT_SECONDS = 30
+"""After so long without a sign of life a process counts as dead, and JAX ends the others."""
+
+LEAVE_SECONDS = 20
+"""How long a process that ends waits for the others to end."""
+
+MESSAGE_BYTES = 2048
+
+_log = logging.getLogger("bayesmesh")
+
+
+class DistributedPeers(Peers):
+    """The processes that JAX knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index, self.num_processes = jax.process_index(), jax.process_count()
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Tell all processes a small JSON value; a text in it that is too long is cut."""
+        message = _encode(value)
+        # JAX gathers arrays of one shape; text ends at the first zero.
+        sent = np.zeros(MESSAGE_BYTES, np.uint8)
+        sent[: len(message)] = np.frombuffer(message, np.uint8)
+        received = np.asarray(multihost_utils.process_allgather(sent)).reshape(self.num_processes, -1)
+        return [json.loads(each.tobytes().rstrip(b"\0")) for each in received]
+
+
+def _encode(value: Any) -> bytes:
+    """Return a value as JSON that fits into a message: texts are cut to what there is room for."""
+    encoded = json.dumps(value).encode()
+    length = MESSAGE_BYTES
+    while len(encoded) > MESSAGE_BYTES:
+        length //= 2
+        encoded = json.dumps(_cut(value, length)).encode()
+    return encoded
+
+
+def _cut(value: Any, length: int) -> Any:
+    if isinstance(value, list):
+        return [_cut(item, length) for item in value]
+    return value[:length] if isinstance(value, str) else value
+
+
+@contextlib.contextmanager
+def joined(place: Place) -> Iterator[Peers]:
+    """Join the processes that were started together, before any array is made.
+
+    An error in which the others have no part takes them down as well: this process then leaves at once, and what they
+    wait for fails.
+
+    Raises:
+        PeerError: in the block, a collective failed: another process has gone, or a device has.
+    """
+    if place.num_processes == 1:
+        yield Peers()
+        return
+    _join(place)
+    peers = DistributedPeers()
+    # The first talk connects them, which may not take long. Later ones may: programs take unequal times to compile.
+    peers.exchange(None)
+    _log.info("process %d of %d, met at %s", peers.index, peers.num_processes, place.address)
+    try:
+        yield peers
+    except jax.errors.JaxRuntimeError as error:
+        raise PeerError(
+            f"process {peers.index} of {peers.num_processes}: a device or another process has gone: {str(error).splitlines()[0]}",
+            "see what the others say; then run all of them again: they go on from what is committed",
+            is_abrupt=True,
+        ) from error
+    except UserError as error:
+        error.is_abrupt |= not peers.have_parted
+        raise
+
+
+def _join(place: Place) -> None:
+    # Its handler of SIGTERM would take the place of ours.
+    jax.config.update("jax_enable_preemption_service", False)
+    devices = None
+    if place.device is not None and count_devices("gpu", 1) > 1:
+        devices = [place.device]
+    watch = threading.Timer(place.join_seconds, _give_up, [place])
+    watch.daemon = True
+    watch.start()
+    # JAX ends a process that finds no other with a dump of its stack: its own patience is longer than ours.
+    jax.distributed.initialize(
+        place.address,
+        place.num_processes,
+        place.index,
+        devices,
+        cluster_detection_method="deactivate",
+        initialization_timeout=math.ceil(place.join_seconds) + 60,
+        heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        shutdown_timeout_seconds=LEAVE_SECONDS,
+    )
+    watch.cancel()
+
+
+def _give_up(place: Place) -> None:
+    """Say what to look at and end the process: nothing else can end JAX's own waiting."""
+    error = PeerError(
+        f"process {place.index} of {place.num_processes} (told by {place.told_by}): the others did not come to {place.address} within {place.join_seconds:g} s",
+        f"see that all {place.num_processes} were started and that their hosts reach that address; set {', '.join(VARIABLES)} to choose another, {JOIN_VARIABLE} to wait longer",
+    )
+    _log.error("error: %s", error)
+    logging.shutdown()
+    os._exit(error.exit_code)

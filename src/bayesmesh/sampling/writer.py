@@ -1,0 +1,163 @@
+"""What is on the host until it is committed, and the thread that commits it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayesmesh.sampling.parts import bring_part
+from bayesmesh.sampling.program import Program, name_leaves
+from bayesmesh.store.segments import ChainStore, Commit
+
+__all__ = ["Segment", "Slice", "Writer"]
+
+
+class Slice(NamedTuple):
+    """Iterations that the devices were told to make."""
+
+    start: int
+    num_iterations: int
+    state: Any
+    info: Any
+    draws: Mapping[str, jax.Array]
+
+
+class Segment:
+    """Slices on the host, until they are committed together.
+
+    Args:
+        phase: ``warmup`` or ``sample``.
+        start: absolute index of its first iteration.
+        facts: kept beside what is counted.
+        program: that made the slices.
+        is_first: whether this process keeps what all processes hold, or only its own rows of local latents.
+    """
+
+    def __init__(
+        self, phase: str, start: int, facts: Mapping[str, Any], program: Program, *, is_first: bool = True
+    ) -> None:
+        self.phase, self.start, self.stop, self.facts = phase, start, start, facts
+        self.state: Any = None
+        self._program, self._is_first = program, is_first
+        self._stats: list[dict[str, np.ndarray]] = []
+        self._draws: list[dict[str, np.ndarray]] = []
+        self._begun = time.time()
+
+    def add(self, piece: Slice) -> dict[str, str]:
+        """Copy a finished slice to the host; returns what to show of it."""
+        num_chains = piece.info.energy.shape[1]
+        stats = {}
+        for name, value in piece.info._asdict().items():
+            host = np.asarray(value)[: piece.num_iterations]
+            stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], num_chains, axis=1)
+        self._stats.append(stats)
+        local = self._program.target.model.local_latents
+        ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
+        self._draws.append(self._program.bring_draws(ours, piece.num_iterations))
+        self.state, self.stop = piece.state, piece.start + piece.num_iterations
+        return {
+            "acceptance": f"{stats['acceptance_rate'].mean():.2f}",
+            "step": f"{stats['step_size'][-1, 0]:.3g}",
+            "divergences": str(int(stats["diverging"].sum())),
+        }
+
+    def commit(self, store: ChainStore, *, is_final: bool = True) -> tuple[Commit, int]:
+        """Write it; returns the commit and the bytes written."""
+        stats, draws = _join(self._stats), _join(self._draws)
+        values = {"posterior": draws} if self.phase == "sample" else {}
+        if self._is_first:
+            values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"] = stats
+        leaves = [bring_part(leaf) for leaf in jax.tree.leaves(self.state)]
+        now, count = time.time(), self.stop - self.start
+        facts = {
+            **self.facts,
+            "count": count,
+            "gradients": int(stats["n_steps"][:, 0].sum()) * stats["n_steps"].shape[1],
+            "divergences": int(stats["diverging"].sum()),
+            "acceptance": float(stats["acceptance_rate"].mean()),
+            "step_size": float(stats["step_size"][-1, 0]),
+            "seconds": round(now - self._begun, 3),
+            "committed_at": now,
+        }
+        state = dict(zip(name_leaves(self.state), leaves, strict=True))
+        commit = store.commit(self.phase, self.start, values, state, facts, count=count, is_final=is_final)
+        return commit, sum(v.nbytes for group in values.values() for v in group.values()) + sum(
+            v.nbytes for v in leaves
+        )
+
+
+def _join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class Writer:
+    """Commits segments in a thread of its own, one after the other; as a context manager it ends with the last.
+
+    Args:
+        store: the store.
+        ask: asked after every commit of draws, in the thread; True says that there are enough.
+        meet: called before a commit is settled, with what went wrong in it, an empty text when all is well, and
+            whether there are enough draws; returns whether there are for any process, and raises when anything went
+            wrong in another one. So none is more than one commit ahead. None when there is no other.
+
+    Attributes:
+        has_enough: what `ask` said last.
+        is_enough: the same, of all processes, as of the last time they met.
+    """
+
+    def __init__(
+        self, store: ChainStore, ask: Callable[[Commit], bool], meet: Callable[[str, bool], bool] | None = None
+    ) -> None:
+        self._store, self._ask, self._meet = store, ask, meet
+        self.has_enough = self.is_enough = False
+        self.seconds, self.gradients, self.num_bytes = 0.0, 0, 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._pending: Future[None] | None = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        with self._pool:
+            if kind is None:
+                self.drain()
+
+    @property
+    def failure(self) -> str:
+        """What went wrong in the segment handed over last; empty while nothing has."""
+        pending = self._pending
+        return _text(pending.exception()) if pending is not None and pending.done() else ""
+
+    def submit(self, segment: Segment) -> None:
+        """Hand over a segment; waits for the one before it, so that no more than two are in memory."""
+        self.drain()
+        if segment.stop > segment.start and not self.is_enough:
+            self._pending = self._pool.submit(self._commit, segment)
+
+    def drain(self) -> None:
+        """Wait for what was handed over, and raise what went wrong there."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        failure = _text(pending.exception())
+        self.is_enough = self.has_enough if self._meet is None else self._meet(failure, self.has_enough)
+        pending.result()
+        if self._meet is not None:
+            self._store.settle()
+
+    def _commit(self, segment: Segment) -> None:
+        start = time.perf_counter()
+        commit, num_bytes = segment.commit(self._store, is_final=self._meet is None)
+        self.seconds += time.perf_counter() - start
+        self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
+        if commit.phase == "sample":
+            self.has_enough = self._ask(commit)
+
+
+def _text(error: BaseException | None) -> str:
+    return "" if error is None else f"{error}" or type(error).__name__
