@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,9 +99,12 @@ class Experiment:
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Callable[..., Experiment]:
-    """Return a function of (name, number of processes) that lays an experiment out."""
+    """Return a function of (name, number of processes) that lays an experiment out.
 
-    def make(name: str, processes: int = 2) -> Experiment:
+    Given another experiment, the programs that it has compiled are at hand.
+    """
+
+    def make(name: str, processes: int = 2, cache_of: Experiment | None = None) -> Experiment:
         sampling = {"mode": "sharded", "chains": 4, "warmup": WARMUP, "draws": DRAWS, "seed": 1}
         compute = {"processes": processes, "dtype": "float64", "platform": "cpu"}
         whole = {"title": name, "sampling": sampling, "compute": compute, **EXPERIMENTS[name]}
@@ -114,6 +118,8 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         experiment = Experiment(name, experiment_class().model_validate(whole), results, variables)
         for stage in (fetch, shard):
             stage.run(experiment.spec(stage.__name__.rpartition(".")[2]), Ledger(results / "ledger.jsonl", "data"))
+        if cache_of is not None:
+            shutil.copytree(cache_of.results / ".cache", results / ".cache")
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
         return experiment
 
@@ -198,11 +204,10 @@ def _wait_for_commits(experiment: Experiment, running: subprocess.Popen[str], mo
         time.sleep(0.002)
 
 
-def test_a_run_that_was_killed_and_stopped_goes_on_to_the_same_bytes(
+def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     finished: Callable[..., Experiment], make: Callable[..., Experiment]
 ) -> None:
-    films = make("films")
-
+    films = make("films", cache_of=finished("films", 2))
     running = films.start("sample", 2)
     _wait_for_commits(films, running, 3)
     begun = time.monotonic()
@@ -211,15 +216,7 @@ def test_a_run_that_was_killed_and_stopped_goes_on_to_the_same_bytes(
     assert running.returncode not in (0, 75), said
     assert "process 0 of 2: a device or another process has gone" in said
     assert time.monotonic() - begun < 60, "the other one did not notice"
-
-    running = films.start("sample", 2)
-    _wait_for_commits(films, running, 2)
-    running.send_signal(signal.SIGTERM)
-    said, _ = running.communicate(timeout=300)
-    assert running.returncode == 75, said
-    assert said.count("asked to stop by SIGTERM") == 2
-    assert films.markers(0) == films.markers(1)
-    assert len(films.markers()) < DRAWS / SEGMENT, "the run was to be stopped in the middle"
+    assert len(films.markers()) < DRAWS / SEGMENT, "it was to be killed in the middle"
 
     for stage in ("sample", "assemble"):
         code, said = films.run(stage, 2)
@@ -228,6 +225,19 @@ def test_a_run_that_was_killed_and_stopped_goes_on_to_the_same_bytes(
     assert found.keys() == expected.keys()
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+def test_all_stop_together(finished: Callable[..., Experiment], make: Callable[..., Experiment]) -> None:
+    gaussian = make("gaussian", cache_of=finished("gaussian", 2))
+    running = gaussian.start("sample", 2)
+    _wait_for_commits(gaussian, running, 2)
+    os.kill(_child(running, 1), signal.SIGTERM)
+    said, _ = running.communicate(timeout=300)
+    assert running.returncode == 75, said
+    assert said.count("asked to stop by SIGTERM") == 2, "one was asked, and both say so"
+    assert gaussian.markers(0) == gaussian.markers(1)
+    assert len(gaussian.markers()) < DRAWS / SEGMENT, "it was to be stopped in the middle"
+    assert not gaussian.layout.sampled("group-000").exists()
 
 
 @pytest.mark.parametrize(
