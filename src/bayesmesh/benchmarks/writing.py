@@ -55,8 +55,18 @@ class Writing(NamedTuple):
 class _Unwritten(ChainStore):
     """Takes commits and forgets them."""
 
-    def commit(self, phase: str, start: int, values: Any, checkpoint: Any, facts: Any) -> Commit:
-        stop = start + self._count(phase, start, values)
+    def commit(
+        self,
+        phase: str,
+        start: int,
+        values: Any,
+        checkpoint: Any,
+        facts: Any,
+        *,
+        count: int | None = None,
+        is_final: bool = True,
+    ) -> Commit:
+        stop = start + self._count(phase, start, values, count)
         commit = Commit(phase, start - start % self.segment_draws, stop, {}, "", facts)
         self._commits.append(commit)
         return commit

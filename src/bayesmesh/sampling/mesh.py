@@ -65,6 +65,11 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
             f"compute.platform: {compute.platform} is not available here: {error}",
             "use platform: auto, or install that platform's lock",
         ) from error
+    if jax.process_count() != compute.processes:
+        raise DeviceError(
+            f"compute.processes: {compute.processes} processes are to share the devices, and here are {jax.process_count()}",
+            "only `compile` and `sample` run in several processes",
+        )
     shares = [[d for d in devices if d.process_index == p] for p in range(compute.processes)]
     available = min(map(len, shares)) * compute.processes
     if compute.mesh == "auto":

@@ -67,7 +67,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
 def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int) -> list[ChainStore]:
     """Open the stores of a group's processes, rehash what their markers name, and check that all draws are there."""
     stores = []
-    for process in range(manifest["num_processes"]):
+    for process in range(manifest.get("num_processes", 1)):
         folder = process_folder(layout.folder / manifest["folder"], process)
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder}: the chains are gone", "run the sample stage again")
