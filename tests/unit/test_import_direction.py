@@ -13,7 +13,9 @@ from bayesmesh.experiment.fingerprint import ROOT, imported_modules
 
 LAYERS = [
     {"errors", "progress"},
-    {"store", "cards", "launch"},
+    {"store", "cards"},
+    {"spawn"},
+    {"launch"},
     {"ledger", "experiment"},
     {"data", "models", "kernels"},
     {"sampling", "diagnostics"},
