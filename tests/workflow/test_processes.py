@@ -28,7 +28,7 @@ from bayesmesh.store.layout import process_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NUM_ROWS, WARMUP, DRAWS, SLICE, SEGMENT = 13, 8, 240, 4, 8
+NUM_ROWS, WARMUP, DRAWS, SLICE, SEGMENT = 13, 8, 64, 4, 8
 """13 rows over two devices: seven and six, and one of padding."""
 
 COMPARED = 32
@@ -43,7 +43,7 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     "gaussian": {
         "data": {"source": "gaussian", "num_rows": NUM_ROWS, "dimension": 2},
         "model": {"name": "gaussian"},
-        "kernel": {"name": "chees", "max_leapfrog_steps": 8},
+        "kernel": {"name": "chees", "max_leapfrog_steps": 4},
     },
 }
 
@@ -209,7 +209,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
 ) -> None:
     films = make("films", cache_of=finished("films", 2))
     running = films.start("sample", 2)
-    _wait_for_commits(films, running, 3)
+    _wait_for_commits(films, running, 2)
     begun = time.monotonic()
     os.kill(_child(running, 1), signal.SIGKILL)
     said, _ = running.communicate(timeout=300)
