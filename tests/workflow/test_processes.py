@@ -214,7 +214,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     os.kill(_child(running, 1), signal.SIGKILL)
     said, _ = running.communicate(timeout=300)
     assert running.returncode not in (0, 75), said
-    assert "process 0 of 2: a device or another process has gone" in said
+    # The collective that broke off says so, or JAX does, whichever is noticed first.
+    ours, of_jax = "process 0 of 2: a device or another process has gone", "another task died"
+    assert ours in said or of_jax in said, said
     assert time.monotonic() - begun < 60, "the other one did not notice"
     assert len(films.markers()) < DRAWS / SEGMENT, "it was to be killed in the middle"
 
