@@ -293,7 +293,9 @@ def _collect(plan: Plan, *, is_certain: bool) -> int:
     for note in notes:
         print(note)
     if not found:
-        print("every chain is named by the configuration")
+        print(
+            "every other chain is named by the configuration" if notes else "every chain is named by the configuration"
+        )
         return 0
     print(table(found))
     if not is_certain and not sys.stdin.isatty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import resource
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 from bayesmesh.store.files import atomic_path
 
 __all__ = ["Ledger"]
+
+_log = logging.getLogger("bayesmesh")
 
 
 class Ledger:
@@ -28,7 +31,7 @@ class Ledger:
         self.path, self.job, self.device = path, job, "cpu"
         self.rows: list[dict[str, Any]] = []
         if append and path.exists():
-            self.rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            self.rows = list(_rows_of(path))
 
     def add(self, phase: str, seconds: float, *, detail: str = "", gradients: int = 0, num_bytes: int = 0) -> None:
         """Add one row; seconds of wall time, bytes moved or written."""
@@ -51,3 +54,15 @@ class Ledger:
         """Write all rows, whole or not at all."""
         with atomic_path(self.path) as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+
+
+def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an earlier run; a damaged one is left out and named, for no draw depends on it."""
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            _log.warning("%s: line %d is damaged and left out: %s", path, number, error)
+            continue
+        if isinstance(row, dict):
+            yield row

@@ -51,7 +51,7 @@ class SamplingSettings(Settings):
     initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
     segment_seconds: float = Field(
         60.0,
-        gt=0,
+        ge=1e-6,
         le=3600,
         description="Aimed time between two commits, in seconds; does not change the draws. A job that is killed without warning repeats no more than this.",
     )

@@ -47,7 +47,8 @@ LATER = {"average": "averaging", "recommend": "recommendation"}
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
     # More draws extend the chains, and the seed is an argument; the programs stay as they are.
     "compile": tuple(
-        ("sampling", key) for key in ("draws", "stop", "chains", "chain_groups", "seed", "on_changed_environment")
+        ("sampling", key)
+        for key in ("draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment")
     ),
     "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
 }

@@ -79,7 +79,8 @@ class DrawArrays:
     def flush(self, staged: Sequence[Staged]) -> None:
         """Have staged shards, and the real arrays that they will be put into, on the disk."""
         paths = [self.folder / STAGED / file for _, file, _ in staged]
-        for path in (*paths, *{path.parent for path in paths}):
+        above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
+        for path in (*paths, *above, self.folder):
             sync(path)
         if self._has_new_arrays:
             for folder, _, _ in os.walk(self.folder / DRAWS):

@@ -59,11 +59,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
     What an interrupted writer left under the temporary names, which are always the same, is removed first. The old
     folder is set aside before it is removed, so that it is never there in parts.
+
+    Raises:
+        StoreError: something that is no folder has the name.
     """
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise StoreError(f"{path}: is a link or a file, not a folder", "move it away and run the stage again")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, old = path.with_name(path.name + ".partial"), path.with_name(path.name + ".old")
     for left in (temporary, old):
-        if left.exists():
+        if left.is_symlink() or left.is_file():
+            left.unlink()
+        elif left.exists():
             shutil.rmtree(left)
     temporary.mkdir()
     yield temporary
@@ -114,8 +121,12 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, remedy: str = "delete it and run the stage that writes it again") -> Any:
     """Read JSON.
+
+    Args:
+        path: the file.
+        remedy: what to do when it is damaged.
 
     Raises:
         StoreError: missing, not readable or damaged; names the file.
@@ -127,7 +138,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}", "see who may read it") from error
     except ValueError as error:
-        raise StoreError(f"{path}: is damaged: {error}", "delete it and run the stage that writes it again") from error
+        raise StoreError(f"{path}: is damaged: {error}", remedy) from error
 
 
 def hash_file(path: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import logging
 import os
 import secrets
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import read_json, write_json
+from bayesmesh.store.files import write_json
 
 __all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "WriterLock"]
 
@@ -48,13 +49,16 @@ class WriterLock:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> WriterLock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise StoreError(f"{self.path.parent}: is a link or a file, not a folder", "move it away") from error
         while not self._take():
             owner = _read_owner(self.path)
-            if owner is None and not self.path.exists():
+            if owner is None:
                 # Gone between two looks: its owner has finished.
                 continue
-            if owner is not None and self._is_alive(owner):
+            if self._is_alive(owner):
                 raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
             _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
             self._set_aside(owner)
@@ -96,9 +100,9 @@ class WriterLock:
 
     def _is_ours(self) -> bool:
         owner = _read_owner(self.path)
-        return owner is not None and owner["token"] == self._token
+        return owner is not None and owner.get("token") == self._token
 
-    def _set_aside(self, owner: Mapping[str, Any] | None) -> None:
+    def _set_aside(self, owner: Mapping[str, Any]) -> None:
         """Remove the lock of a dead owner, and of nobody else: another process may have taken it over first."""
         aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
@@ -116,7 +120,7 @@ class WriterLock:
                 return False
             if owner.get("process_space") == here["process_space"]:
                 return _start_of(owner["pid"]) == owner.get("started_ticks")
-        patience = 3 * float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS))
+        patience = 3 * float(owner.get("heartbeat_seconds", self._heartbeat_seconds))
         _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
         while time.monotonic() < until:
@@ -141,25 +145,43 @@ class WriterLock:
 
 
 def _read_owner(path: Path) -> dict[str, Any] | None:
-    """Return who holds a lock; None where it is gone or damaged: its owner puts it there whole."""
+    """Return who holds a lock, None where there is none; of a damaged lock nothing is known but its heartbeat.
+
+    A lock that cannot be read is no lock of a dead owner: that error is passed on.
+    """
     try:
-        owner = read_json(path)
-    except StoreError:
+        text = path.read_bytes()
+    except FileNotFoundError:
         return None
-    is_whole = isinstance(owner, dict) and isinstance(owner.get("pid"), int) and "token" in owner
-    return owner if is_whole else None
+    except IsADirectoryError as error:
+        raise StoreError(f"{path}: is a folder, not a lock", "move it away") from error
+    try:
+        owner = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(owner, dict) or not isinstance(owner.get("heartbeat_seconds"), int | float):
+        return {}
+    return owner if isinstance(owner.get("pid"), int) and isinstance(owner.get("token"), str) else {}
 
 
 def _this_process() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
-        "user": getpass.getuser(),
+        "user": _user(),
         "pid": os.getpid(),
         "started_ticks": _start_of(os.getpid()),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
         "process_space": _link("/proc/self/ns/pid"),
         "job": os.environ.get("SLURM_JOB_ID", ""),
     }
+
+
+def _user() -> str:
+    """Return the user's name, or the number of a user without one, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _start_of(pid: int) -> str:
@@ -185,13 +207,15 @@ def _link(path: str) -> str:
         return ""
 
 
-def _name(owner: Mapping[str, Any] | None) -> str:
-    if owner is None:
+def _name(owner: Mapping[str, Any]) -> str:
+    if not owner:
         return "an unknown owner"
     job = f", job {owner['job']}" if owner.get("job") else ""
     return f"process {owner.get('pid')} of {owner.get('user')} on {owner.get('host')}{job}"
 
 
 def _remedy(owner: Mapping[str, Any]) -> str:
+    if not owner:
+        return "wait until it has finished, or stop it"
     stop = f"scancel {owner['job']}" if owner.get("job") else f"kill {owner.get('pid')} on {owner.get('host')}"
     return f"wait until it has finished, or stop it: {stop}"

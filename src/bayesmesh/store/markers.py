@@ -6,6 +6,8 @@ What no marker covers was never written, as far as anybody is concerned.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +30,7 @@ class Commit:
     `facts` are those of the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs,
     `earlier` holds the facts of its earlier iterations. `previous` names the marker that this one continues: empty
     for the first, None where it was not recorded. `replaces` names the marker of the same segment, when it held
-    less, that this one makes void.
+    less, that this one makes void. `metadata` holds a digest of the description of every array and group.
     """
 
     phase: str
@@ -40,6 +42,7 @@ class Commit:
     earlier: tuple[Mapping[str, Any], ...] = ()
     previous: str | None = None
     replaces: str = ""
+    metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -71,11 +74,14 @@ def read_markers(folder: Path) -> list[Commit]:
     found = []
     for name in marker_names(folder):
         path = folder / "commits" / name
-        value, (phase, start, stop) = read_json(path), name.removesuffix(".json").split("-")
+        value = read_json(path, DAMAGE_REMEDY)
         try:
+            if value.pop("sha256") != _digest(name, value) or value["checkpoint"] not in value["files"]:
+                raise ValueError("its content is not what was written")
+            phase, start, stop = name.removesuffix(".json").split("-")
             commit = Commit(
                 phase, int(start), int(stop), dict(value["files"]), str(value["checkpoint"]), dict(value["facts"]),
-                tuple(value.get("earlier", ())), value.get("previous"), str(value.get("replaces", "")),
+                tuple(value["earlier"]), value["previous"], str(value["replaces"]), dict(value["metadata"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
@@ -86,8 +92,12 @@ def read_markers(folder: Path) -> list[Commit]:
 
 def write_marker(folder: Path, commit: Commit) -> None:
     """Write a marker, whole or not at all: from then on its segment is committed."""
-    content = dataclasses.asdict(commit)
-    write_json(folder / "commits" / commit.name, {k: v for k, v in content.items() if k not in _IN_NAME})
+    content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
+    # Through JSON, as a reader will have it.
+    content = json.loads(json.dumps(content))
+    write_json(folder / "commits" / commit.name, {**content, "sha256": _digest(commit.name, content)})
 
 
-_IN_NAME = ("phase", "start", "stop")
+def _digest(name: str, content: Mapping[str, Any]) -> str:
+    """Return a sha256 over a marker's name and content, so that no change of either passes unseen."""
+    return hashlib.sha256(json.dumps([name, content], sort_keys=True).encode()).hexdigest()

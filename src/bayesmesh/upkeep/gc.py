@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,12 +15,14 @@ from bayesmesh.errors import StoreError
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import make_spec
 from bayesmesh.sampling.identity import chain_identity
+from bayesmesh.store.files import read_json
 from bayesmesh.store.lock import LOCK_NAME, WriterLock
 from bayesmesh.store.markers import read_markers
 
 __all__ = ["Unnamed", "find_unnamed", "remove", "table"]
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
+_HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
 
 
 class Unnamed(NamedTuple):
@@ -39,7 +42,10 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
     found, notes = [], []
     for chains in sorted(Path(plan.results).glob("*/chains")):
         name = chains.parent.name
-        identities = [p for p in chains.iterdir() if _IDENTITY.match(p.name) and p.is_dir() and not p.is_symlink()]
+        folders = [p for p in chains.iterdir() if p.is_dir() and not p.is_symlink()]
+        identities = [p for p in folders if _IDENTITY.match(p.name)]
+        # What an earlier removal left when it was interrupted.
+        found += [_describe(path) for path in folders if _HALF_REMOVED.match(path.name)]
         named: set[str] = set()
         if name in plan.experiments:
             try:
@@ -90,10 +96,15 @@ def remove(one: Unnamed) -> None:
     Raises:
         StoreError: a process is writing them; names it.
     """
+    for manifest in one.folder.parent.glob("group-*.json"):
+        with contextlib.suppress(StoreError, AttributeError):
+            if read_json(manifest).get("identity") == one.folder.name:
+                manifest.unlink()
     for lock in one.folder.glob(f"group-*/{LOCK_NAME}"):
         with WriterLock(lock.parent):
             pass
     # Taken out of the way in one step, so that an interruption leaves no half of an identity behind.
-    aside = one.folder.with_name(f".{one.folder.name}.removed.{os.getpid()}")
+    identity = one.folder.name.strip(".").partition(".")[0]
+    aside = one.folder.with_name(f".{identity}.removed.{os.getpid()}")
     one.folder.rename(aside)
     shutil.rmtree(aside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -100,7 +101,7 @@ def test_an_owner_elsewhere_that_gives_signs_of_life_is_respected(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"{}", b'"x"'])
-def test_a_damaged_lock_is_followed(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_lock_is_followed_when_nobody_keeps_it_alive(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK_NAME).write_bytes(content)
     with WriterLock(tmp_path, SHORT) as lock:
         lock.check()
@@ -163,3 +164,35 @@ except StoreError:
         job.stdin.write("go\n")
         job.stdin.flush()
     assert sorted(job.communicate()[0].strip() for job in jobs) == ["mine", "refused", "refused", "refused"]
+
+
+def test_a_lock_that_cannot_be_read_is_nobodys_to_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with WriterLock(tmp_path):
+        content = (tmp_path / LOCK_NAME).read_bytes()
+
+        def fail(path: Path) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", fail)
+            with pytest.raises(OSError, match="writer"):
+                WriterLock(tmp_path).__enter__()
+        assert (tmp_path / LOCK_NAME).read_bytes() == content
+
+
+def test_a_folder_in_the_place_of_a_lock_or_a_file_in_that_of_the_group_is_named(tmp_path: Path) -> None:
+    (tmp_path / LOCK_NAME).mkdir()
+    with pytest.raises(StoreError, match=r"writer\.json: is a folder, not a lock"):
+        WriterLock(tmp_path).__enter__()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match="link: is a link or a file, not a folder"):
+        WriterLock(tmp_path / "link").__enter__()
+
+
+def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(lock_module.getpass, "getuser", nameless)
+    with WriterLock(tmp_path):
+        assert json.loads((tmp_path / LOCK_NAME).read_text())["user"] == str(os.getuid())
