@@ -134,7 +134,7 @@ class Loop:
                     writer.drain()
                 raise self._not_finished(phase, wanted, is_abrupt=True) from None
         seconds = time.perf_counter() - begun
-        self._ledger.add(phase, seconds, gradients=writer.gradients, detail=f"{wanted} iterations")
+        self._ledger.add(phase, seconds, gradients=writer.gradients, detail=f"{writer.num_iterations} iterations")
         self._ledger.add("write", writer.seconds, num_bytes=writer.num_bytes, detail=f"beside {phase}")
         if self._stopped_by and done < wanted and not writer.is_enough:
             self._peers.have_parted = True

@@ -46,7 +46,7 @@ class Segment:
         self._program, self._is_first = program, is_first
         self._stats: list[dict[str, np.ndarray]] = []
         self._draws: list[dict[str, np.ndarray]] = []
-        self._begun = time.time()
+        self._begun = time.monotonic()
 
     def add(self, piece: Slice) -> dict[str, str]:
         """Copy a finished slice to the host; returns what to show of it."""
@@ -73,7 +73,7 @@ class Segment:
         if self._is_first:
             values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"] = stats
         leaves = [bring_part(leaf) for leaf in jax.tree.leaves(self.state)]
-        now, count = time.time(), self.stop - self.start
+        count = self.stop - self.start
         facts = {
             **self.facts,
             "count": count,
@@ -81,8 +81,8 @@ class Segment:
             "divergences": int(stats["diverging"].sum()),
             "acceptance": float(stats["acceptance_rate"].mean()),
             "step_size": float(stats["step_size"][-1, 0]),
-            "seconds": round(now - self._begun, 3),
-            "committed_at": now,
+            "seconds": round(time.monotonic() - self._begun, 3),
+            "committed_at": time.time(),
         }
         state = dict(zip(name_leaves(self.state), leaves, strict=True))
         commit = store.commit(self.phase, self.start, values, state, facts, count=count, is_final=is_final)
@@ -115,7 +115,7 @@ class Writer:
     ) -> None:
         self._store, self._ask, self._meet = store, ask, meet
         self.has_enough = self.is_enough = False
-        self.seconds, self.gradients, self.num_bytes = 0.0, 0, 0
+        self.seconds, self.gradients, self.num_bytes, self.num_iterations = 0.0, 0, 0, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._pending: Future[None] | None = None
 
@@ -154,6 +154,7 @@ class Writer:
         start = time.perf_counter()
         commit, num_bytes = segment.commit(self._store, is_final=self._meet is None)
         self.seconds += time.perf_counter() - start
+        self.num_iterations += commit.facts["count"]
         self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
         if commit.phase == "sample":
             self.has_enough = self._ask(commit)

@@ -32,7 +32,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Assemble; returns a line for the log."""
     configure_jax(spec.settings("compute"), cores)
     layout, sampling = experiment_layout(spec), spec.config["sampling"]
-    manifests = [read_json(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
+    manifests = [_manifest(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
     # Groups that stopped by themselves hold different numbers; a posterior has one.
     num_draws = min([sampling["draws"], *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
@@ -95,6 +95,15 @@ def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[Ch
     shards, data_spec = shards_of(spec)
     axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
     join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, shards.num_rows)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """Return what `sample` said of a chain group."""
+    value = read_json(path)
+    wanted = {"identity", "folder", "num_chains", "num_draws", "segment_draws", "environment", "changed_environment"}
+    if not isinstance(value, dict) or not wanted <= value.keys():
+        raise StoreError(f"{path}: is damaged: not the manifest of a chain group", "run the sample stage again")
+    return value
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:

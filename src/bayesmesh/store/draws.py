@@ -7,6 +7,8 @@ is flushed for the first of them has the others too.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.files import sync
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["DRAWS", "STAGED", "DrawArrays", "Staged"]
+__all__ = ["DRAWS", "STAGED", "DrawArrays", "Staged", "digest_of"]
 
 DRAWS = "draws.zarr"
 STAGED = "staged.zarr"
@@ -76,6 +78,11 @@ class DrawArrays:
         array[:, first:stop] = value
         return Staged(name, file, stop)
 
+    def describe(self, arrays: Sequence[str]) -> dict[str, str]:
+        """Return array or group -> digest of its description; the groups above the arrays and the root are among them."""
+        names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
+        return {name: digest_of(self.folder / DRAWS / name / "zarr.json") for name in sorted(names)}
+
     def flush(self, staged: Sequence[Staged]) -> None:
         """Have staged shards, and the real arrays that they will be put into, on the disk."""
         paths = [self.folder / STAGED / file for _, file, _ in staged]
@@ -113,6 +120,8 @@ class DrawArrays:
         array = self._arrays.get((root, name)) or self._roots[root].get(name)
         if not isinstance(array, zarr.Array):
             array = self._create(root, name, (like.shape[0], 0, *like.shape[2:]), like.dtype)
+        elif array.shards is None or array.shards[1] != self.segment_draws:
+            raise ValueError(f"{name}: shards of {array.shards}, not of {self.segment_draws} iterations")
         elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
             # Zarr itself would take what fits and convert it.
             raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
@@ -129,6 +138,16 @@ class DrawArrays:
         array = create_array(parent, leaf, shape, dtype, dims, chunks=inner, shards=shards)
         self._has_new_arrays |= root == DRAWS
         return array
+
+
+def digest_of(about: Path) -> str:
+    """Return a sha256 over a ``zarr.json`` less the shape, which grows; empty where it is missing or no JSON."""
+    try:
+        value = json.loads(about.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return ""
+    content = {k: v for k, v in value.items() if k != "shape"} if isinstance(value, dict) else value
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _lengthen(array: zarr.Array, stop: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged
+from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged, digest_of
 from bayesmesh.store.files import atomic_path, hash_file, read_json, sync, write_json
 from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, marker_names, read_markers, write_marker
 
@@ -52,9 +52,8 @@ class ChainStore:
         self.folder, self._fence = folder, fence
         about = folder / "store.json"
         if about.exists():
-            existing = read_json(about)
-            if not isinstance(existing, dict) or not {"identity", "segment_draws"} <= existing.keys():
-                raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
+            existing = read_json(about, DAMAGE_REMEDY)
+            self._check_record(about, existing)
             if existing["identity"] != record["identity"]:
                 raise StoreError(
                     f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
@@ -70,6 +69,21 @@ class ChainStore:
             write_json(about, self.record)
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
+
+    def _check_record(self, about: Path, record: Any) -> None:
+        """Raise unless ``store.json`` is what was written; the length of its segments is in ``identity.json`` too."""
+        wanted = {"identity": str, "segment_draws": int}
+        if not isinstance(record, dict) or any(type(record.get(name)) is not kind for name, kind in wanted.items()):
+            raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
+        shared = self.folder.parent / "identity.json"
+        length = read_json(shared, DAMAGE_REMEDY).get("segment_draws") if shared.exists() else record["segment_draws"]
+        if record["segment_draws"] < 1 or record["segment_draws"] != length:
+            raise StoreError(
+                f"{about}: is damaged: segments of {record['segment_draws']} iterations, {length} in {shared}",
+                DAMAGE_REMEDY,
+            )
+        if not isinstance(record.get("environment", {}), dict):
+            raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -90,6 +104,21 @@ class ChainStore:
             for name, expected in commit.files.items():
                 yield from self._damage_of(commit, name, expected)
             last = commit
+        metadata = {item: c for c in self._commits for item in c.metadata.items()}
+        for (name, expected), commit in metadata.items():
+            if digest_of(path := self.folder / DRAWS / name / "zarr.json") != expected:
+                yield f"{path}: is missing or damaged: not as {self._marker(commit)} has it"
+        yield from self._unnamed()
+
+    def _unnamed(self) -> Iterator[str]:
+        """Yield shards in place that no marker names: they are put there after their marker, which so was lost."""
+        found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
+        names = {path.relative_to(self.folder).as_posix(): path for path in found}
+        if names.keys() - {name for c in self._commits for name in c.files}:
+            # Read again: a writer may have committed since.
+            named = {name for c in read_markers(self.folder) for name in c.files}
+            for name in sorted(names.keys() - named):
+                yield f"{names[name]}: no marker in {self.folder / 'commits'} names it: a marker was lost"
 
     def _damage_of(self, commit: Commit, name: str, expected: str) -> Iterator[str]:
         path, is_newest = self.folder / name, commit.name == self._commits[-1].name
@@ -196,7 +225,9 @@ class ChainStore:
         commit = Commit(
             phase, first, stop, {**files, name: hash_file(state)}, name, {**facts, "first_new": start},
             old.all_facts if old else (), before[-1].name if before else "", old.name if old else "",
+            self._draws.describe([s.array for s in staged]),
         )  # fmt: skip
+        self._fence()
         write_marker(self.folder, commit)
         self._commits[:] = [*before, commit]
         if is_final:

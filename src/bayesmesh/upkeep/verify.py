@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +27,13 @@ def find_experiment(name: str, results: str) -> ExperimentLayout:
     Raises:
         ConfigError: nothing is stored under that name.
     """
-    path = Path(name)
-    folder = path if path.is_dir() else Path(results) / name
-    if not folder.is_dir() or not ((folder / "chains").is_dir() or (folder / "posterior.zarr").is_dir()):
+    folder = Path(name) if "/" in name else Path(results, name)
+    if (
+        not name
+        or len(name) > 4096
+        or not os.path.isdir(folder)
+        or not ((folder / "chains").is_dir() or (folder / "posterior.zarr").is_dir())
+    ):
         raise ConfigError(
             f"{name}: holds no chains and no posterior",
             "give an experiment that was run, or its folder: bayesmesh verify results/NAME",

@@ -94,35 +94,57 @@ def test_last_part_of_the_warmup_missing(
     refuses(tmp_path, "sample-000000000-000000004.json: the segment before it is missing")
 
 
-def test_two_markers_over_the_same_draws(folder: Path, refuses: Callable[[Path, str], None]) -> None:
-    """As a restored backup would leave it."""
+def test_a_marker_under_another_name(folder: Path, refuses: Callable[[Path, str], None]) -> None:
+    """Its digest covers its name."""
     commits = folder / "commits"
     (commits / "sample-000000008-000000009.json").write_bytes((commits / f"{MARKERS[3]}.json").read_bytes())
-    refuses(folder, f"{MARKERS[3]}.json: the segment before it is missing")
+    refuses(folder, r"sample-000000008-000000009\.json: is damaged")
 
 
-def test_without_the_last_marker_its_segment_is_repeated(folder: Path, advance: Advance) -> None:
-    """It is as if it had never been committed; the second checkpoint is kept for this."""
-    (folder / "commits" / f"{MARKERS[3]}.json").unlink()
-    assert [c.stop for c in advance(folder, 10).commits()] == [4, 4, 8, 10]
+def test_a_change_of_the_facts_in_a_marker(folder: Path, refuses: Callable[[Path, str], None]) -> None:
+    path = folder / "commits" / f"{MARKERS[2]}.json"
+    content = json.loads(path.read_text())
+    content["facts"]["divergences"] += 1
+    path.write_text(json.dumps(content))
+    refuses(folder, f"{MARKERS[2]}.json: is damaged: .*its content is not what was written")
 
 
-def test_markers_that_record_no_predecessor_are_read(folder: Path, advance: Advance) -> None:
-    for path in (folder / "commits").iterdir():
-        content = json.loads(path.read_text())
-        path.write_text(json.dumps({k: content[k] for k in ("files", "checkpoint", "facts")}))
-    assert [c.stop for c in advance(folder, 12).commits()] == [4, 4, 8, 12]
-
-
-@pytest.mark.parametrize("missing", [1, 2])
-def test_hole_between_markers_that_record_no_predecessor(
-    folder: Path, refuses: Callable[[Path, str], None], missing: int
+@pytest.mark.parametrize("lost", [[3], [0, 1, 2, 3]], ids=["the last", "all"])
+def test_lost_markers_are_damage_and_not_a_fresh_start(
+    folder: Path, refuses: Callable[[Path, str], None], lost: list[int]
 ) -> None:
-    for path in (folder / "commits").iterdir():
-        content = json.loads(path.read_text())
-        path.write_text(json.dumps({k: content[k] for k in ("files", "checkpoint", "facts")}))
-    (folder / "commits" / f"{MARKERS[missing]}.json").unlink()
-    refuses(folder, f"{MARKERS[missing + 1]}.json: the segment before it is missing")
+    """A shard takes its place after its marker is on the disk."""
+    for number in lost:
+        (folder / "commits" / f"{MARKERS[number]}.json").unlink()
+    refuses(folder, r"no marker in .*commits names it: a marker was lost\n  remedy: move")
+
+
+METADATA = ["posterior/weights", "posterior", "sample_stats/diverging", "warmup_sample_stats", "."]
+
+
+@pytest.mark.parametrize("name", METADATA)
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "changed"])
+def test_damaged_descriptions_of_arrays(
+    folder: Path, refuses: Callable[[Path, str], None], name: str, damage: str
+) -> None:
+    about = folder / "draws.zarr" / name / "zarr.json"
+    if damage == "deleted":
+        about.unlink()
+    elif damage == "truncated":
+        about.write_bytes(about.read_bytes()[:-9])
+    else:
+        about.write_text(about.read_text().replace('"zarr_format": 3', '"zarr_format": 2').replace("little", "big"))
+    refuses(folder, r"zarr\.json: is missing or damaged: not as .*commits.* has it\n  remedy: move")
+
+
+@pytest.mark.parametrize("segment_draws", [0, -4, 2, "4", 4.0, None, True])
+def test_another_length_of_segments_in_the_record(folder: Path, segment_draws: object, advance: Advance) -> None:
+    """It decides which shard a draw is in."""
+    (folder.parent / "identity.json").write_text(json.dumps({"segment_draws": 4}))
+    about = folder / "store.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "segment_draws": segment_draws}))
+    with pytest.raises(StoreError, match=r"store\.json: is damaged"):
+        advance(folder, 12)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"identity": "0123456789abcdef"}'])

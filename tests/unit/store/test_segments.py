@@ -229,14 +229,13 @@ def test_a_full_disk_leaves_a_store_that_goes_on(
 def test_what_was_never_committed_is_not_read(
     tmp_path: Path, advance: Advance, read_tree: ReadTree, torn: bytes
 ) -> None:
-    """After a power failure an array may be longer than what is committed, and its last shards torn."""
+    """After a power failure an array may be longer than what is committed, and what was staged torn."""
     advance(tmp_path / "whole", 6)
     advance(tmp_path / "cut", 4)
-    array = open_group(tmp_path / "cut" / "draws.zarr", "a")["posterior/weights"]
-    array.resize((2, 12, 2, 3))
-    for shard in (1, 2):
-        path = chunk_file(tmp_path / "cut" / "draws.zarr" / "posterior" / "weights", (0, shard, 0, 0))
-        path.parent.mkdir(parents=True)
+    open_group(tmp_path / "cut" / "draws.zarr", "a")["posterior/weights"].resize((2, 12, 2, 3))
+    for shard in (0, 1, 2):
+        path = chunk_file(tmp_path / "cut" / "staged.zarr" / "posterior" / "weights", (0, shard, 0, 0))
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(torn)
     advance(tmp_path / "cut", 5)
     advance(tmp_path / "cut", 6)
@@ -301,7 +300,7 @@ def test_markers_are_read_from_disk_once(tmp_path: Path, advance: Advance, monke
     read = []
     original = segments.read_json
     for module in (segments, markers):
-        monkeypatch.setattr(module, "read_json", lambda path: (read.append(path.name), original(path))[1])
+        monkeypatch.setattr(module, "read_json", lambda path, *rest: (read.append(path.name), original(path, *rest))[1])
     advance(tmp_path, 20, segment=1)
     assert len(read) == len(set(read)) == 1 + 4 + 12, "store.json and the markers that were there"
 
