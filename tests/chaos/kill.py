@@ -107,6 +107,7 @@ def bytes_of(results: Path) -> dict[str, str]:
         content = path.read_bytes()
         if path.parent.name == "commits":
             marker = json.loads(content)
+            del marker["sha256"]
             for facts in (marker["facts"], *marker["earlier"]):
                 facts.pop("committed_at"), facts.pop("seconds")
             content = json.dumps(marker, sort_keys=True).encode()

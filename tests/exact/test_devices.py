@@ -102,4 +102,6 @@ def test_draws_do_not_depend_on_devices(program_on, case, checkpoint, alone, way
     for name, expected in alone.items():
         assert len(expected) == NUM_DRAWS
         bound = 1e-10 * max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=bound, err_msg=name)
+        # Behind the last row lies padding, of which more devices may need more.
+        cut = found[name][tuple(slice(n) for n in expected.shape)]
+        np.testing.assert_allclose(cut, expected, rtol=0, atol=bound, err_msg=name)

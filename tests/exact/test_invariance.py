@@ -170,8 +170,8 @@ DEFECTS = {
     "likelihood left out of the ratio": ("+ (proposal.log_likelihood - state.log_likelihood)", ""),
     "prior left out of the ratio": ("(proposal.log_prior - state.log_prior)", "0"),
     "a rejected chain keeps the proposal's density": (
-        "next_state = moved._replace(num_steps=state.num_steps + 1)",
-        "next_state = moved._replace(num_steps=state.num_steps + 1, log_likelihood=proposal.log_likelihood)",
+        "return moved._replace(num_steps=state.num_steps + 1)",
+        "return moved._replace(num_steps=state.num_steps + 1, log_likelihood=proposal.log_likelihood)",
     ),
     "all chains accept together": ("accepted = log_uniform < log_ratio", "accepted = log_uniform < log_ratio.mean()"),
 }

@@ -87,9 +87,9 @@ class Target:
 
     def pad_rows(self, latents: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Return one chain's latents with the row axis of local ones as long as that of positions; padding holds 0."""
-        behind = self.layout.padded_rows - self.spec.num_rows
+        behind, local = self.layout.padded_rows - self.spec.num_rows, self.model.local_latents
         return {
-            k: jnp.pad(v, [(0, behind * (axis == self.model.local_latents.get(k))) for axis in range(v.ndim)])
+            k: jnp.pad(v, [(0, behind * (axis == local[k])) for axis in range(v.ndim)]) if k in local else v
             for k, v in latents.items()
         }
 
