@@ -332,4 +332,3 @@ def test_every_folder_of_tests_is_run_by_make() -> None:
     assert "tests/slurm" in (ROOT / "tools" / "slurm-test.sh").read_text()
     lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
     assert "make test" in lines
-    assert any(line.startswith("make slurm-test") for line in lines)
