@@ -18,11 +18,10 @@ from bayesmesh.diagnostics.reading import (
     coordinate_index,
     drawn_arrays,
     event_size,
-    read_part,
 )
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.gates import GateSettings
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.files import write_json, write_text
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout

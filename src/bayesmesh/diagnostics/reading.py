@@ -9,9 +9,10 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
+from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn_arrays", "event_size", "read_part"]
+__all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn_arrays", "event_size"]
 
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
@@ -36,21 +37,6 @@ def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
 def event_size(array: zarr.Array) -> int:
     """Return the number of coordinates of an array with dimensions (chain, draw, ...); 1 for a scalar."""
     return math.prod(array.shape[2:])
-
-
-def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
-    """Return a part of an array.
-
-    Raises:
-        StoreError: a chunk is missing, or its checksum or size is wrong.
-    """
-    try:
-        return np.asarray(array[part if part else ...])
-    except (ValueError, RuntimeError) as error:  # what zarr raises for a missing and for a damaged chunk or shard
-        raise StoreError(
-            f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
-            "assemble the posterior again",
-        ) from error
 
 
 def choose_coordinates(total: int, most: int) -> np.ndarray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME
+from bayesmesh.store.markers import MARKER
 
 __all__ = ["STALE_BEATS", "GroupProgress", "Writer", "current_groups", "read_group"]
 
@@ -23,8 +23,6 @@ STALE_BEATS = 6
 
 NEWEST = 8
 """Markers that are opened; the names of the others are enough."""
-
-_MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +108,7 @@ def read_group(folder: Path) -> GroupProgress:
     record = _read(folder / "store.json") or {}
     device = record.get("environment", {}).get("kind", "-")
     group = GroupProgress(folder, device=device, writer=_read_writer(folder / LOCK_NAME))
-    markers = [m for path in folder.glob("commits/*.json") if (m := _MARKER.match(path.name))]
+    markers = [m for path in folder.glob("commits/*.json") if (m := MARKER.match(path.name))]
     if not markers:
         return group
     phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"

@@ -13,7 +13,7 @@ from zarr.codecs import ZstdCodec
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["CHUNK_BYTES", "chunk_file", "chunk_shape", "create_array", "open_group", "write_array"]
+__all__ = ["CHUNK_BYTES", "chunk_file", "chunk_shape", "create_array", "open_group", "read_part", "write_array"]
 
 # A chunk that equals the fill value is written all the same, also by an array that was opened and not created: only
 # then does a missing file mean missing data, and reading one is an error.
@@ -97,3 +97,18 @@ def open_group(path: Path, mode: str = "r") -> zarr.Group:
         return zarr.open_group(str(path), mode=mode, zarr_format=3)  # type: ignore[arg-type]
     except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:
         raise StoreError(f"{path}: no Zarr group there", "run the stage that writes it again") from error
+
+
+def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
+    """Return a part of an array.
+
+    Raises:
+        StoreError: a chunk is missing, or its checksum or size is wrong.
+    """
+    try:
+        return np.asarray(array[part if part else ...])
+    except (ValueError, RuntimeError, KeyError, OSError) as error:  # what Zarr raises for missing and damaged chunks
+        raise StoreError(
+            f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
+            "assemble the posterior again",
+        ) from error

@@ -16,9 +16,10 @@ from typing import Any
 from bayesmesh.errors import StoreError
 from bayesmesh.store.files import read_json, write_json
 
-__all__ = ["DAMAGE_REMEDY", "Commit", "marker_names", "read_markers", "write_marker"]
+__all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "marker_names", "read_markers", "write_marker"]
 
-_MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
+MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
+"""Phase, first iteration and the one behind the last, in the name of a marker's file."""
 
 DAMAGE_REMEDY = "move the chain's folder away to start it afresh, or restore the file"
 
@@ -62,7 +63,7 @@ class Commit:
 
 def marker_names(folder: Path) -> set[str]:
     """Return the names of all markers in ``commits/``."""
-    return {path.name for path in (folder / "commits").glob("*.json") if _MARKER.match(path.name)}
+    return {path.name for path in (folder / "commits").glob("*.json") if MARKER.match(path.name)}
 
 
 def read_markers(folder: Path) -> list[Commit]:

@@ -10,10 +10,10 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 
-__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior", "read_block"]
+__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior"]
 
 BLOCK_BYTES = 64 * 2**20
 """Aimed size of a block of draws in memory, over all latents asked for."""
@@ -77,7 +77,7 @@ class Posterior:
         per_draw = sum(self.num_chains * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
         step = max(1, min(self.num_draws, block_bytes // max(1, per_draw)))
         for start in range(0, self.num_draws, step):
-            block = {name: read_block(a, slice(start, start + step)) for name, a in arrays.items()}
+            block = {name: read_part(a, slice(None), slice(start, start + step)) for name, a in arrays.items()}
             yield {name: np.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for name, v in block.items()}
 
 
@@ -91,15 +91,3 @@ def open_posterior(path: Path) -> Posterior:
     """
     check_metadata(path)
     return Posterior(path)
-
-
-def read_block(array: zarr.Array, draws: slice) -> np.ndarray:
-    """Return draws of an array, (chain, draw, ...).
-
-    Raises:
-        StoreError: a chunk is missing or damaged; names the array.
-    """
-    try:
-        return np.asarray(array[:, draws])
-    except (RuntimeError, ValueError, KeyError, OSError) as error:
-        raise StoreError(f"{array.store_path}: a chunk is missing or damaged: {error}", _REMEDY) from error
