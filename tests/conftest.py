@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,18 @@ def pytest_configure() -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+
+
+@pytest.fixture(autouse=True)
+def leave_no_handlers() -> Iterator[None]:
+    """Remove what the command line set up for its log: it writes to the stderr of a test that is over."""
+    before = list(logging.root.handlers)
+    yield
+    for handler in list(logging.root.handlers):
+        # Not the subclasses, which are pytest's own.
+        if handler not in before and type(handler) in (logging.StreamHandler, logging.FileHandler):
+            logging.root.removeHandler(handler)
+            handler.close()
 
 
 @pytest.fixture(scope="session")
