@@ -74,6 +74,8 @@ def _add_stages(verbs: Any) -> None:
 
 def _add_others(verbs: Any) -> None:
     """The verbs that look, write files for a user, or tidy up."""
+    from bayesmesh.benchmarks.command import add_benchmark
+
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
@@ -92,14 +94,7 @@ def _add_others(verbs: Any) -> None:
     verify.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, or its folder of results")
     gc = verbs.add_parser("gc", help="show chains that no configuration names any more, and remove them after asking")
     gc.add_argument("--yes", action="store_true", help="remove them without asking")
-    benchmark = verbs.add_parser("benchmark", help="measure contenders in turns, in one run")
-    benchmark.add_argument(
-        "name", choices=("writing",), help="writing: throughput and memory, with and without a store"
-    )
-    benchmark.add_argument("--experiment", metavar="NAME", required=True, help="an experiment that was sampled")
-    benchmark.add_argument("--draws", type=_positive, default=200, help="draws of one turn")
-    benchmark.add_argument("--rounds", type=_positive, default=5, help="turns of each contender")
-    benchmark.add_argument("--cores", type=_positive, help="cores to use; all by default")
+    add_benchmark(verbs)
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
 
 
@@ -213,6 +208,10 @@ def _look(arguments: argparse.Namespace) -> int:
 
         _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
         return 0
+    if arguments.verb == "benchmark":
+        from bayesmesh.benchmarks.command import run_benchmark
+
+        return run_benchmark(arguments)
     if arguments.verb == "doctor":
         from bayesmesh.doctor import run as run_doctor
 
@@ -224,8 +223,6 @@ def _look(arguments: argparse.Namespace) -> int:
     from bayesmesh.experiment.plan import Plan
 
     plan = Plan()
-    if arguments.verb == "benchmark":
-        return _benchmark(plan, arguments)
     if arguments.verb == "gc":
         return _collect(plan, is_certain=arguments.yes)
     if arguments.verb == "status":
@@ -269,21 +266,6 @@ def _verify(name: str) -> int:
         print(line)
     print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
     return StoreError.exit_code if lines else 0
-
-
-def _benchmark(plan: Plan, arguments: argparse.Namespace) -> int:
-    from bayesmesh.benchmarks.table import add_row
-    from bayesmesh.benchmarks.writing import measure_writing
-
-    found = measure_writing(
-        plan, arguments.experiment, draws=arguments.draws, rounds=arguments.rounds, cores=arguments.cores
-    )
-    path = Path(plan.results) / "benchmarks" / "writing.csv"
-    add_row(path, found._asdict())
-    for name, value in found._asdict().items():
-        print(f"{name:<24} {value:.4g}" if isinstance(value, float) else f"{name:<24} {value}")
-    print(path)
-    return 0
 
 
 def _collect(plan: Plan, *, is_certain: bool) -> int:

@@ -228,7 +228,8 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', (ROOT / "src/bayesmesh/cli.py").read_text())}
+    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "benchmarks/command.py"))
+    return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', text)}
 
 
 def misfit(command: str) -> str:

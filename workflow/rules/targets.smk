@@ -1,4 +1,4 @@
-# Targets by name: `snakemake quickstart`, `snakemake reproduce`, `snakemake <experiment>`.
+# Targets by name: `snakemake quickstart`, `snakemake reproduce`, `snakemake benchmarks`, `snakemake <experiment>`.
 rule quickstart:
     input:
         "results/index.html",
@@ -7,6 +7,11 @@ rule quickstart:
 rule reproduce:
     input:
         [PLAN.layout(name).page for name in PLAN.run.reproduce],
+
+
+rule benchmarks:
+    input:
+        [PLAN.benchmark_layout.table(name) for name in PLAN.benchmarks()],
 
 
 for _name in PLAN.experiments:

@@ -1,4 +1,4 @@
-"""Tables of benchmarks: every run adds its rows, so that a later one shows the change."""
+"""Tables of benchmarks: the newest run, and a history in which a later run shows the change."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import csv
 import io
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.benchmarks.harness import Outcome
+from bayesmesh.benchmarks.machine import machine_name, version_line
 from bayesmesh.store.files import write_text
+from bayesmesh.store.layout import BenchmarkLayout
 
-__all__ = ["add_row"]
+__all__ = ["add_row", "write_outcome"]
 
 
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -22,16 +25,67 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
     Columns that an earlier run did not have stay empty in its rows.
     """
     about = {
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "measured_at": _now(),
         "machine": platform.machine(),
         **{name: version(name) for name in ("bayesmesh", "jax", "jaxlib")},
     }
-    rows: list[dict[str, Any]] = []
-    if path.exists():
-        with path.open(encoding="utf-8", newline="") as handle:
-            rows = list(csv.DictReader(handle))
+    rows = _read(path)
     rows.append({**row, **about})
-    columns = list(dict.fromkeys(name for r in reversed(rows) for name in r))
+    _write(path, rows, list(dict.fromkeys(name for r in reversed(rows) for name in r)))
+
+
+def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
+    """Replace the tables of a benchmark by a new run's, and add its values to the history.
+
+    Args:
+        layout: where.
+        name: of the benchmark.
+        outcome: what it found.
+    """
+    about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
+    rows = [{**row, **about} for row in outcome.rows]
+    _write(layout.table(name), rows, list(dict.fromkeys(column for row in rows for column in row)))
+    ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
+    columns = ["benchmark", "case", "contender", "against", "ratio", "low", "high", "rounds", "least", "verdict"]
+    _write(layout.ratios(name), ratios, [*columns, *about])
+    kept = [
+        {"benchmark": name, "case": _case(row), "contender": row["contender"], "metric": metric, "value": row[metric]}
+        for row in outcome.rows
+        for metric in ("median_s", "peak_mib", *outcome.metrics)
+        if row.get(metric) not in ("", None)
+    ]
+    kept += [
+        {
+            "benchmark": name,
+            "case": r.case,
+            "contender": r.contender,
+            "metric": f"ratio to {r.against}",
+            "value": r.ratio,
+        }
+        for r in outcome.ratios
+    ]
+    history = ["measured_at", "benchmark", "case", "contender", "metric", "value", "machine", "versions"]
+    _write(layout.history, [*_read(layout.history), *({**row, **about} for row in kept)], history)
+
+
+def _case(row: Mapping[str, Any]) -> str:
+    """The case of a row: what stands before its contender."""
+    names = list(row)
+    return ", ".join(f"{name} {row[name]}" for name in names[: names.index("contender")])
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()

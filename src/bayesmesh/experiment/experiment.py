@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
 
 from bayesmesh.experiment.averaging import AveragingSettings
+from bayesmesh.experiment.benchmarks import BenchmarkSettings
 from bayesmesh.experiment.compute import ComputeSettings
 from bayesmesh.experiment.data import DataSettings
 from bayesmesh.experiment.gates import GateSettings
@@ -22,7 +23,19 @@ from bayesmesh.experiment.settings import Name, Settings, does_not_fit
 __all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
 
 RESERVED_NAMES = frozenset(
-    {"all", "quickstart", "reproduce", "benchmarks", "reproduction", "study", "studies", "data", "logs", "index"}
+    {
+        "all",
+        "quickstart",
+        "reproduce",
+        "benchmark",
+        "benchmarks",
+        "reproduction",
+        "study",
+        "studies",
+        "data",
+        "logs",
+        "index",
+    }
     | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
 )
 """Targets, rules and folders that no experiment may be called."""
@@ -44,6 +57,7 @@ class RunSettings(Settings):
 
     experiments: list[Name] = Field(min_length=1, description="Experiments that `make run` and plain `snakemake` run.")
     reproduce: list[Name] = Field([], description="Experiments of the published pieces, the target `reproduce`.")
+    benchmarks: BenchmarkSettings = Field(BenchmarkSettings(), description="The target `benchmarks`.")
 
 
 class ExperimentBase(Settings):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.experiment.benchmarks import benchmark_files, list_benchmarks
 from bayesmesh.experiment.devices import check_devices
 from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
@@ -21,7 +22,7 @@ from bayesmesh.experiment.resources import sample_memory_mb, sample_minutes
 from bayesmesh.experiment.site import Site, load_site
 from bayesmesh.experiment.stages import COMPONENTS, dataset_name, later_stages, make_spec, split_name
 from bayesmesh.store.files import atomic_path
-from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
+from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, group_name
 
 __all__ = ["Plan", "use_own_environment"]
 
@@ -217,6 +218,24 @@ class Plan:
     def code_of_study(self) -> str:
         """Return the fingerprint of the studies' code."""
         return fingerprint(source_closure([ROOT / "studies" / "writing.py"]))
+
+    def benchmarks(self) -> list[str]:
+        """Return the names of the benchmarks that need no experiment."""
+        return list(list_benchmarks())
+
+    @property
+    def benchmark_layout(self) -> BenchmarkLayout:
+        """The files of the benchmarks."""
+        return BenchmarkLayout(Path(self.results))
+
+    def benchmark_settings(self) -> str:
+        """Return what benchmarks read of the configuration, as JSON."""
+        return self.run.benchmarks.model_dump_json()
+
+    def code_of_benchmark(self, wildcards: Any) -> str:
+        """Return the fingerprint of a benchmark's code and of the harness."""
+        entries = [ROOT / "benchmarks" / f"{part}.py" for part in ("command", "worker")]
+        return fingerprint(source_closure([*entries, *benchmark_files(wildcards.benchmark)]))
 
     def _name(self, wildcards: Any) -> str:
         """An experiment; for a dataset, the first experiment that uses it."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-__all__ = ["CHAIN", "DRAW", "ROW", "DataLayout", "ExperimentLayout", "group_name", "process_folder", "study_file"]
+__all__ = [
+    "CHAIN",
+    "DRAW",
+    "ROW",
+    "BenchmarkLayout",
+    "DataLayout",
+    "ExperimentLayout",
+    "group_name",
+    "process_folder",
+    "study_file",
+]
 
 CHAIN = "chain"
 DRAW = "draw"
@@ -24,6 +34,37 @@ def group_name(group: int) -> str:
 def study_file(results: Path, name: str, ending: str) -> Path:
     """Return a file of a study of the method itself, such as ``studies/stopping.csv``."""
     return results / "studies" / f"{name}.{ending}"
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkLayout:
+    """Files of the benchmarks."""
+
+    results: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.results / "benchmarks"
+
+    def table(self, name: str) -> Path:
+        """The newest run of a benchmark; one row per case and contender."""
+        return self.folder / f"{name}.csv"
+
+    def ratios(self, name: str) -> Path:
+        """What the newest run says of contenders against each other, with gates and verdicts."""
+        return self.folder / f"{name}-ratios.csv"
+
+    @property
+    def history(self) -> Path:
+        """One row for every value of every run."""
+        return self.folder / "history.csv"
+
+    def figure(self, name: str) -> Path:
+        return self.folder / f"{name}.svg"
+
+    @property
+    def page(self) -> Path:
+        return self.folder / "index.html"
 
 
 def process_folder(group: Path, process: int) -> Path:

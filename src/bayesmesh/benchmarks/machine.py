@@ -1,0 +1,40 @@
+"""What machine this is and which versions are installed, for tables of benchmarks."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+__all__ = ["machine_name", "version_line"]
+
+_PACKAGES = ("bayesmesh", "jax", "jaxlib", "tfp-nightly", "numpy")
+
+
+def machine_name() -> str:
+    """Return processor, usable cores and memory, such as ``AMD EPYC 7B13, 2 cores, 24 GiB``."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{_processor()}, {cores} core{'s' if cores > 1 else ''}, {memory:.0f} GiB"
+
+
+@functools.cache
+def _processor() -> str:
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8", errors="replace").splitlines() if known.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    # ARM and others list no model name; the platform module knows at least the architecture.
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def version_line() -> str:
+    """Return the versions of what is measured, such as ``bayesmesh 0.2, jax 0.12.0``; left out what is not there."""
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join([f"python {platform.python_version()}", *found])
