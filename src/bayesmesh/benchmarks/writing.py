@@ -18,7 +18,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import make_spec
 from bayesmesh.ledger import Ledger
-from bayesmesh.sampling.cache import compile_all, use_cache
+from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.identity import chain_identity
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
@@ -95,7 +95,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     data_spec = shards.spec(spec.config["compute"]["dtype"])
     program = make_program(spec, data_spec, slice_draws=int(read_json(layout.audit)["slice_draws"]))
     ledger = Ledger(Path("unused"), "benchmark")
-    compiled = {phase: c.compiled for phase, c in compile_all(program, ledger).items()}
+    compiled = {phase: c.compiled for phase, c in compile_phases(program, ledger).items()}
     data = program.put_data(shards.read_rows(0, shards.num_rows))
     key = GroupKey(spec.config["sampling"]["seed"], 0)
     memory: dict[int, float] = {}

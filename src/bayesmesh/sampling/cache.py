@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +16,7 @@ from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.program import PHASES, Program
 
-__all__ = ["CacheCounter", "Compilation", "compile_all", "use_cache"]
+__all__ = ["CacheCounter", "Compilation", "compile_phases", "use_cache"]
 
 
 def use_cache(results: str) -> None:
@@ -74,14 +75,19 @@ class Compilation(NamedTuple):
     is_warm: bool
 
 
-def compile_all(program: Program, ledger: Ledger) -> dict[str, Compilation]:
-    """Trace, lower and compile every phase of a program, or take it from the persistent cache.
+def compile_phases(program: Program, ledger: Ledger, phases: Sequence[str] = PHASES) -> dict[str, Compilation]:
+    """Trace, lower and compile phases of a program, or take them from the persistent cache.
+
+    Args:
+        program: whose phases they are.
+        ledger: gets what it took.
+        phases: out of `PHASES`.
 
     Returns:
         phase -> compilation; the ledger gets a row for each of the three steps.
     """
     found = {}
-    for phase in PHASES:
+    for phase in phases:
         times = [time.perf_counter()]
         traced = program.trace(phase)
         times.append(time.perf_counter())

@@ -135,6 +135,9 @@ class Program:
         *,
         with_draws: bool,
     ) -> tuple[Any, Any, Any]:
+        # Traced once for its shapes and for the loop; inlined, it leaves no call in the program.
+        step = jax.jit(step, inline=True)
+
         def one(i: jax.Array, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
             state, infos, positions = carry
             key = jax.vmap(lambda k: jax.random.fold_in(k, first + i.astype(jnp.uint32)))(keys)
@@ -153,8 +156,16 @@ class Program:
 
     def state_shapes(self, phase: str) -> Any:
         """Return the abstract state that `phase` ('warmup' or 'sample') carries."""
-        state = jax.eval_shape(self.initialise, *_SEEDS, self.target.data_shapes())
-        return state if phase == "warmup" else jax.eval_shape(self.finish, state)
+        return self._warmup_shapes if phase == "warmup" else self._sample_shapes
+
+    # Kept, because each costs a trace, as long as that of a program.
+    @functools.cached_property
+    def _warmup_shapes(self) -> Any:
+        return jax.eval_shape(self.initialise, *_SEEDS, self.target.data_shapes())
+
+    @functools.cached_property
+    def _sample_shapes(self) -> Any:
+        return jax.eval_shape(self.finish, self._warmup_shapes)
 
     def place_state(self, shapes: Any) -> Any:
         """Return the sharding of every leaf of a state: chains over `chain`, rows of local latents over `data`."""

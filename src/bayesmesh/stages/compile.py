@@ -9,7 +9,7 @@ from typing import Any
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
-from bayesmesh.sampling.cache import Compilation, compile_all, use_cache
+from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.mesh import configure_jax, describe_devices
 from bayesmesh.sampling.place import Place, check_place
@@ -70,7 +70,7 @@ def run(
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
         # Together, so that none that finds its programs in the cache leaves while another compiles them.
         with peers.together():
-            programs = {phase: _describe(c) for phase, c in compile_all(program, ledger).items()}
+            programs = {phase: _describe(c) for phase, c in compile_phases(program, ledger).items()}
             audit = _audit(program, equations, seconds, lengths, programs)
             if peers.is_first:
                 write_json(experiment_layout(spec).audit, audit)

@@ -7,7 +7,7 @@ import importlib
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
-from bayesmesh.sampling.cache import compile_all, use_cache
+from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.interruption import Interruption
@@ -24,8 +24,8 @@ from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import make_program
-from bayesmesh.sampling.program import GroupKey, Program
-from bayesmesh.sampling.segment import Compiled, Loop
+from bayesmesh.sampling.program import PHASES, GroupKey, Program
+from bayesmesh.sampling.segment import Loop
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.files import read_json, write_json, write_json_once
@@ -72,7 +72,8 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
             lock = held.enter_context(WriterLock(folder))
             store, facts = _open_store(spec, folder, identity, program, int(audit["segment_draws"]), lock)
             ledger.device = facts["device"]
-            compiled = _load(program, ledger, peers)
+            compiled = _Programs(program, ledger, peers)
+            compiled.load(_phases_left(store, settings.draws))
             data = _transfer(program, shards, ledger)
         num_draws = settings.draws
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, num_draws])
@@ -126,13 +127,35 @@ def _open_store(
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 
-def _load(program: Program, ledger: Ledger, peers: Peers) -> Compiled:
-    """Take the programs from the persistent cache; a miss is reported where the compile stage has made them all."""
-    found = compile_all(program, ledger)
-    for phase, compilation in found.items():
-        if not compilation.is_warm and peers.is_alone:
-            _log.warning("cache miss: the program '%s' was compiled again; was it compiled on another device?", phase)
-    return {phase: compilation.compiled for phase, compilation in found.items()}
+def _phases_left(store: ChainStore, num_draws: int) -> Sequence[str]:
+    """Return the phases that a run will go through that continues from the last commit to `num_draws`."""
+    commits = store.commits()
+    if not commits:
+        return PHASES
+    last = commits[-1]
+    return () if last.phase == "sample" and last.stop >= num_draws else PHASES[PHASES.index(last.phase) :]
+
+
+class _Programs(dict[str, Any]):
+    """Phase -> compiled program, from the persistent cache; one that was not loaded is when it is asked for."""
+
+    def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
+        super().__init__()
+        self._program, self._ledger, self._peers = program, ledger, peers
+
+    def load(self, phases: Sequence[str]) -> None:
+        """Load programs; a miss is reported where the compile stage has made them all."""
+        for phase, compilation in compile_phases(self._program, self._ledger, phases).items():
+            self[phase] = compilation.compiled
+            if not compilation.is_warm and self._peers.is_alone:
+                _log.warning(
+                    "cache miss: the program '%s' was compiled again; was it compiled on another device?", phase
+                )
+
+    def __missing__(self, phase: str) -> Any:
+        # Several processes go on from the last commit of all, which may lie before this one's.
+        self.load([phase])
+        return self[phase]
 
 
 def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
