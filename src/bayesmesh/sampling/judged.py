@@ -23,7 +23,7 @@ from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.draws import DRAWS
 
-__all__ = ["STATISTICS", "JudgedSummaries", "summary_names"]
+__all__ = ["STATISTICS", "JudgedProgram", "JudgedSummaries", "compile_judged", "summary_names"]
 
 STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
 """Summaries that every model has -> where they are among the sampler's statistics."""
@@ -59,6 +59,83 @@ def _shapes(model: Model, spec: DataSpec) -> dict[str, Any]:
     return shapes
 
 
+class JudgedProgram:
+    """The compiled function from latents of a block of draws to judged summaries at the probe rows.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        names: the model's own summaries to compute; the others are not.
+        probe_rows: rows at which the summaries are followed.
+        shapes: latent -> shape (chain, ...) and dtype of one draw of all chains.
+
+    Attributes:
+        length: draws of a block.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        spec: DataSpec,
+        shards: Shards,
+        names: Sequence[str],
+        probe_rows: int,
+        shapes: Mapping[str, jax.ShapeDtypeStruct],
+    ) -> None:
+        self._local = model.local_latents
+        self._probes = spread_evenly(spec.num_rows, probe_rows)
+        self._rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(shards, self._probes).items()}
+        per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
+        self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
+
+        def judged(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+            found = model.summaries(latents, rows)
+            return {name: found[name] for name in names}
+
+        batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
+        blocks = {k: self._block_shape(k, s) for k, s in shapes.items()}
+        self._compiled = batched.lower(blocks, self._rows).compile()
+
+    def __call__(self, block: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        """Return name -> (chain, `length`, ...) of latents (chain, draw, ...), at most `length` draws."""
+        return dict(self._compiled({k: self._lengthen(self._at_probes(k, v)) for k, v in block.items()}, self._rows))
+
+    def _block_shape(self, name: str, of_draw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = [of_draw.shape[0], self.length, *of_draw.shape[1:]]
+        if name in self._local:
+            shape[2 + self._local[name]] = len(self._probes)
+        return jax.ShapeDtypeStruct(tuple(shape), of_draw.dtype)
+
+    def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
+        """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
+        return np.take(value, self._probes, axis=2 + self._local[name]) if name in self._local else value
+
+    def _lengthen(self, value: np.ndarray) -> np.ndarray:
+        """Repeat the last draw of (chain, draw, ...) up to the length, so that one program serves all blocks."""
+        missing = self.length - value.shape[1]
+        return np.concatenate([value, np.repeat(value[:, -1:], missing, axis=1)], axis=1)
+
+
+def compile_judged(
+    model: Model, spec: DataSpec, shards: Shards, names: Sequence[str], probe_rows: int, num_chains: int
+) -> None:
+    """Compile what a stop rule will compute into the persistent cache, so that no look waits for it.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself.
+        names: judged summaries, out of `summary_names`.
+        probe_rows: rows at which the model's summaries are followed.
+        num_chains: of a chain group.
+    """
+    drawn = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    shapes = {k: jax.ShapeDtypeStruct((num_chains, *v.shape), v.dtype) for k, v in drawn.items()}
+    if of_model := [name for name in names if name not in STATISTICS]:
+        JudgedProgram(model, spec, shards, of_model, probe_rows, shapes)
+
+
 class JudgedSummaries:
     """Judged summaries of the first draws of one chain group.
 
@@ -79,7 +156,7 @@ class JudgedSummaries:
         self._of_sampler = [name for name in names if name in STATISTICS]
         self._probe_rows = probe_rows
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        self._compiled: Any = None
+        self._program: JudgedProgram | None = None
         self.num_draws = 0
 
     def first(self, num_draws: int) -> dict[str, np.ndarray]:
@@ -106,43 +183,19 @@ class JudgedSummaries:
     def _evaluate(self, root: Any, stop: int) -> None:
         """Evaluate the model's summaries of the draws up to `stop`, block by block."""
         arrays = dict(root["posterior"].arrays())
-        per_draw = sum(a.shape[0] * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
-        length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
-        if self._compiled is None:
-            self._compiled = self._make()
+        if self._program is None:
+            shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
+            self._program = JudgedProgram(
+                self._model, self._spec, self._shards, self._of_model, self._probe_rows, shapes
+            )
+        length = self._program.length
         starts = range(self.num_draws, stop, length)
         for first in range(0, len(starts), MOST_WAITING):
-            waiting = []
-            for start in starts[first : first + MOST_WAITING]:
-                block = {k: np.asarray(a[:, start : min(start + length, stop)]) for k, a in arrays.items()}
-                block = {k: _lengthen(self._at_probes(k, v), length) for k, v in block.items()}
-                waiting.append(self._compiled(block))
+            waiting = [
+                self._program({k: np.asarray(a[:, start : min(start + length, stop)]) for k, a in arrays.items()})
+                for start in starts[first : first + MOST_WAITING]
+            ]
             # The devices are sampling meanwhile: blocks that are handed over together wait for them once.
             for start, found in zip(starts[first:], jax.device_get(waiting), strict=False):
                 for name in self._of_model:
                     self._parts[name].append(found[name][:, : stop - start])
-
-    def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
-        """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
-        if name not in self._model.local_latents:
-            return value
-        return np.take(value, self._probes(), axis=2 + self._model.local_latents[name])
-
-    def _probes(self) -> np.ndarray:
-        return spread_evenly(self._spec.num_rows, self._probe_rows)
-
-    def _make(self) -> Any:
-        """Return a compiled function of latents (chain, draw, ...); summaries that are not judged are not computed."""
-        rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(self._shards, self._probes()).items()}
-
-        def judged(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-            found = self._model.summaries(latents, rows)
-            return {name: found[name] for name in self._of_model}
-
-        batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
-        return lambda block: batched(block, rows)
-
-
-def _lengthen(value: np.ndarray, length: int) -> np.ndarray:
-    """Repeat the last draw of (chain, draw, ...) up to a number of draws, so that one program serves all blocks."""
-    return np.concatenate([value, np.repeat(value[:, -1:], length - value.shape[1], axis=1)], axis=1)

@@ -6,18 +6,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
 from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
+from bayesmesh.sampling.judged import compile_judged
 from bayesmesh.sampling.mesh import configure_jax, describe_devices
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import Lengths, choose_lengths, make_program
 from bayesmesh.sampling.program import Program
 from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
-from bayesmesh.stages.suitability import check_later, check_reading
+from bayesmesh.stages.suitability import check_later, check_reading, check_stop
 from bayesmesh.store.files import write_json
 
 __all__ = ["run"]
@@ -71,6 +74,7 @@ def run(
         # Together, so that none that finds its programs in the cache leaves while another compiles them.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_phases(program, ledger).items()}
+            _compile_looks(later, model_class(options, data_spec), data_spec, shards, ledger)
             audit = _audit(program, equations, seconds, lengths, programs)
             if peers.is_first:
                 write_json(experiment_layout(spec).audit, audit)
@@ -81,6 +85,15 @@ def run(
         else ""
     )
     return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
+
+
+def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards, ledger: Ledger) -> None:
+    """Compile what the looks of a rule for stopping compute, where there is one."""
+    for spec in later:
+        if spec.stage == "sample":
+            names, probe_rows = check_stop(spec, model, data_spec), spec.settings("posterior").probe_rows
+            with ledger.phase("compile", "summaries for looks"):
+                compile_judged(model, data_spec, shards, names, probe_rows, spec.num_chains)
 
 
 def _audit(

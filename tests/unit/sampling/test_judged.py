@@ -12,7 +12,7 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.derive import derive
-from bayesmesh.sampling.judged import JudgedSummaries, summary_names
+from bayesmesh.sampling.judged import JudgedProgram, JudgedSummaries, compile_judged, summary_names
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior import open_posterior
@@ -100,17 +100,31 @@ def test_a_draw_is_evaluated_once_and_by_one_program(case: Any, folder: Path, mo
     monkeypatch.setattr("bayesmesh.sampling.judged.MOST_DRAWS", 5)
     looked = judged(case, folder)
     monkeypatch.setattr(type(case.model), "summaries", counted)
-    make = looked._make
-
-    def making() -> Any:
-        run = make()
-        return lambda block: blocks.append(1) or run(block)
-
-    monkeypatch.setattr(looked, "_make", making)
+    run = JudgedProgram.__call__
+    monkeypatch.setattr(JudgedProgram, "__call__", lambda self, block: blocks.append(1) or run(self, block))
     for look in (5, 10, 23):
         looked.first(look)
     assert sum(traced) == 1
     assert sum(blocks) == 1 + 1 + 3
+
+
+def test_what_was_compiled_before_is_what_a_look_asks_for(
+    case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compile stage knows shapes, a look the store: they must come to one program, or each look's is made anew."""
+    asked = []
+    make = JudgedProgram.__init__
+
+    def noting(self: JudgedProgram, *arguments: Any) -> None:
+        make(self, *arguments)
+        asked.append(({k: (v.shape, v.dtype) for k, v in arguments[-1].items()}, *arguments[3:5]))
+
+    monkeypatch.setattr(JudgedProgram, "__init__", noting)
+    names = summary_names(case.model, case.spec)
+    compile_judged(case.model, case.spec, Rows(case.rows), names, PROBES, CHAINS)
+    judged(case, folder).first(DRAWS)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
 
 
 def test_statistics_of_the_sampler_need_no_latents(case: Any, folder: Path) -> None:
