@@ -79,6 +79,9 @@ def _add_others(verbs: Any) -> None:
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
+    claims = verbs.add_parser("claims", help="hold the published figures against what is stored, each with a verdict")
+    claims.add_argument("--log", type=Path, help="also write the log there")
+    claims.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     study = verbs.add_parser("study", help="measure on known posteriors what a choice of method costs")
     study.add_argument("name", choices=("stopping",), help="stopping: what ending a run by a rule costs")
     study.add_argument("--log", type=Path, help="also write the log there")
@@ -203,11 +206,8 @@ def _look(arguments: argparse.Namespace) -> int:
             print(f"{path}: written")
         print(next_steps(arguments.kind, arguments.name))
         return 0
-    if arguments.verb == "study":
-        from bayesmesh.studies.writing import run_stopping
-
-        _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
-        return 0
+    if arguments.verb in ("study", "claims"):
+        return _judge(arguments)
     if arguments.verb == "benchmark":
         from bayesmesh.benchmarks.command import run_benchmark
 
@@ -241,6 +241,19 @@ def _look(arguments: argparse.Namespace) -> int:
         if plan.layout(name).page.exists()
     ]
     _log.info("index: %s", run_index(Path(plan.results), named))
+    return 0
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    """Measure a method, or hold the published figures against ours."""
+    if arguments.verb == "study":
+        from bayesmesh.studies.writing import run_stopping
+
+        _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
+    else:
+        from bayesmesh.stages.claims import run_claims
+
+        _log.info("claims: %s", run_claims(Path("config/claims.yaml"), Path("results")))
     return 0
 
 

@@ -26,7 +26,7 @@ rule report:
 
 rule index:
     input:
-        PLAN.indexed(),
+        lambda wildcards: PLAN.indexed(),
     output:
         report("results/index.html", caption="../report/index.rst", category="Overview"),
     log:
@@ -36,7 +36,7 @@ rule index:
     conda:
         "../../envs/bayesmesh.yaml"
     params:
-        config=PLAN.titles(),
+        config=lambda wildcards: PLAN.titles(),
         code=PLAN.code_of("report"),
     message:
         "Write the index of all experiments"

@@ -6,7 +6,9 @@ rule quickstart:
 
 rule reproduce:
     input:
-        [PLAN.layout(name).page for name in PLAN.run.reproduce],
+        PLAN.reproduced(),
+        "results/reproduction/claims.csv",
+        "results/index.html",
 
 
 rule benchmarks:

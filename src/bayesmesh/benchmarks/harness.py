@@ -170,11 +170,13 @@ class Outcome(NamedTuple):
         rows: of ``results/benchmarks/<name>.csv``.
         ratios: of ``results/benchmarks/<name>-ratios.csv``, with or without gates.
         metrics: columns of the rows that the history keeps, beside ``median_s`` and ``peak_mib``.
+        files: what else it wrote below the results; the receipt of the table names them.
     """
 
     rows: list[dict[str, Any]]
     ratios: list[Ratio] = []  # noqa: RUF012 - never changed
     metrics: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 class _Pool:

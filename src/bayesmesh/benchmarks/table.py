@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.benchmarks.harness import Outcome
-from bayesmesh.benchmarks.machine import machine_name, version_line
+from bayesmesh.benchmarks.versions import version_line
 from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import BenchmarkLayout
+from bayesmesh.store.machine import machine_name
+from bayesmesh.store.receipts import write_receipts
 
 __all__ = ["add_row", "write_outcome"]
 
@@ -48,6 +50,7 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
     columns = ["benchmark", "case", "contender", "against", "ratio", "low", "high", "rounds", "least", "verdict"]
     _write(layout.ratios(name), ratios, [*columns, *about])
+    write_receipts(layout.results, f"benchmark {name}", [layout.table(name), layout.ratios(name)], outcome.files)
     kept = [
         {"benchmark": name, "case": _case(row), "contender": row["contender"], "metric": metric, "value": row[metric]}
         for row in outcome.rows

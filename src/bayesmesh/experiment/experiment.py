@@ -29,6 +29,7 @@ RESERVED_NAMES = frozenset(
         "reproduce",
         "benchmark",
         "benchmarks",
+        "claims",
         "reproduction",
         "study",
         "studies",

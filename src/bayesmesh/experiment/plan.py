@@ -13,6 +13,7 @@ from typing import Any
 
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.benchmarks import benchmark_files, list_benchmarks
+from bayesmesh.experiment.claims import Claims, load_claims
 from bayesmesh.experiment.devices import check_devices
 from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
@@ -22,7 +23,7 @@ from bayesmesh.experiment.resources import sample_memory_mb, sample_minutes
 from bayesmesh.experiment.site import Site, load_site
 from bayesmesh.experiment.stages import COMPONENTS, dataset_name, later_stages, make_spec, split_name
 from bayesmesh.store.files import atomic_path
-from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, group_name
+from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, group_name
 
 __all__ = ["Plan", "use_own_environment"]
 
@@ -173,10 +174,15 @@ class Plan:
         return files
 
     def indexed(self) -> list[Path]:
-        """Return the pages that the index needs: of the listed experiments, and of others that are there already."""
-        return [
-            self.layout(n).page for n in self.experiments if n in self.run.experiments or self.layout(n).page.exists()
-        ]
+        """Return the pages that the index needs: of the listed experiments, and of others that are there already.
+
+        Listed are those of `make run`, or of `make reproduce` when that is asked for; the latter has a page of claims.
+        """
+        is_reproduction = self._is_asked("reproduce")
+        listed = self.run.reproduce if is_reproduction else self.run.experiments
+        pages = [self.layout(n).page for n in self.experiments if n in listed or self.layout(n).page.exists()]
+        claims = ReproductionLayout(Path(self.results)).page
+        return [*pages, claims] if is_reproduction or claims.exists() else pages
 
     def titles(self) -> str:
         """Return names, titles and categories of the indexed experiments, as JSON."""
@@ -218,6 +224,34 @@ class Plan:
     def code_of_study(self) -> str:
         """Return the fingerprint of the studies' code."""
         return fingerprint(source_closure([ROOT / "studies" / "writing.py"]))
+
+    @functools.cached_property
+    def claims(self) -> Claims:
+        """The published figures of ``claims.yaml``."""
+        return load_claims(self.config / "claims.yaml")
+
+    def claimed(self) -> list[Path]:
+        """Return the files that claims are judged by: those that are there, and all of the target `reproduce`.
+
+        Asked for alone, the claims are held against what has run. A file that comes later is another input, and with
+        it the rule runs again.
+        """
+        there = {Path(self.results) / file for claim in self.claims for file in claim.files()}
+        wanted = self.reproduced() if self._is_asked("reproduce") else []
+        return sorted({path for path in there if path.exists() and path.suffix != ".zarr"} | set(wanted))
+
+    def reproduced(self) -> list[Path]:
+        """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
+        pages = [self.layout(name).page for name in self.run.reproduce]
+        return [*pages, *(self.benchmark_layout.table(name) for name in self.benchmarks())]
+
+    def claims_digest(self) -> str:
+        """Return a digest of ``claims.yaml``, for `params`."""
+        return hashlib.sha256((self.config / "claims.yaml").read_bytes()).hexdigest()[:16]
+
+    def _is_asked(self, target: str) -> bool:
+        """Return whether a target is one of those that Snakemake was asked for."""
+        return self.workflow is not None and target in self.workflow.dag_settings.targets
 
     def benchmarks(self) -> list[str]:
         """Return the names of the benchmarks that need no experiment."""

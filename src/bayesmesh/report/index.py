@@ -14,7 +14,7 @@ from bayesmesh.report.page import render
 from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
 from bayesmesh.report.tables import Gate, Verdict, read_averaging, read_verdict
 from bayesmesh.store.files import write_text
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
 __all__ = ["IndexRow", "read_index_row", "write_index"]
 
@@ -59,11 +59,20 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
     for row in rows:
         groups.setdefault(row.category, []).append(row)
     tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
-    path = results / "index.html"
+    path, others = results / "index.html", _other_pages(results)
     write_text(
-        path, render("index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows))
+        path,
+        render(
+            "index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows), others=others
+        ),
     )
     return path
+
+
+def _other_pages(results: Path) -> list[tuple[str, str]]:
+    """Return name and link of the pages that are no experiment's, as far as they are there."""
+    known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
+    return [(name, page.relative_to(results).as_posix()) for name, page in known.items() if page.exists()]
 
 
 def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:

@@ -8,6 +8,7 @@ from bayesmesh.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.receipts import sign
 from bayesmesh.store.posterior import open_posterior
 
 __all__ = ["run"]
@@ -28,6 +29,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             spec.settings("averaging"),
             layout,
         )
+    sign(spec, [layout.averaging_scores], has_data=True)
     return (
         f"accuracy {result['single_accuracy']:.4f} of single draws, {result['average_accuracy']:.4f} of their average"
     )

@@ -6,6 +6,7 @@ from bayesmesh.diagnostics.diagnose import diagnose
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
 from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.receipts import sign
 
 __all__ = ["run"]
 
@@ -15,5 +16,6 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     layout = experiment_layout(spec)
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
+    sign(spec, [layout.summary, layout.verdict])
     missed = [g["message"] for g in verdict["gates"] if g["verdict"] != "pass"]
     return f"verdict {verdict['verdict']}" + "".join(f"; {m}" for m in missed)

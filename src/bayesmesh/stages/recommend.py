@@ -8,6 +8,7 @@ from bayesmesh.recommend.recommend import recommend
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.receipts import sign
 from bayesmesh.store.posterior import open_posterior
 
 __all__ = ["run"]
@@ -28,4 +29,6 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             spec.settings("recommendation"),
             layout,
         )
+    tables = [layout.recommendations_top, layout.recommendations_genres]
+    sign(spec, [*tables, layout.recommendations_users, layout.recommendations_scores], has_data=True)
     return ", ".join(f"{k} {v}" for k, v in result.items() if isinstance(v, (int, float, str)))

@@ -9,22 +9,25 @@ from bayesmesh.ledger import Ledger
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.stages.files import data_layout, experiment_layout
+from bayesmesh.stages.receipts import sign
 
 __all__ = ["run", "run_index"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Write the page; returns a line for the log."""
-    settings = spec.settings("report")
+    settings, layout = spec.settings("report"), experiment_layout(spec)
     with ledger.phase("report"):
         page = write_page(
-            experiment_layout(spec),
+            layout,
             spec.config,
             spec.config["title"],
             settings.caption,
             data_layout(spec).sharded,
             settings,
         )
+    # Not the ledgers of the jobs: this job's own is written when it has ended.
+    sign(spec, [layout.ledger])
     return str(page)
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "BenchmarkLayout",
     "DataLayout",
     "ExperimentLayout",
+    "ReproductionLayout",
     "group_name",
     "process_folder",
     "study_file",
@@ -74,6 +75,22 @@ def process_folder(group: Path, process: int) -> Path:
     'group-000-process-002'
     """
     return group if process == 0 else group.with_name(f"{group.name}-process-{process:03d}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproductionLayout:
+    """Files of the published claims."""
+
+    results: Path
+
+    @property
+    def table(self) -> Path:
+        """One row per published number."""
+        return self.results / "reproduction" / "claims.csv"
+
+    @property
+    def page(self) -> Path:
+        return self.results / "reproduction" / "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +184,11 @@ class ExperimentLayout:
     @property
     def posterior(self) -> Path:
         return self.folder / "posterior.zarr"
+
+    @property
+    def posterior_hashes(self) -> Path:
+        """sha256 of every file of the posterior; its name for what is made of it."""
+        return self.posterior.with_suffix(".sha256")
 
     @property
     def summary(self) -> Path:

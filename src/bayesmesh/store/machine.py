@@ -1,16 +1,13 @@
-"""What machine this is and which versions are installed, for tables of benchmarks."""
+"""What a machine is, in the words that stand beside a measured time."""
 
 from __future__ import annotations
 
 import functools
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["machine_name", "version_line"]
-
-_PACKAGES = ("bayesmesh", "jax", "jaxlib", "tfp-nightly", "numpy")
+__all__ = ["machine_name"]
 
 
 def machine_name() -> str:
@@ -27,14 +24,3 @@ def _processor() -> str:
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     # ARM and others list no model name; the platform module knows at least the architecture.
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def version_line() -> str:
-    """Return the versions of what is measured, such as ``bayesmesh 0.2, jax 0.12.0``; left out what is not there."""
-    found = []
-    for name in _PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join([f"python {platform.python_version()}", *found])
