@@ -13,9 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.sampling.audit import cost_of_gradient, count_equations, growth_of_equations, memory_of
+from bayesmesh.sampling.audit import (
+    check_growth,
+    cost_of_gradient,
+    count_equations,
+    growth_of_equations,
+    memory_of,
+)
 from bayesmesh.sampling.mesh import lay_out_rows
 from bayesmesh.sampling.program import PHASES
 
@@ -35,6 +42,7 @@ class LoopsOverRows(Gaussian):
 def test_equations_do_not_grow_with_the_data(case) -> None:
     counts = growth_of_equations(case.model_class, case.options, case.spec)
     assert list(counts) == ["16", "32"]
+    assert check_growth(counts, 10**9, case.name) == ""
     assert len(set(counts.values())) == 1
     assert min(counts.values()) > 10
 
@@ -43,6 +51,12 @@ def test_a_loop_over_rows_is_seen(make_case) -> None:
     case = make_case("gaussian")
     counts = growth_of_equations(LoopsOverRows, case.options, case.spec)
     assert counts["32"] > counts["16"] + 16
+    warning = check_growth(counts, 50, "mine")
+    assert "model 'mine': its program grows with its data" in warning
+    assert "replace the Python loop over rows" in warning
+    with pytest.raises(ConfigError, match="compiling them would not end") as caught:
+        check_growth(counts, 60_000, "mine")
+    assert "jnp.sum, jax.vmap, or jax.lax.scan" in caught.value.remedy
 
 
 def test_equations_inside_loops_and_branches_are_counted_once() -> None:

@@ -18,7 +18,7 @@ from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh.store.machine import machine_name
 from bayesmesh.store.receipts import write_receipts
 
-__all__ = ["add_row", "write_outcome"]
+__all__ = ["add_row", "write_outcome", "write_rows"]
 
 
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -36,6 +36,21 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
     _write(path, rows, list(dict.fromkeys(name for r in reversed(rows) for name in r)))
 
 
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], inputs: Iterable[Path] = ()) -> None:
+    """Replace a further table of a benchmark, with when, where and with which versions it was made, and its receipt.
+
+    Args:
+        path: of the table, in the folder of benchmarks.
+        rows: of it.
+        inputs: files below the results that it was made of.
+    """
+    about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
+    _write(
+        path, [{**row, **about} for row in rows], list(dict.fromkeys(name for row in rows for name in [*row, *about]))
+    )
+    write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
+
+
 def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
     """Replace the tables of a benchmark by a new run's, and add its values to the history.
 
@@ -50,6 +65,7 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
     columns = ["benchmark", "case", "contender", "against", "ratio", "low", "high", "rounds", "least", "verdict"]
     _write(layout.ratios(name), ratios, [*columns, *about])
+    write_receipts(layout.results, f"benchmark {name}", outcome.files)
     write_receipts(layout.results, f"benchmark {name}", [layout.table(name), layout.ratios(name)], outcome.files)
     kept = [
         {"benchmark": name, "case": _case(row), "contender": row["contender"], "metric": metric, "value": row[metric]}

@@ -119,7 +119,7 @@ def hidden_markov(results: Path, measure: MeasureSettings) -> Reading:
             return _LOG_PRIORS[quantity](signal, noise)
         if quantity == "log_likelihood_first":
             return _forward(observed[:1], signal, noise)
-        if quantity == "log_likelihood_all":
+        if quantity in ("log_likelihood", "log_likelihood_all"):
             return _forward(observed, signal, noise)
         if quantity == "derivative_signal":
             step = 1e-5

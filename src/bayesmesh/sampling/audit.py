@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from bayesmesh.data.base import DataSpec
+from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import lay_out_rows
 from bayesmesh.sampling.parts import part_shape, put_part
 
-__all__ = ["cost_of_gradient", "count_equations", "growth_of_equations", "memory_of", "seconds_per_gradient"]
+__all__ = [
+    "MOST_EQUATIONS",
+    "check_growth",
+    "cost_of_gradient",
+    "count_equations",
+    "growth_of_equations",
+    "memory_of",
+    "seconds_per_gradient",
+]
+
+MOST_EQUATIONS = 20_000
+"""Of a program that is compiled at all, if its number grows with the data; 1,600 take seconds, and time grows faster."""
 
 
 def count_equations(jaxpr: Any) -> int:
@@ -47,6 +60,39 @@ def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) 
         counts[str(num_rows)] = count_equations(jax.make_jaxpr(target.log_density)(position, target.data_shapes()))
     return counts
 
+
+def check_growth(equations: Mapping[str, int], num_rows: int, model: str) -> str:
+    """Return a warning about a model whose program grows with its data; empty for one whose program does not.
+
+    Args:
+        equations: from `growth_of_equations`.
+        num_rows: rows that one program computes at a time.
+        model: its name.
+
+    Raises:
+        ConfigError: it would have more than `MOST_EQUATIONS` at that many rows, and hardly ever be compiled.
+
+    >>> check_growth({"16": 40, "32": 40}, 60_000, "softmax_regression")
+    ''
+    """
+    (few, at_few), (many, at_many) = ((int(rows), count) for rows, count in equations.items())
+    slope = (at_many - at_few) / (many - few)
+    if not slope:
+        return ""
+    expected = round(at_many + slope * max(num_rows - many, 0))
+    said = (
+        f"model '{model}': its program grows with its data: {at_few:,} equations for {few} rows, {at_many:,} for {many},"
+        f" so some {expected:,} for {num_rows:,}"
+    )
+    if expected > MOST_EQUATIONS:
+        raise ConfigError(f"{said}; compiling them would not end", _GROWTH_REMEDY)
+    return f"{said}; compile time grows faster than that; {_GROWTH_REMEDY}"
+
+
+_GROWTH_REMEDY = (
+    "replace the Python loop over rows, or Python's sum over an array, by operations on whole arrays: jnp.sum, jax.vmap,"
+    " or jax.lax.scan where one row needs the one before"
+)
 
 SHORT_SECONDS = 0.005
 """Of a gradient that is measured in a loop."""

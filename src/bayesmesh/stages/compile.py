@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
-from bayesmesh.sampling.audit import cost_of_gradient, growth_of_equations, memory_of, seconds_per_gradient
+from bayesmesh.sampling.audit import (
+    check_growth,
+    cost_of_gradient,
+    growth_of_equations,
+    memory_of,
+    seconds_per_gradient,
+)
 from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.judged import compile_judged
@@ -18,12 +25,14 @@ from bayesmesh.sampling.mesh import configure_jax, describe_devices
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import Lengths, choose_lengths, make_program
 from bayesmesh.sampling.program import Program
-from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.stages.suitability import check_later, check_reading, check_stop
 from bayesmesh.store.files import write_json
 
 __all__ = ["run"]
+
+_log = logging.getLogger("bayesmesh")
 
 
 def run(
@@ -44,6 +53,7 @@ def run(
 
     Raises:
         ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do;
+            or its program grows with the data beyond what can be compiled;
             or there are more or fewer processes than the experiment asks for.
         PeerError: another process failed.
     """
@@ -59,6 +69,7 @@ def run(
             check_later(later, model_class(options, data_spec), data_spec, shards)
             with ledger.phase("trace", "equations at two data sizes"):
                 equations = growth_of_equations(model_class, options, data_spec)
+            growth = _growth(spec, data_spec, equations)
             probe = make_program(spec, data_spec, slice_draws=1)
             ledger.device = describe_devices(probe.mesh)["kind"]
             start = time.perf_counter()
@@ -79,12 +90,19 @@ def run(
             if peers.is_first:
                 write_json(experiment_layout(spec).audit, audit)
     peak = max(p["memory"]["peak"] for p in programs.values())
-    warning = (
-        "; ITS EQUATIONS GROW WITH THE DATA: replace a Python loop over rows by an array operation"
-        if audit["equations"]["grow_with_data"]
-        else ""
-    )
+    warning = f"; {growth}" if growth else ""
     return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
+
+
+def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) -> str:
+    """Refuse or warn of a model whose program grows with its data; at once, for what follows may take long."""
+    tile = spec.config["compute"]["row_tile"]
+    with in_file_of(spec):
+        rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
+        growth = check_growth(equations, rows, spec.config["model"]["name"])
+    if growth:
+        _log.warning("%s", growth)
+    return growth
 
 
 def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards, ledger: Ledger) -> None:

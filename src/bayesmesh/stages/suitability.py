@@ -19,6 +19,8 @@ from bayesmesh.stages.context import in_file_of, model_class_and_options
 
 __all__ = ["check_later", "check_reading", "check_stop"]
 
+_FEW_ROWS = 16
+
 
 class _Named(dict[str, Any]):
     """A mapping whose missing names are the user's to mend."""
@@ -41,11 +43,12 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
         ConfigError: it asks for a field or a constant that is not there; names the experiment's file.
     """
     fields, constants = _Named("field", data_spec.fields), _Named("constant", data_spec.constants)
-    named = dataclasses.replace(data_spec, fields=fields, constants=constants)
+    # A few rows, for a model that loops over them in Python.
+    num_rows = min(data_spec.num_rows, _FEW_ROWS)
+    named = dataclasses.replace(data_spec, num_rows=num_rows, fields=fields, constants=constants)
     model_class, options = model_class_and_options(spec)
     rows = {
-        name: jax.ShapeDtypeStruct((data_spec.num_rows, *field.shape), field.dtype)
-        for name, field in data_spec.fields.items()
+        name: jax.ShapeDtypeStruct((num_rows, *field.shape), field.dtype) for name, field in data_spec.fields.items()
     }
     with in_file_of(spec):
         model = model_class(options, named)
