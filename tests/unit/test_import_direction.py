@@ -18,7 +18,7 @@ LAYERS = [
     {"launch"},
     {"ledger", "experiment"},
     {"data", "models", "kernels"},
-    {"sampling", "diagnostics"},
+    {"sampling", "diagnostics", "streaming"},
     {"averaging", "recommend"},
     {"claims", "benchmarks"},
     {"report"},

@@ -1,0 +1,66 @@
+"""Contender TFP: `RandomWalkMetropolis`, with the right density as a distribution, compiled or not; keeps all draws."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import tensorflow_probability.substrates.jax as tfp
+
+from bayesmesh.benchmarks.metropolis.facts import describe_states
+from bayesmesh.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS
+
+__all__ = ["Tfp"]
+
+tfd = tfp.distributions
+
+
+class Tfp:
+    """`tfp.mcmc.sample_chain`.
+
+    Args:
+        is_compiled: within `jax.jit`.
+    """
+
+    def __init__(self, is_compiled: bool) -> None:
+        self.is_compiled = is_compiled
+
+    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+        """Compile ahead of time; without compilation run one step, which fills what JAX caches of single operations."""
+        self.case = case
+        self.start = jax.block_until_ready(jnp.full(case["chains"], START, jnp.float32))
+        target = tfd.MixtureSameFamily(
+            tfd.Categorical(probs=jnp.array(WEIGHTS)), tfd.Normal(jnp.array(LOCATIONS), jnp.array(SCALES))
+        )
+        self.kernel = tfp.mcmc.RandomWalkMetropolis(
+            target.log_prob, new_state_fn=tfp.mcmc.random_walk_normal_fn(scale=case["scale"])
+        )
+        begin = time.perf_counter()
+        if self.is_compiled:
+            program = jax.jit(lambda key, start: self._sample(key, start, case["samples"]))
+            self.program = program.lower(jax.random.key(0), self.start).compile()
+        else:
+            jax.block_until_ready(self._sample(jax.random.key(0), self.start, 1))
+        return {
+            "compile_s": time.perf_counter() - begin if self.is_compiled else 0.0,
+            "platform": jax.default_backend(),
+            "device": jax.devices()[0].device_kind,
+        }
+
+    def _sample(self, key: jax.Array, start: jax.Array, samples: int) -> jax.Array:
+        draws: jax.Array = tfp.mcmc.sample_chain(
+            samples, current_state=start, kernel=self.kernel, trace_fn=None, seed=key
+        )
+        return draws
+
+    def run(self, repeat: int) -> Mapping[str, Any]:
+        """Take all steps of all chains."""
+        key = jax.random.key(repeat)
+        draws = (
+            self.program(key, self.start) if self.is_compiled else self._sample(key, self.start, self.case["samples"])
+        )
+        means = draws.mean(axis=0) if self.case["keeps_means"] else None
+        return describe_states(jax.block_until_ready(draws)[-1], means)

@@ -1,0 +1,67 @@
+"""The target: a mixture of four normals, its moments, and the density that was published in its place.
+
+Source:
+    R. Louf 2019, "Massively parallel MCMC with JAX".
+
+The published log density is ``-logsumexp(log(weights) - log(component densities))``: it subtracts where it should add,
+and negates the result. That is the weighted harmonic mean of the components' densities instead of their weighted sum, so
+that the narrow components cut the tails of the wide ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["LOCATIONS", "MEAN", "SCALES", "START", "STEP", "VARIANCE", "WEIGHTS", "cdf", "density", "log_terms"]
+
+LOCATIONS, SCALES, WEIGHTS = (-2.0, 0.0, 3.2, 2.5), (1.2, 1.0, 5.0, 2.8), (0.2, 0.3, 0.1, 0.4)
+
+START = 0.0
+"""Where every chain begins."""
+
+STEP = 0.1
+"""Standard deviation of the published proposal."""
+
+MEAN = sum(w * m for w, m in zip(WEIGHTS, LOCATIONS, strict=True))
+"""0.92"""
+
+VARIANCE = sum(w * (s**2 + m**2) for w, m, s in zip(WEIGHTS, LOCATIONS, SCALES, strict=True)) - MEAN**2
+"""9.7016"""
+
+
+def log_terms() -> list[tuple[float, float, float]]:
+    """Return for each component (location, scale, log of weight over scale): its log density without log sqrt(2 pi)."""
+    return [(m, s, math.log(w / s)) for m, s, w in zip(LOCATIONS, SCALES, WEIGHTS, strict=True)]
+
+
+def density(x: Any, exp: Callable[[Any], Any]) -> Any:
+    """Return sqrt(2 pi) times the density.
+
+    Args:
+        x: numbers, of any array library; the result has their type.
+        exp: its exponential.
+    """
+    parts = []
+    for location, scale, log_height in log_terms():
+        # One rounding less than with the location subtracted first, and one multiply-add.
+        y = x * type_of(x)(1 / (math.sqrt(2) * scale)) - type_of(x)(location / (math.sqrt(2) * scale))
+        parts.append(exp(type_of(x)(log_height) - y * y))
+    return (parts[0] + parts[1]) + (parts[2] + parts[3])
+
+
+def type_of(x: Any) -> Callable[[float], Any]:
+    """Return what makes a constant of the array's type, so that nothing is promoted."""
+    kind: Callable[[float], Any] = x.dtype.type
+    return kind
+
+
+def cdf(x: float) -> float:
+    """Return the probability below a number.
+
+    >>> round(cdf(MEAN), 3)
+    0.592
+    """
+    parts = zip(WEIGHTS, LOCATIONS, SCALES, strict=True)
+    return sum(w * 0.5 * math.erfc((m - x) / (s * math.sqrt(2))) for w, m, s in parts)
