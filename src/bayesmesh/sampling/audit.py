@@ -101,11 +101,13 @@ SHORT_SECONDS = 0.005
 def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
     """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
     position = {k: jax.ShapeDtypeStruct((num_chains, *s), target.dtype) for k, s in target.position_shapes.items()}
-    shared = {k: v for k, v in position.items() if k not in target.model.local_latents}
+    # A latent may have another shape than its position: a simplex has one entry more.
+    _, latents = jax.eval_shape(jax.vmap(target._prior_and_latents), position)
+    shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
     rows = target.layout.tile_rows
     local = {
         k: jax.ShapeDtypeStruct((num_chains, rows, *v.shape[2:]), v.dtype)
-        for k, v in position.items()
+        for k, v in latents.items()
         if k not in shared
     }
     data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}

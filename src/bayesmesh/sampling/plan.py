@@ -85,7 +85,8 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
         platform: of the devices.
     """
     target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows))
-    shapes = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
+    position = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
+    _, shapes = jax.eval_shape(target._prior_and_latents, position)
     shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
     rows = 8
     local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}

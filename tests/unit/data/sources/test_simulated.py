@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from bayesmesh.data.shard import check_counts
-from bayesmesh.data.sources import digits, films, gaussian
+from bayesmesh.data.sources import digits, films, gaussian, hidden_markov
 from bayesmesh.experiment.registry import component_path, read_options
 
 NOWHERE = Path("nowhere")
 
 
-@pytest.mark.parametrize("name", ["digits", "films", "gaussian", "mnist", "movielens"])
+@pytest.mark.parametrize("name", ["digits", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
 def test_options_can_be_read_without_running_the_file(name: str) -> None:
     read_options(component_path("source", name))()
 
@@ -78,3 +78,18 @@ def test_digits_follow_their_seed() -> None:
     np.testing.assert_array_equal(one, again)
     assert one.shape == other.shape
     assert (one != other).any()
+
+
+def test_hidden_markov_processes_are_those_of_the_gallery() -> None:
+    """The order of all draws of one generator, written out: first state, steps, all emissions; one process unused."""
+    transition = np.array([[0.9, 0.09, 0.01], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
+    generator = np.random.default_rng(104109109)
+    expected = []
+    for _ in range(71):
+        state = generator.choice(3, p=[0.9, 0.09, 0.01])
+        path = [state := generator.choice(3, p=transition[state]) if step else state for step in range(51)]
+        expected.append(generator.normal((np.array(path) + 1) * 1.15, 0.15))
+    data = hidden_markov.Source(hidden_markov.Options()).read(NOWHERE)
+    assert data.rows["emissions"].tobytes() == np.array(expected[1:]).tobytes()
+    few = hidden_markov.Source(hidden_markov.Options(num_processes=5)).read(NOWHERE)
+    assert few.rows["emissions"].tobytes() == data.rows["emissions"][:5].tobytes()
