@@ -1,0 +1,116 @@
+"""Independent chains: each device runs its own, and none asks another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+
+__all__ = ["Ours", "Tfp", "on_devices"]
+
+CHAINS, DIMENSION = 2, 2
+"""Chains of a device, and coordinates of a state."""
+
+STEP_SIZE, NUM_STEPS, WARMUP = 0.1, 10, 1000
+"""Of Hamiltonian Monte Carlo; the step size stays as it is, so that warmup is there to forget the start."""
+
+SEED = 20261121
+
+
+def on_devices(function: Callable[..., Any], num_outputs: int = 1) -> Any:
+    """Compile a function that every device runs on its own part of the leading axis of all arguments."""
+    mesh = jax.make_mesh((jax.device_count(),), ("device",), axis_types=(AxisType.Auto,))
+    out = P("device") if num_outputs == 1 else (P("device"),) * num_outputs
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("device"), out_specs=out, check_vma=False))
+
+
+def _log_density(x: jax.Array) -> jax.Array:
+    """Log density of a standard normal, nats; `x` is (coordinate,)."""
+    return jnp.sum(-0.5 * x**2 - 0.5 * jnp.log(2 * jnp.pi))
+
+
+class _Chains:
+    """A contender: compiles in `prepare`, samples in `run`."""
+
+    def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
+        """Return states (1, draw, chain, coordinate) of one device out of its keys (1,)."""
+        raise NotImplementedError
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Compile, and sample once."""
+        begin = time.perf_counter()
+        self._keys = jax.random.split(jax.random.key(SEED), jax.device_count())
+        self._run = on_devices(lambda keys: self._sample(keys, case["draws"])).lower(self._keys).compile()
+        compile_s = time.perf_counter() - begin
+        jax.block_until_ready(self._run(self._keys))
+        return {"compile_s": compile_s, "device": jax.devices()[0].device_kind, "devices": jax.device_count()}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Sample, until the states are there."""
+        del repeat
+        self.states = jax.block_until_ready(self._run(self._keys))
+        return {"shape": " ".join(map(str, self.states.shape))}
+
+
+class Ours(_Chains):
+    """The kernel `hmc` of this project, with the step size held.
+
+    Args:
+        saved: file for the states; none when empty.
+    """
+
+    def __init__(self, *, saved: str = "") -> None:
+        self._saved = saved
+
+    def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
+        kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS, initial_step_size=STEP_SIZE), WARMUP)
+        tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"x": jnp.ones(DIMENSION)})
+        chain_keys = jax.random.split(keys[0], CHAINS)
+
+        def density(position: Position) -> Density:
+            value, gradient = jax.vmap(jax.value_and_grad(_log_density))(position["x"])
+            return Density(jnp.zeros_like(value), value, {"x": gradient})
+
+        def step(state: Any, draw: jax.Array) -> tuple[Any, jax.Array]:
+            key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(chain_keys)
+            state, _ = kernel.step(key, state, density, tuning)
+            return state, state.position["x"]
+
+        state = kernel.init({"x": jnp.zeros((CHAINS, DIMENSION))}, density)
+        _, states = jax.lax.scan(step, state, jnp.arange(WARMUP + num_draws))
+        return states[None, WARMUP:]
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Sample; the states are saved outside of the clock."""
+        begin = time.perf_counter()
+        facts = super().run(repeat)
+        seconds = time.perf_counter() - begin
+        if self._saved:
+            np.save(self._saved, np.asarray(self.states))
+        return {**facts, "seconds": seconds}
+
+
+class Tfp(_Chains):
+    """TensorFlow Probability's sampler, as the tutorial has it."""
+
+    def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
+        kernel = tfp.mcmc.HamiltonianMonteCarlo(jax.vmap(_log_density), STEP_SIZE, NUM_STEPS)
+        states = tfp.mcmc.sample_chain(
+            num_draws,
+            jnp.zeros((CHAINS, DIMENSION)),
+            kernel=kernel,
+            num_burnin_steps=WARMUP,
+            trace_fn=None,
+            seed=keys[0],
+        )
+        return states[None]

@@ -1,0 +1,118 @@
+"""What matrix products in bfloat16 do to trajectories of Hamiltonian Monte Carlo.
+
+An accelerator's matrix unit may round the factors of a product to 8 bits of precision, and add in float32. Here factors
+are rounded explicitly, so that every device shows the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.data.sources import digits
+from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+
+__all__ = ["Trajectories", "log_density"]
+
+REPEATS = 8
+"""Times that the digits are taken: errors of a density grow with its rows, and the published experiments have more."""
+
+CHAINS, NUM_STEPS, STEP_SIZE = 4, 30, 0.006
+"""Trajectories that are accepted nearly always in float32."""
+
+ASCENT_STEPS, ASCENT_RATE = 200, 0.0008
+"""Gradient ascent from zero to where the chains begin."""
+
+SEED = 20261121
+
+
+def _product(precision: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Return a matrix product of float32 arrays whose factors have that precision, also in its derivative."""
+    if precision == "highest":
+        return lambda a, b: jnp.matmul(a, b, precision="highest")
+
+    def rounded(a: jax.Array, b: jax.Array) -> jax.Array:
+        a, b = (jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7) for x in (a, b))
+        return jnp.matmul(a, b, precision="highest")
+
+    product = jax.custom_vjp(rounded)
+    product.defvjp(lambda a, b: (rounded(a, b), (a, b)), lambda kept, g: (rounded(g, kept[1].T), rounded(kept[0].T, g)))
+    return product
+
+
+def log_density(weights: jax.Array, features: jax.Array, labels: jax.Array, precision: str) -> jax.Array:
+    """Log posterior density of softmax regression up to a constant, in nats, with standard normal weights.
+
+    Args:
+        weights: (features, classes) float32.
+        features: (rows, features) float32.
+        labels: (rows,) integers.
+        precision: ``highest`` or ``bfloat16``, of the matrix products.
+    """
+    logits = _product(precision)(features, weights)
+    likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
+    return jnp.sum(likelihood, dtype=jnp.float64) - 0.5 * jnp.sum(weights**2, dtype=jnp.float64)
+
+
+class Trajectories:
+    """Chains on the digits, from near their mode, at a step size that is the same for both precisions.
+
+    Args:
+        precision: of the matrix products.
+    """
+
+    def __init__(self, *, precision: str) -> None:
+        self._precision = precision
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Find where to begin, in full precision, and compile."""
+        rows = digits.Source(digits.Options()).read(Path("nowhere")).rows
+        features = jnp.asarray(np.tile(rows["features"], (REPEATS, 1)) / 16, jnp.float32)
+        labels = jnp.asarray(np.tile(rows["label"], REPEATS), jnp.int32)
+
+        def density(position: Position) -> Density:
+            def of_chain(w: jax.Array) -> jax.Array:
+                return log_density(w, features, labels, self._precision)
+
+            value, gradient = jax.lax.map(jax.value_and_grad(of_chain), position["weights"])
+            return Density(jnp.zeros_like(value), value, {"weights": gradient})
+
+        self._sample = jax.jit(lambda start: _sample(density, start, case["draws"]))
+        self._start = _ascend(features, labels)
+        return {"device": jax.devices()[0].device_kind, **self.run(-1)}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Sample; says the mean acceptance probability, and the share of divergent trajectories."""
+        del repeat
+        info = jax.block_until_ready(self._sample(self._start))
+        return {
+            "acceptance": float(np.mean(info.acceptance_rate)),
+            "divergences": float(np.mean(info.diverging)),
+        }
+
+
+@jax.jit
+def _ascend(features: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return weights near the mode, (features, classes) float32."""
+    gradient = jax.grad(lambda w: log_density(w, features, labels, "highest"))
+    start = jnp.zeros((features.shape[1], 10), jnp.float32)
+    return jax.lax.fori_loop(0, ASCENT_STEPS, lambda _, w: w + ASCENT_RATE * gradient(w), start)
+
+
+def _sample(density: Any, start: jax.Array, num_draws: int) -> Any:
+    kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS), 0)
+    tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"weights": jnp.ones(start.shape, jnp.float32)})
+    keys = jax.random.split(jax.random.key(SEED), CHAINS)
+
+    def step(state: Any, draw: jax.Array) -> tuple[Any, Any]:
+        key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
+        return kernel.step(key, state, density, tuning)
+
+    state = kernel.init({"weights": jnp.broadcast_to(start, (CHAINS, *start.shape))}, density)
+    return jax.lax.scan(step, state, jnp.arange(num_draws))[1]
