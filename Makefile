@@ -11,7 +11,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run chaos reproduce test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
+.PHONY: help run chaos reproduce bench test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=
 
 reproduce: env ## every experiment of the published pieces on real data (network, or BAYESMESH_MIRROR=DIR)
 	@$(in_venv) .venv/bin/snakemake reproduce $(SNAKEMAKE_ARGS)
+
+bench: env ## the published benchmarks, contenders in turns on this machine, and their page (key benchmarks of config.yaml)
+	@$(in_venv) .venv/bin/snakemake benchmarks $(SNAKEMAKE_ARGS)
 
 test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
 	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope $(PYTEST_ARGS)

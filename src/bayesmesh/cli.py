@@ -209,9 +209,7 @@ def _look(arguments: argparse.Namespace) -> int:
     if arguments.verb in ("study", "claims"):
         return _judge(arguments)
     if arguments.verb == "benchmark":
-        from bayesmesh.benchmarks.command import run_benchmark
-
-        return run_benchmark(arguments)
+        return _benchmark(arguments)
     if arguments.verb == "doctor":
         from bayesmesh.doctor import run as run_doctor
 
@@ -279,6 +277,17 @@ def _verify(name: str) -> int:
         print(line)
     print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
     return StoreError.exit_code if lines else 0
+
+
+def _benchmark(arguments: argparse.Namespace) -> int:
+    from bayesmesh.benchmarks.command import PAGE, run_benchmark
+
+    if arguments.name != PAGE:
+        return run_benchmark(arguments)
+    from bayesmesh.stages.report import run_benchmarks
+
+    _log.info("benchmark %s: %s", arguments.name, run_benchmarks(Path("results")))
+    return 0
 
 
 def _collect(plan: Plan, *, is_certain: bool) -> int:

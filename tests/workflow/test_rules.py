@@ -25,7 +25,7 @@ WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 def test_there_is_a_rule_for_every_stage() -> None:
     from bayesmesh.experiment.stages import STAGES
 
-    assert {name for _, name in WORKING} == {*STAGES, "index", "study", "benchmark"}
+    assert {name for _, name in WORKING} == {*STAGES, "index", "study", "benchmark", "benchmark_page"}
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
@@ -41,6 +41,8 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
         assert text.split() == ["config=PLAN.titles(),", 'code=PLAN.code_of("report"),']
     elif rule == "study":
         assert text.split() == ['config="stopping",', "code=PLAN.code_of_study(),"]
+    elif rule == "benchmark_page":
+        assert text.split() == ['config="page",', 'code=PLAN.code_of("report"),']
     elif rule == "benchmark":
         assert text.partition("#")[0].split() == ["config=PLAN.benchmark_settings(),", "code=PLAN.code_of_benchmark,"]
     else:

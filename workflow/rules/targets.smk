@@ -13,7 +13,7 @@ rule reproduce:
 
 rule benchmarks:
     input:
-        [PLAN.benchmark_layout.table(name) for name in PLAN.benchmarks()],
+        PLAN.benchmark_layout.page,
 
 
 for _name in PLAN.experiments:

@@ -12,7 +12,7 @@ from typing import Any
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.benchmarks import BenchmarkSettings, list_benchmarks, parse_benchmarks
 
-__all__ = ["add_benchmark", "run_benchmark"]
+__all__ = ["PAGE", "add_benchmark", "run_benchmark"]
 
 _log = logging.getLogger("bayesmesh")
 GATE_FAILED = 1
@@ -22,9 +22,17 @@ WRITING = "writing"
 """The benchmark of an experiment's own chains, which asks for the experiment."""
 
 
+PAGE = "page"
+"""No benchmark, but their page; it is written by the stage `report`."""
+
+
 def add_benchmark(verbs: Any) -> None:
     """Add the verb to the command line."""
-    found = {**list_benchmarks(), WRITING: "throughput and memory, with and without a store"}
+    found = {
+        **list_benchmarks(),
+        WRITING: "throughput and memory, with and without a store",
+        PAGE: "write results/benchmarks/index.html over the tables that exist",
+    }
     verb = verbs.add_parser("benchmark", help="measure contenders in turns, in one run")
     verb.add_argument("name", choices=tuple(found), help="; ".join(f"{name}: {what}" for name, what in found.items()))
     verb.add_argument("--quick", action="store_true", help="small sizes, under a minute")

@@ -249,6 +249,8 @@ def _ask(
         answer = pool.ask(contender, request, limit_s)
     except Ended as ended:
         measurement.status, measurement.message = ended.status, ended.message
+        if ended.peak_mib == ended.peak_mib:  # a number
+            measurement.peak_mib = ended.peak_mib
         return None
     measurement.peak_mib = answer["peak_mib"]
     return answer

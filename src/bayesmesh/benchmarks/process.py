@@ -46,11 +46,12 @@ class Ended(Exception):
     Attributes:
         status: ``time limit``, ``memory`` or ``failed``.
         message: why.
+        peak_mib: its peak resident memory, where it was ended from here and the system says; else NaN.
     """
 
-    def __init__(self, status: str, message: str) -> None:
+    def __init__(self, status: str, message: str, peak_mib: float = float("nan")) -> None:
         super().__init__(f"{status}: {message}")
-        self.status, self.message = status, message
+        self.status, self.message, self.peak_mib = status, message, peak_mib
 
 
 class Process:
@@ -94,7 +95,7 @@ class Process:
             left = until - time.monotonic()
             if left <= 0:
                 self._end("time limit", f"{request['do']}: more than {limit_s:g} s")
-            if self._memory_limit is not None and (used := self._resident_mib()) > self._memory_limit:
+            if self._memory_limit is not None and (used := self._memory_mib("VmRSS")) > self._memory_limit:
                 self._end("memory", f"{request['do']}: {used:,.0f} MiB, more than {self._memory_limit:,.0f}")
             if self._selector.select(min(left, _LOOK_SECONDS)):
                 chunk = os.read(self._answers, 1 << 16)
@@ -117,17 +118,18 @@ class Process:
                 if stream is not None:
                     stream.close()
 
-    def _resident_mib(self) -> float:
-        """Memory of the process now; 0 where the system does not say or the process has ended."""
+    def _memory_mib(self, what: str) -> float:
+        """Memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN where the system does not say or it is gone."""
         try:
-            pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1:2]
+            lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
         except (FileNotFoundError, ProcessLookupError):
-            return 0.0
-        return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if pages else 0.0
+            return float("nan")
+        return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(what)), float("nan"))
 
     def _end(self, status: str, message: str) -> None:
+        peak = self._memory_mib("VmHWM")
         self.close()
-        raise Ended(status, message)
+        raise Ended(status, message, peak)
 
     def _explain_end(self, doing: str) -> None:
         """Say why there are no more answers: the last line that the process said, or the signal that ended it."""

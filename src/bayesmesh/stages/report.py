@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bayesmesh.experiment.benchmarks import list_benchmarks
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
+from bayesmesh.report.benchmarks import write_benchmark_page
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.stages.files import data_layout, experiment_layout
 from bayesmesh.stages.receipts import sign
 
-__all__ = ["run", "run_index"]
+__all__ = ["run", "run_benchmarks", "run_index"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -34,3 +36,8 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
 def run_index(results: Path, experiments: list[dict[str, str]]) -> Path:
     """Write the index; an experiment is a dict with its name as ``experiment``, and its title and category."""
     return write_index(results, experiments)
+
+
+def run_benchmarks(results: Path) -> Path:
+    """Write the page of those benchmarks that have run."""
+    return write_benchmark_page(results, list_benchmarks().items())

@@ -99,6 +99,7 @@ def test_memory_has_a_limit(record: Path) -> None:
     (measured,) = compare(cases([fake(record, "large", does="grow")], 1), Limits(rounds=1, memory_mib=100))
     assert measured.status == "memory"
     assert "more than 100" in measured.message
+    assert measured.peak_mib > 100, "what it had got to"
 
 
 def test_time_of_a_case_is_bounded_but_for_the_least_rounds(record: Path) -> None:

@@ -1,0 +1,143 @@
+"""Writes the page of benchmarks from their tables, and its drawings as files."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bayesmesh.report import formats
+from bayesmesh.report.documents import Row, read_csv
+from bayesmesh.report.figures.benchmarks import FIGURES, Figure, draw_lines, standalone
+from bayesmesh.report.figures.canvas import Panel
+from bayesmesh.report.page import render
+from bayesmesh.store.files import write_text
+from bayesmesh.store.layout import BenchmarkLayout
+
+__all__ = ["Section", "read_section", "write_benchmark_page"]
+
+_HIDDEN = {"min_s", "max_s", "rounds", "message", "measured_at", "machine", "versions", "keeps_means"}
+"""Columns that the page shows elsewhere, or not at all; all are in the file."""
+
+_HEADINGS = {
+    "median_s": "Seconds",
+    "peak_mib": "Peak memory, MiB",
+    "compile_s": "Compile, s",
+    "with_compile_s": "With compile, s",
+    "steps_per_s": "Steps per second",
+    "ess_per_s": "ESS per second",
+    "ess": "ESS",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A benchmark on the page; cells are text.
+
+    Attributes:
+        name: of the benchmark, and of its files.
+        about: what it measures.
+        columns: headings of the table, in the order of cells.
+        rows: cells, and whether the row has a time.
+        ratios: case, contender, ratio, against, spread, verdict.
+        panels: its drawings.
+        measured_at: when.
+        machine: where.
+        versions: with what.
+    """
+
+    name: str
+    about: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], bool], ...]
+    ratios: tuple[tuple[str, ...], ...]
+    panels: tuple[Panel, ...]
+    measured_at: str
+    machine: str
+    versions: str
+
+
+def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -> Path:
+    """Write ``benchmarks/index.html`` and the drawings beside it.
+
+    Args:
+        results: folder of results.
+        benchmarks: name of each, and what it measures; those without a table are left out.
+
+    Returns:
+        The path of the page, which is replaced in one step.
+
+    Raises:
+        StoreError: a table is damaged.
+    """
+    layout = BenchmarkLayout(results)
+    sections = [read_section(layout, name, about) for name, about in benchmarks if layout.table(name).exists()]
+    write_text(layout.page, render("benchmarks.html", title="Benchmarks", sections=sections))
+    for section in sections:
+        for figure, panel in zip(_figures(section.name), section.panels, strict=True):
+            write_text(layout.figure(figure.stem), standalone(panel))
+    return layout.page
+
+
+def _figures(name: str) -> Sequence[Figure]:
+    return FIGURES.get(name, ())
+
+
+def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
+    """Return a benchmark as the page shows it.
+
+    Raises:
+        StoreError: its table or that of its ratios is damaged.
+    """
+    rows = read_csv(layout.table(name), ("contender", "status", "median_s", "machine"))
+    columns = [column for column in (rows[0].cells if rows else ()) if column not in _HIDDEN]
+    ratios = read_csv(layout.ratios(name), ("case", "contender", "against", "ratio")) if rows else []
+    cell = (lambda column: rows[0].text(column)) if rows else (lambda column: "")
+    return Section(
+        name=name,
+        about=about,
+        columns=tuple(_HEADINGS.get(column, column.replace("_", " ")) for column in columns),
+        rows=tuple((tuple(_cell(row, c) for c in columns), bool(row.text("median_s"))) for row in rows),
+        ratios=tuple(_ratio(row) for row in ratios),
+        panels=tuple(_panel(figure, rows) for figure in _figures(name)),
+        measured_at=cell("measured_at"),
+        machine=cell("machine"),
+        versions=cell("versions"),
+    )
+
+
+def _cell(row: Row, column: str) -> str:
+    text = row.text(column)
+    if column == "status" and row.text("message"):
+        return f"{text}: {row.text('message')}"
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if math.isnan(number):
+        return ""
+    is_whole = number == int(number) if math.isfinite(number) else False
+    spread = ""
+    if column == "median_s" and row.count("rounds") > 1:
+        spread = f" ({formats.real(row.number('min_s'), 3)} to {formats.real(row.number('max_s'), 3)})"
+    return (formats.count(number) if is_whole and abs(number) < 1e15 else formats.real(number, 4)) + spread
+
+
+def _ratio(row: Row) -> tuple[str, ...]:
+    spread = f"{formats.real(row.number('low'), 3)} to {formats.real(row.number('high'), 3)}"
+    gate = f"{row.text('verdict')}: at least {formats.real(row.number('least'), 3)}" if row.text("verdict") else ""
+    ratio = f"× {formats.real(row.number('ratio'), 3)}"
+    return row.text("case"), row.text("contender"), ratio, row.text("against"), spread, gate
+
+
+def _panel(figure: Figure, rows: Sequence[Row]) -> Panel:
+    """Draw what has a number; a contender without any has no line."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if all(row.text(column) == value for column, value in figure.where.items()):
+            point = row.number(figure.x), row.number(figure.y)
+            if all(math.isfinite(number) and number > 0 for number in point):
+                lines.setdefault(row.text(figure.series), []).append(point)
+    names = list(dict.fromkeys(row.text(figure.series) for row in rows))
+    return draw_lines(figure, {name: sorted(points) for name, points in lines.items()}, names)
