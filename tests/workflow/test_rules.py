@@ -25,7 +25,7 @@ WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 def test_there_is_a_rule_for_every_stage() -> None:
     from bayesmesh.experiment.stages import STAGES
 
-    assert {name for _, name in WORKING} == {*STAGES, "index", "study", "benchmark", "benchmark_page"}
+    assert {name for _, name in WORKING} == {*STAGES, "index", "study", "claims", "benchmark", "benchmark_page"}
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
@@ -38,9 +38,11 @@ def test_every_rule_declares(file: str, rule: str, part: str) -> None:
 def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None:
     text = WORKING[file, rule].partition("    params:\n")[2].partition("    message:")[0]
     if rule == "index":
-        assert text.split() == ["config=PLAN.titles(),", 'code=PLAN.code_of("report"),']
+        assert text.split() == ["config=lambda", "wildcards:", "PLAN.titles(),", 'code=PLAN.code_of("report"),']
     elif rule == "study":
         assert text.split() == ['config="stopping",', "code=PLAN.code_of_study(),"]
+    elif rule == "claims":
+        assert text.split() == ["config=lambda", "wildcards:", "PLAN.claims_digest(),", 'code=PLAN.code_of("claims"),']
     elif rule == "benchmark_page":
         assert text.split() == ['config="page",', 'code=PLAN.code_of("report"),']
     elif rule == "benchmark":

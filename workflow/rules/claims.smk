@@ -1,4 +1,4 @@
-# Published figures beside ours. Runs with whatever has run: what is not there is `not run`. A result that appears or changes,
+# Published figures beside ours. Runs with whatever has run; what is not there is `not run`. A result that appears or changes,
 # another claims.yaml and other code run it again.
 rule claims:
     input:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bayesmesh.benchmarks.metropolis.target import MEAN, VARIANCE
 
-__all__ = ["describe_states", "effective_sample_size"]
+__all__ = ["describe_states", "effective_sample_size", "warm_up"]
+
+_WARM_STEPS = 1_000_000
 
 
 def describe_states(last: Any, means: Any = None) -> dict[str, Any]:
@@ -23,6 +26,14 @@ def describe_states(last: Any, means: Any = None) -> dict[str, Any]:
     if means is not None:
         found["ess"] = effective_sample_size(np.asarray(means, dtype=np.float64))
     return found
+
+
+def warm_up(contender: Any, case: Mapping[str, Any]) -> None:
+    """Run a contender once, as `case` says, unless that takes so long that what is cold does not matter."""
+    if case["chains"] * case["samples"] <= _WARM_STEPS:
+        kept, contender.case = contender.case, dict(case)
+        contender.run(0)
+        contender.case = kept
 
 
 def effective_sample_size(means: np.ndarray) -> float:
