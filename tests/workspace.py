@@ -79,7 +79,7 @@ class Workspace:
 
 def for_user(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a user without mirror, whose commands are those of this Python."""
-    kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "XLA_", "PYTEST_"))}
+    kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "PYTEST_"))}
     return {**kept, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 
 

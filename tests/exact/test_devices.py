@@ -6,6 +6,7 @@ rows are divided by none of the meshes. Warmup on several devices is compared in
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50
 SEED = (np.uint32(3), np.uint32(0))
 
 LOCAL = [name for name in list_components("model") if load_component("model", name).local_latents]
-"""Models whose latents follow the rows; the published regression stands for those without."""
+"""Models whose latents follow the rows, on meshes of every number of devices."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "matrix_factorization": {"width": 2},
@@ -28,26 +29,31 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "chees": {"max_leapfrog_steps": 8},
 }
 
-MESHES = [
-    *(("named", mesh) for mesh in [(1, 2), (1, 4), (1, 8), (2, 4)]),
-    *(("shard_map", mesh) for mesh in [(1, 7), (2, 4)]),
+KERNELS = ("hmc", "chees")
+EVERY = [("named", (1, 2)), ("named", (1, 4)), ("named", (1, 8))]
+CASES = [
+    *((model, kernel, *mesh) for model in LOCAL for kernel in KERNELS for mesh in EVERY),
+    *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),
+    # The published regression stands for models without latents that follow the rows.
+    ("softmax_regression", "chees", "named", (2, 4)),
+    ("softmax_regression", "chees", "shard_map", (1, 7)),
 ]
-"""Way of sharding and (chain, data)."""
+"""Model, kernel, way of sharding and (chain, data)."""
 
 
-@pytest.fixture(scope="module", params=[*LOCAL, "softmax_regression"])
-def case(request, make_case):
-    return make_case(request.param, **OPTIONS.get(request.param, {}))
+@pytest.fixture(scope="module")
+def case_of(make_case) -> Callable[[str], Any]:
+    """A function of the model's name that gives its case."""
+    return functools.cache(lambda model: make_case(model, **OPTIONS.get(model, {})))
 
 
-@pytest.fixture(scope="module", params=["hmc", "chees"])
-def program_on(request, case, make_program) -> Callable[..., Any]:
-    """A function of (way of sharding, mesh) that gives the program of a kernel."""
+@pytest.fixture(scope="module")
+def program_on(case_of, make_program) -> Callable[..., Any]:
+    """A function of (model, kernel, way of sharding, mesh) that gives the program."""
 
-    def make(way: str, mesh: tuple[int, int]) -> Any:
-        return make_program(
-            case, request.param, NUM_CHAINS, NUM_WARMUP, NUM_DRAWS, mesh, 5, None, OPTIONS[request.param], way
-        )
+    def make(model: str, kernel: str, way: str = "named", mesh: tuple[int, int] = (1, 1)) -> Any:
+        options = OPTIONS[kernel]
+        return make_program(case_of(model), kernel, NUM_CHAINS, NUM_WARMUP, NUM_DRAWS, mesh, 5, None, options, way)
 
     return make
 
@@ -76,30 +82,31 @@ def draws_from(program: Any, case: Any, leaves: Any) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(program_on, case) -> dict[str, np.ndarray]:
-    """State and tuning after warmup on one device."""
-    program = program_on("named", (1, 1))
-    data = program.put_data(case.rows)
-    state = compiled(program, "initialise")(*SEED, data)
-    state, _ = compiled(program, "warmup")(*SEED, data, state, np.uint32(0), np.int32(NUM_WARMUP))
-    state = jax.device_get(compiled(program, "finish")(state))
-    return dict(zip(name_leaves(state), jax.tree.leaves(state), strict=True))
+def alone(program_on, case_of) -> Callable[[str, str], Any]:
+    """A function of (model, kernel) that gives state and tuning after warmup on one device, and the draws from there."""
+
+    @functools.cache
+    def run(model: str, kernel: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        program = program_on(model, kernel)
+        data = program.put_data(case_of(model).rows)
+        state = compiled(program, "initialise")(*SEED, data)
+        state, _ = compiled(program, "warmup")(*SEED, data, state, np.uint32(0), np.int32(NUM_WARMUP))
+        state = jax.device_get(compiled(program, "finish")(state))
+        checkpoint = dict(zip(name_leaves(state), jax.tree.leaves(state), strict=True))
+        found = draws_from(program, case_of(model), checkpoint)
+        # Chains that stand still would agree anywhere.
+        assert all((np.diff(found[name], axis=0) != 0).any() for name in found if name != "n_steps")
+        return checkpoint, found
+
+    return run
 
 
-@pytest.fixture(scope="module")
-def alone(program_on, case, checkpoint) -> dict[str, np.ndarray]:
-    """On one device."""
-    found = draws_from(program_on("named", (1, 1)), case, checkpoint)
-    # Chains that stand still would agree anywhere.
-    assert all((np.diff(found[name], axis=0) != 0).any() for name in found if name != "n_steps")
-    return found
-
-
-@pytest.mark.parametrize(("way", "mesh"), MESHES)
-def test_draws_do_not_depend_on_devices(program_on, case, checkpoint, alone, way, mesh) -> None:
-    found = draws_from(program_on(way, mesh), case, checkpoint)
-    assert found.keys() == alone.keys()
-    for name, expected in alone.items():
+@pytest.mark.parametrize(("model", "kernel", "way", "mesh"), CASES)
+def test_draws_do_not_depend_on_devices(program_on, case_of, alone, model, kernel, way, mesh) -> None:
+    checkpoint, expected_draws = alone(model, kernel)
+    found = draws_from(program_on(model, kernel, way, mesh), case_of(model), checkpoint)
+    assert found.keys() == expected_draws.keys()
+    for name, expected in expected_draws.items():
         assert len(expected) == NUM_DRAWS
         bound = 1e-10 * max(1.0, np.abs(expected).max())
         # Behind the last row lies padding, of which more devices may need more.

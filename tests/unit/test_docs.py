@@ -98,9 +98,8 @@ def run_in(folder: Path, *arguments: str) -> str:
         # JAX as a user has it, and not as the tests set it up.
         **{k: v for k, v in os.environ.items() if not k.startswith("JAX_")},
         "PYTHONPATH": str(folder / "src"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         # Set here, so that one process can run several stages: each would set it for itself.
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=1 --xla_backend_optimization_level=0",
         "JAX_PLATFORMS": "cpu",
     }
     done = subprocess.run(

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 NAMES = {
     # The longest name; one of which the class sorts before the others; one that holds a name of the template.
-    "model": ["a" * 32, "op_t", "opt", "x_new_model", "json"],
-    "source": ["zebra", "source", "np1"],
-    "kernel": ["a1", "z", "langevin"],
+    "model": ["a" * 32, "op_t", "x_new_model", "json"],
+    "source": ["source", "np1"],
+    "kernel": ["z", "langevin"],
 }
 
 
@@ -134,14 +134,16 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
     for kind, names in NAMES.items():
-        for name in names:
-            said = run_in(folder, "-m", "bayesmesh.cli", "new", kind, name)
-            assert "make schema" in said
+        for name in names[1:]:
+            write_new(kind, name, folder)
+        assert "make schema" in run_in(folder, "-m", "bayesmesh.cli", "new", kind, names[0])
     return folder
 
 
 def run_in(folder: Path, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # Their programs run for milliseconds: most of the time would go into optimising them.
+    flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "XLA_FLAGS": flags}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
