@@ -163,6 +163,39 @@ def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
     assert set(json.loads(plan.titles())) == {"a", "b"}
 
 
+CLAIM = """
+sources: {s: {title: A piece}}
+claims:
+  X1:
+    source: s
+    statement: a
+    kind: hardware
+    numbers:
+      it: {published: "1", hardware: none, measure: {file: benchmarks/some.csv, column: c}}
+"""
+
+
+def test_claims_are_held_against_what_is_there_or_against_all_that_reproduce_makes(config: Path) -> None:
+    (config / "claims.yaml").write_text(CLAIM)
+    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    alone = _plan(config, dag_settings=SimpleNamespace(targets={"claims"}))
+    assert alone.claimed() == []
+    before = alone.claims_digest()
+    table = Path(alone.results) / "benchmarks" / "some.csv"
+    table.parent.mkdir(parents=True)
+    table.touch()
+    assert alone.claimed() == []
+    assert alone.claims_digest() != before
+    assert alone.indexed() == [alone.layout("a").page]
+    whole = _plan(config, dag_settings=SimpleNamespace(targets={"reproduce"}))
+    assert whole.claimed() == whole.reproduced()
+    assert {whole.layout("b").page, whole.benchmark_layout.page} < set(whole.reproduced())
+    assert whole.indexed() == [whole.layout("b").page, Path(whole.results) / "reproduction" / "index.html"]
+    digest = whole.claims_digest()
+    (config / "claims.yaml").write_text(CLAIM + "# more\n")
+    assert whole.claims_digest() != digest
+
+
 @pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])
 def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     config: Path, stage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,5 @@
-# Published figures beside ours. Runs with whatever has run; what is not there is `not run`. A result that appears or changes,
-# another claims.yaml and other code run it again.
+# Published figures beside ours, out of what is there: what is not is `not run`. Another result, another claims.yaml and
+# other code run it again. It has inputs only when everything is reproduced: as inputs, results would be made again first.
 rule claims:
     input:
         lambda wildcards: PLAN.claimed(),

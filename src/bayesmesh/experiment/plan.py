@@ -231,23 +231,25 @@ class Plan:
         return load_claims(self.config / "claims.yaml")
 
     def claimed(self) -> list[Path]:
-        """Return the files that claims are judged by: those that are there, and all of the target `reproduce`.
+        """Return what must be made before claims are judged: all of the target `reproduce`, when that is asked for.
 
-        Asked for alone, the claims are held against what has run. A file that comes later is another input, and with
-        it the rule runs again.
+        Asked for alone, claims are held against what is there, and nothing is run for them: as inputs, results of
+        earlier code would be made again first. Instead `claims_digest` changes with them.
         """
-        there = {Path(self.results) / file for claim in self.claims for file in claim.files()}
-        wanted = self.reproduced() if self._is_asked("reproduce") else []
-        return sorted({path for path in there if path.exists() and path.suffix != ".zarr"} | set(wanted))
+        return self.reproduced() if self._is_asked("reproduce") else []
 
     def reproduced(self) -> list[Path]:
         """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
         pages = [self.layout(name).page for name in self.run.reproduce]
-        return [*pages, *(self.benchmark_layout.table(name) for name in self.benchmarks())]
+        tables = (self.benchmark_layout.table(name) for name in self.benchmarks())
+        return [*pages, *tables, self.benchmark_layout.page]
 
     def claims_digest(self) -> str:
-        """Return a digest of ``claims.yaml``, for `params`."""
-        return hashlib.sha256((self.config / "claims.yaml").read_bytes()).hexdigest()[:16]
+        """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
+        named = sorted({Path(self.results) / file for claim in self.claims for file in claim.files()})
+        files = [self.config / "claims.yaml", *(path for path in named if path.is_file())]
+        lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
     def _is_asked(self, target: str) -> bool:
         """Return whether a target is one of those that Snakemake was asked for."""
