@@ -17,9 +17,9 @@ import pytest
 from scipy import stats
 
 from bayesmesh.experiment.registry import component_path, list_components, load_component, read_options
-from bayesmesh.kernels import chees, hmc
+from bayesmesh.kernels import chees, hmc, nuts
 from bayesmesh.kernels.base import Density, Kernel, Position
-from bayesmesh.kernels.hamiltonian import trajectory
+from bayesmesh.kernels.hamiltonian import trajectory, tree
 
 NUM_CHAINS, NUM_STEPS, ALPHA = 50_000, 20, 1e-6
 CORRELATION = 0.8
@@ -74,20 +74,23 @@ def tune(kernel: Kernel, num_chains: int = 16) -> Any:
 
 
 def transition(
-    kernel: Kernel, tuning: Any, density_fn: Callable[[Position], Density] = log_density
+    kernel: Kernel,
+    tuning: Any,
+    density_fn: Callable[[Position], Density] = log_density,
+    num_chains: int = NUM_CHAINS,
 ) -> tuple[Position, float]:
-    """Positions after `NUM_STEPS` transitions of as many chains, and their mean acceptance."""
+    """Positions after `NUM_STEPS` transitions of many chains, and their mean acceptance."""
 
     def run(position: Position) -> Any:
         def step(i: jax.Array, carry: Any) -> Any:
-            state, info = kernel.step(key_at(i, NUM_CHAINS), carry[0], density_fn, tuning)
+            state, info = kernel.step(key_at(i, num_chains), carry[0], density_fn, tuning)
             return state, carry[1] + info.acceptance_rate.mean() / NUM_STEPS
 
         begin = (kernel.init(position, density_fn), jnp.zeros(()))
         state, acceptance = jax.lax.fori_loop(0, NUM_STEPS, step, begin)
         return state.position, acceptance
 
-    return jax.jit(run)(draw(NUM_CHAINS, seed=2))
+    return jax.jit(run)(draw(num_chains, seed=2))
 
 
 def smallest_p(position: Position) -> float:
@@ -108,8 +111,11 @@ def smallest_p(position: Position) -> float:
     return min(stats.kstest(u, "uniform").pvalue for u in uniform)
 
 
-OPTIONS = {"hmc": {"num_leapfrog_steps": 5}}
+OPTIONS = {"hmc": {"num_leapfrog_steps": 5}, "nuts": {"max_tree_depth": 4}}
 """Short trajectories where the length is an option: what is proved does not depend on it."""
+
+FEWER_CHAINS = {"nuts": 5_000}
+"""Where a transition takes as many gradients as the longest trajectory of all chains."""
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +142,9 @@ def invariant(p: float) -> bool:
 @pytest.mark.parametrize("name", list_components("kernel"))
 def test_a_transition_leaves_the_target_as_it_is(name: str, tuning_of) -> None:
     kernel = make(load_component("kernel", name), name, **OPTIONS.get(name, {}))
-    begin = draw(NUM_CHAINS, seed=2)
-    position, acceptance = transition(kernel, tuning_of(name))
+    num_chains = FEWER_CHAINS.get(name, NUM_CHAINS)
+    begin = draw(num_chains, seed=2)
+    position, acceptance = transition(kernel, tuning_of(name), num_chains=num_chains)
     assert 0.3 < acceptance < 0.99, "the test has power only where some proposals are rejected"
     assert abs(np.corrcoef(begin["x"][:, 0], position["x"][:, 0])[0, 1]) < 0.5, "chains have not moved"
     assert invariant(smallest_p(position))
@@ -189,6 +196,21 @@ def test_a_defect_is_seen_through_chees_too(tuning_of, seed_defect, monkeypatch)
     mutant = seed_defect(trajectory, *DEFECTS["momentum of sd 0.95"])
     monkeypatch.setattr(chees, "run_trajectory", mutant.run_trajectory)
     position, _ = transition(make(chees.Chees, "chees"), tuning_of("chees"))
+    assert not invariant(smallest_p(position))
+
+
+DEFECTS_OF_TREES = {
+    "always draws the newest point": ("takes = jnp.log(uniform) < log_weight - part_weight", "takes = uniform < 2"),
+    "likelihood left out of the weights": ("+ (point.log_likelihood - start.log_likelihood)", ""),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS_OF_TREES)
+def test_a_defect_of_the_tree_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
+    mutant = seed_defect(tree, *DEFECTS_OF_TREES[defect])
+    monkeypatch.setattr(nuts, "grow_tree", mutant.grow_tree)
+    kernel = make(nuts.Nuts, "nuts", **OPTIONS["nuts"])
+    position, _ = transition(kernel, tuning_of("nuts"), num_chains=FEWER_CHAINS["nuts"])
     assert not invariant(smallest_p(position))
 
 
