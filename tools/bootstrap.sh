@@ -2,6 +2,7 @@
 # Makes .venv from a hash-locked requirements file and installs the package in it; does nothing when that is done.
 #
 #   tools/bootstrap.sh cpu|cuda|tpu|dev    envs/<name>.txt into .venv
+#   tools/bootstrap.sh peers               envs/peers.txt into .venv-peers: contenders of benchmarks, without the package
 #   tools/bootstrap.sh --python            print the path of the Python that a new .venv would use
 #
 # Locks share .venv: each holds all pins of cpu.txt, so a second lock only adds, and the first stays installed.
@@ -9,7 +10,8 @@ set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
-stamp=.venv/.bayesmesh-locks
+venv=.venv
+stamp=$venv/.bayesmesh-locks
 
 say() { printf 'bayesmesh: %s\n' "$*" >&2; }
 
@@ -101,39 +103,39 @@ checksum() { cat pyproject.toml envs/build.txt "envs/$1.txt" | cksum; }
 is_here() { [ ! -e "$stamp" ] || grep -qxF "root $root" "$stamp"; }
 
 is_installed() {
-    [ -x .venv/bin/python ] && [ -e "$stamp" ] && is_here && grep -qxF "$1 $(checksum "$1")" "$stamp"
+    [ -x "$venv/bin/python" ] && [ -e "$stamp" ] && is_here && grep -qxF "$1 $(checksum "$1")" "$stamp"
 }
 
 # Both installers write INSTALLER after a package's files. A package without it was cut off half-way, and pip would
 # take it for complete.
 is_torn() {
-    for info in .venv/lib/python*/site-packages/*.dist-info; do
+    for info in "$venv"/lib/python*/site-packages/*.dist-info; do
         if [ -d "$info" ] && [ ! -e "$info/INSTALLER" ]; then return 0; fi
     done
     return 1
 }
 
 is_usable() {
-    found=$(probe .venv/bin/python) && [ "${found%% *}" -ge 312 ] && is_here && ! is_torn
+    found=$(probe "$venv/bin/python") && [ "${found%% *}" -ge 312 ] && is_here && ! is_torn
 }
 
 make_venv() {
     python=$(choose_python)
-    rm -rf .venv
+    rm -rf "$venv"
     if have_uv; then
-        uv venv --quiet --no-project --python "$python" .venv
+        uv venv --quiet --no-project --python "$python" "$venv"
     else
-        "$python" -m venv .venv
+        "$python" -m venv "$venv"
     fi
 }
 
 install() {
     if have_uv; then
-        uv pip install --quiet --python .venv/bin/python --no-build-isolation "$@"
+        uv pip install --quiet --python "$venv/bin/python" --no-build-isolation "$@"
     else
         # uv makes environments without pip; ensurepip brings one from Python itself
-        .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip >/dev/null
-        .venv/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-build-isolation "$@"
+        "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
+        "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-compile --no-build-isolation "$@"
     fi
 }
 
@@ -142,19 +144,19 @@ install() {
 install_lock() {
     install --require-hashes -r envs/build.txt &&
         install --require-hashes -r "envs/$1.txt" &&
-        install --no-deps -e . &&
+        { [ "$1" = peers ] || install --no-deps -e .; } &&
         byte_compile
 }
 
 # Written even under PYTHONDONTWRITEBYTECODE, where Python would compile everything again at each start.
 # Some packages ship files that are not meant to compile, hence no failure.
-byte_compile() { .venv/bin/python -m compileall -qq -j 0 .venv/lib || true; }
+byte_compile() { "$venv/bin/python" -m compileall -qq -j 0 "$venv"/lib || true; }
 
 # Records the locks given and those that are installed still.
 write_stamp() {
     {
         printf 'root %s\n' "$root"
-        for lock in cpu cuda tpu dev; do
+        for lock in cpu cuda tpu dev peers; do
             case " $* " in
             *" $lock "*) printf '%s %s\n' "$lock" "$(checksum "$lock")" ;;
             *) if is_installed "$lock"; then printf '%s %s\n' "$lock" "$(checksum "$lock")"; fi ;;
@@ -171,6 +173,10 @@ main() {
         return
         ;;
     cpu | cuda | tpu | dev) ;;
+    peers)
+        venv=.venv-peers
+        stamp=$venv/.bayesmesh-locks
+        ;;
     *) die "no lock called '${1-}': ACCELERATOR is cpu, cuda or tpu" ;;
     esac
     if is_installed "$1"; then return; fi
@@ -183,11 +189,11 @@ main() {
     fi
     is_usable || make_venv
     if have_uv; then with=uv; else with=pip; fi
-    say "installing envs/$1.txt in .venv with $with (minutes the first time, nothing after that)"
+    say "installing envs/$1.txt in $venv with $with (minutes the first time, nothing after that)"
     # Forgets outdated locks now: an interrupted change that is then taken back must not look complete.
     write_stamp
     install_lock "$1" || die "the installation of envs/$1.txt failed; what went wrong is above"
-    write_stamp "$1" cpu
+    if [ "$1" = peers ]; then write_stamp peers; else write_stamp "$1" cpu; fi
 }
 
 main "$@"

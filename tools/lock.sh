@@ -35,6 +35,7 @@ compile cpu pyproject.toml
 for extra in cuda tpu dev; do
     compile "$extra" pyproject.toml --extra "$extra" -c envs/cpu.txt
 done
+compile peers envs/peers.in -c envs/cpu.txt -c envs/dev.txt
 
 # Snakemake names a conda environment by the content of its files, and so sees a new lock only through this line.
 sum=$(cat envs/build.txt envs/cpu.txt | cksum | cut -d ' ' -f 1)

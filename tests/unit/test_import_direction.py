@@ -18,6 +18,7 @@ LAYERS = [
     {"launch"},
     {"ledger", "experiment"},
     {"data", "models", "kernels"},
+    {"bridges"},
     {"sampling", "diagnostics", "streaming"},
     {"averaging", "recommend"},
     {"claims", "benchmarks"},
@@ -30,6 +31,7 @@ LAYERS = [
 APART = {
     "models": {"store", "ledger", "data"},
     "kernels": {"store", "ledger", "data"},
+    "bridges": {"store", "ledger", "data", "kernels"},
     "diagnostics": {"data", "models", "kernels", "sampling"},
     "averaging": {"kernels", "sampling"},
     "recommend": {"kernels", "sampling"},
@@ -95,6 +97,8 @@ def test_what_does_not_compute_does_not_name_jax(path: Path) -> None:
         "cli",
     }:
         assert not packages & {"jax", "jaxlib", "tensorflow_probability"}
+    if _unit(path) not in {"bridges", "benchmarks"}:
+        assert not packages & {"pymc", "pytensor"}, "an optional extra"
 
 
 @pytest.mark.parametrize(

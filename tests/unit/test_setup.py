@@ -14,14 +14,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("build", "cpu", "cuda", "tpu", "dev")
+LOCKS = ("build", "cpu", "cuda", "tpu", "dev", "peers")
 TOOLS = ("sh", "dirname", "cat", "cksum", "grep", "mkdir", "mv", "rm", "cp", "chmod")
 
 # Answers the probe of bootstrap.sh, and makes an environment whose Python is this script again.
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
 -c*) echo "{version} {complete} {path}" ;;
-"-m venv .venv") echo "venv $0" >>"$LOG"; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+"-m venv .venv"*) echo "venv $0" >>"$LOG"; mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
 "-m pip --version") ;;
 "-m pip install"*) echo "$*" >>"$LOG"; case "$*" in *"${{FAILING:-nothing}}"*) exit 1 ;; esac ;;
 "-m compileall"*) echo compileall >>"$LOG" ;;
@@ -209,6 +209,18 @@ def test_locks_share_the_environment(checkout: Checkout) -> None:
     assert not any(call.startswith("venv") for call in added)
     for lock in ("cpu", "cuda", "dev"):
         assert checkout.install(lock) == []
+
+
+def test_contenders_have_an_environment_of_their_own(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    checkout.install("cpu")
+    venv, build, lock, compiled = checkout.install("peers")
+    assert venv.startswith("venv")
+    assert build.endswith("--require-hashes -r envs/build.txt")
+    assert lock.endswith("--require-hashes -r envs/peers.txt")
+    assert compiled == "compileall"
+    assert (checkout.root / ".venv-peers" / "bin" / "python").exists()
+    assert checkout.install("peers") == checkout.install("cpu") == []
 
 
 def test_a_failed_installation_is_not_complete_and_spoils_nothing(checkout: Checkout) -> None:

@@ -20,7 +20,7 @@ from bayesmesh.sampling.mesh import describe_devices
 
 __all__ = ["chain_identity", "check_environment", "environment"]
 
-_CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
+_CODE = ("bayesmesh.models", "bayesmesh.bridges", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
     "draws",
     "stop",

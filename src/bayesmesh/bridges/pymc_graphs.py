@@ -1,0 +1,228 @@
+"""What a PyMC model computes, as JAX functions: prior, transforms and likelihood apart.
+
+Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, because it changes XLA's flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pymc
+import pytensor.tensor as pt
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
+from pytensor.compile.mode import JAX
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.raise_op import Assert
+from pytensor.tensor.random.type import RandomType
+
+from bayesmesh.errors import ConfigError
+
+__all__ = ["Graphs", "to_jax"]
+
+Arrays = Mapping[str, jax.Array]
+
+
+@jax_funcify.register(Assert)
+@jax_funcify.register(CheckParameterValue)
+def _pass_through(op: Any, **_: Any) -> Callable[..., Any]:
+    """Checks of parameters cannot raise inside a compiled program; a value out of range gives no finite density."""
+    del op
+    return lambda value, *conditions: value
+
+
+def to_jax(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[jax.Array]]:
+    """Convert a graph to a JAX function; shared variables become constants."""
+    shared = {v: pt.constant(v.get_value()) for v in graph_inputs(outputs) if _is_shared_data(v)}
+    graph = FunctionGraph(inputs=list(inputs), outputs=clone_replace(list(outputs), replace=shared), clone=True)
+    JAX.optimizer.rewrite(graph)
+    # Constants are made here and now, also while something else is traced.
+    with jax.ensure_compile_time_eval():
+        converted: Callable[..., Sequence[jax.Array]] = jax_funcify(graph)
+    return converted
+
+
+def _is_shared_data(variable: Any) -> bool:
+    return isinstance(variable, SharedVariable) and not isinstance(variable.type, RandomType)
+
+
+class Graphs:
+    """A PyMC model taken apart.
+
+    Args:
+        model: the model.
+        rows: field -> the symbolic variable that stands for it.
+        name: of the model, for messages.
+
+    Attributes:
+        names: of the latents, sorted.
+        predicted: name of the one variable observed in the rows; None when there is not exactly one.
+
+    Raises:
+        ConfigError: the model has discrete latents, latents that depend on rows, or a likelihood without row axis.
+    """
+
+    def __init__(self, model: pymc.Model, rows: Mapping[str, Any], name: str) -> None:
+        self._model, self._rows, self._name = model, dict(rows), name
+        self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
+        self.names = [str(rv.name) for rv in self._free]
+        self._check_latents()
+        self._values = [rv.type(rv.name) for rv in self._free]
+        self._plain = dict(zip(self._free, self._values, strict=True))
+        observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        self._split_terms(observed)
+        in_rows = [rv for rv, value in observed.items() if self._uses_rows(value)]
+        self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
+        self.predicted = str(in_rows[0].name) if self._outcome else None
+
+    def _uses_rows(self, variable: Any) -> bool:
+        return not set(self._rows.values()).isdisjoint(ancestors([variable]))
+
+    def _check_latents(self) -> None:
+        for rv in self._free:
+            if rv.dtype not in ("float32", "float64"):
+                raise ConfigError(
+                    f"model {self._name}: '{rv.name}' is {rv.dtype}",
+                    "sum discrete variables out: kernels need gradients",
+                )
+            if self._uses_rows(rv):
+                raise ConfigError(
+                    f"model {self._name}: '{rv.name}' depends on the rows",
+                    "latents are shared by all rows; take a static shape, such as rows[...].type.shape[1]",
+                )
+
+    def _split_terms(self, observed: Mapping[Any, Any]) -> None:
+        """Log density terms by whether they depend on rows; all in constrained space, without Jacobians."""
+        values = {**self._plain, **observed}
+        free, seen = list(self._free), list(observed)
+        found = transformed_conditional_logp(
+            [*free, *seen], rvs_to_values=values, rvs_to_transforms=dict.fromkeys(values), jacobian=False
+        )
+        potentials = list(self._model.potentials)
+        terms = [*found, *self._in_terms_of_values(potentials)]
+        of_rows = [self._uses_rows(term) for term in terms]
+        self._prior_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if not is_of_rows]
+        self._row_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if is_of_rows]
+        names = [v.name for v, is_of_rows in zip([*free, *seen, *potentials], of_rows, strict=True) if is_of_rows]
+        if not self._row_terms:
+            raise ConfigError(
+                f"model {self._name}: nothing in it depends on the rows", "use the fields that build() is given"
+            )
+        for term, name in zip(self._row_terms, names, strict=True):
+            if term.ndim == 0:
+                raise ConfigError(
+                    f"model {self._name}: '{name}' has one value for all rows",
+                    "give one for each: its first axis is that of the rows",
+                )
+
+    def _in_terms_of_values(self, variables: Sequence[Any]) -> list[Any]:
+        """Replace latents by the symbols of their values."""
+        replaced: list[Any] = clone_replace(list(variables), replace=self._plain) if variables else []
+        return replaced
+
+    # -- JAX functions, each of dicts of arrays --------------------------------------------------------------------
+
+    def log_prior(self) -> Callable[[Arrays], jax.Array]:
+        """Latents -> log density of the prior, () float64."""
+        function = to_jax(self._values, [sum((pt.sum(t) for t in self._prior_terms), start=pt.constant(0.0))])
+        return lambda latents: function(*self._of(latents))[0]
+
+    def log_likelihood(self) -> Callable[[Arrays, Arrays], jax.Array]:
+        """(latents, rows) -> log likelihood of each row, (row,) float64."""
+        terms = [t.sum(axis=tuple(range(1, t.ndim))) if t.ndim > 1 else t for t in self._row_terms]
+        function = to_jax([*self._values, *self._rows.values()], [sum(terms[1:], start=terms[0])])
+        return lambda latents, rows: function(*self._of(latents), *self._of_rows(rows))[0]
+
+    def constrain(self) -> Callable[[Arrays], dict[str, jax.Array]]:
+        """Unconstrained values -> latents."""
+        model = self._model
+        outputs = replace_rvs_by_values(
+            self._free, rvs_to_values=model.rvs_to_values, rvs_to_transforms=model.rvs_to_transforms
+        )
+        function = to_jax(self._unconstrained(), outputs)
+        return lambda z: dict(zip(self.names, function(*self._of(z)), strict=True))
+
+    def log_jacobian(self) -> Callable[[Arrays], jax.Array]:
+        """Unconstrained values -> log determinant of the Jacobian of `constrain`, () float64."""
+        model, terms = self._model, [pt.constant(0.0)]
+        for rv in self._free:
+            if (transform := model.rvs_to_transforms[rv]) is not None:
+                terms.append(pt.sum(transform.log_jac_det(model.rvs_to_values[rv], *rv.owner.inputs)))
+        (total,) = replace_rvs_by_values(
+            [sum(terms[1:], start=terms[0])],
+            rvs_to_values=model.rvs_to_values,
+            rvs_to_transforms=model.rvs_to_transforms,
+        )
+        function = to_jax(self._unconstrained(), [total])
+        return lambda z: function(*self._of(z))[0]
+
+    def unconstrain(self) -> Callable[[Arrays], dict[str, jax.Array]]:
+        """Latents -> unconstrained values, under the names of the latents."""
+        outputs = []
+        for rv, value in self._plain.items():
+            transform = self._model.rvs_to_transforms[rv]
+            parents = self._in_terms_of_values(rv.owner.inputs)
+            outputs.append(value if transform is None else transform.forward(value, *parents))
+        function = to_jax(self._values, outputs)
+        return lambda latents: dict(zip(self.names, function(*self._of(latents)), strict=True))
+
+    def draw_prior(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
+        """A key -> a draw of the prior. Potentials have no part in it."""
+        function = self._draw([], self._free)
+        return lambda key: dict(zip(self.names, function(key, []), strict=True))
+
+    def predict(self) -> tuple[Callable[..., jax.Array], Callable[..., jax.Array], Callable[[Arrays], jax.Array]]:
+        """Three functions of the variable observed in the rows.
+
+        Returns:
+            (key, latents, rows) -> a draw; (latents, rows, value) -> log density of each entry; rows -> its values.
+
+        Raises:
+            NotImplementedError: not exactly one variable is observed in the rows.
+        """
+        if self._outcome is None:
+            raise NotImplementedError(f"{self._name}: not exactly one variable is observed in the rows")
+        rv, value = self._outcome
+        fields = list(self._rows.values())
+        (conditional,) = self._in_terms_of_values([rv])
+        draw = self._draw([*self._values, *fields], [conditional])
+        symbol = value.type("value")
+        given = {**self._plain, rv: symbol}
+        (density,) = transformed_conditional_logp(
+            [rv], rvs_to_values=given, rvs_to_transforms=dict.fromkeys(given), jacobian=False
+        )
+        log_prob, outcome = to_jax([*self._values, *fields, symbol], [density]), to_jax(fields, [value])
+        return (
+            lambda key, latents, rows: draw(key, [*self._of(latents), *self._of_rows(rows)])[0],
+            lambda latents, rows, y: log_prob(*self._of(latents), *self._of_rows(rows), y)[0],
+            lambda rows: outcome(*self._of_rows(rows))[0],
+        )
+
+    def _draw(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[jax.Array]]:
+        """A function of a key and input values; every generator of the graph gets a key of its own."""
+        generators = [v for v in graph_inputs(outputs) if isinstance(v.type, RandomType)]
+        symbols = [v.type() for v in generators]
+        drawn = clone_replace(list(outputs), replace=dict(zip(generators, symbols, strict=True)))
+        function = to_jax([*symbols, *inputs], drawn)
+
+        def draw(key: jax.Array, values: Sequence[jax.Array]) -> Sequence[jax.Array]:
+            keys = [jax.random.key_data(jax.random.fold_in(key, i)) for i in range(len(symbols))]
+            return function(*({"jax_state": data} for data in keys), *values)
+
+        return draw
+
+    def _unconstrained(self) -> list[Any]:
+        return [self._model.rvs_to_values[rv] for rv in self._free]
+
+    def _of(self, latents: Arrays) -> list[jax.Array]:
+        return [latents[name].astype(v.dtype) for name, v in zip(self.names, self._values, strict=True)]
+
+    def _of_rows(self, rows: Arrays) -> list[jax.Array]:
+        return [jax.numpy.asarray(rows[name], np.dtype(v.dtype)) for name, v in self._rows.items()]

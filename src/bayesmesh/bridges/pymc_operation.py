@@ -1,0 +1,103 @@
+"""A model of the pipeline as an operation in a PyMC model: its log likelihood, with its gradient.
+
+Two forms, as in PyMC's example gallery ("How to wrap a JAX function for use in PyMC"). In the first an operation gives
+the value, and another its gradient; this is what `pytensor.wrap_jax` does, and PyTensor's own operation is used. In the
+second one operation gives both, so that a sampler which wants both pays for one pass. Either way the gradient is that
+of the model's fast path, also where PyMC compiles to JAX and where JAX differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pytensor.gradient import DisconnectedType
+from pytensor.link.jax.ops import JAXOp
+from pytensor.tensor.type import TensorType
+
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Model
+
+__all__ = ["log_likelihood_operation"]
+
+Values = tuple[jax.Array, ...]
+
+
+class ValueAndGradient(JAXOp):
+    """The log likelihood and its gradient by every latent, from one pass."""
+
+    def pullback(self, inputs: Sequence[Any], outputs: Sequence[Any], output_gradients: Sequence[Any]) -> list[Any]:
+        """Return what the operation has computed already, times the derivative by the value."""
+        del inputs
+        by_value, *by_gradient = output_gradients
+        if any(not isinstance(g.type, DisconnectedType) for g in by_gradient):
+            raise NotImplementedError("second derivatives; use form='two', whose gradient is an operation of its own")
+        return [by_value * gradient for gradient in outputs[1:]]
+
+
+def log_likelihood_operation(
+    model: Model, rows: Mapping[str, np.ndarray], form: Literal["one", "two"] = "one"
+) -> Callable[..., Any]:
+    """Return a function of PyTensor variables that gives the log likelihood, summed over all rows.
+
+    The prior stays PyMC's: declare the latents there and add a potential::
+
+        log_likelihood = log_likelihood_operation(model, rows)
+        with pymc.Model():
+            signal = pymc.Normal("signal", 0, 1)
+            ...
+            pymc.Potential("log_likelihood", log_likelihood(signal=signal, ...))
+
+    Args:
+        model: any model of the pipeline, bound to its data in float64.
+        rows: field -> (row, ...), kept in the operation.
+        form: ``one`` operation for value and gradient, or ``two``.
+
+    Returns:
+        A function of keyword arguments, one for each latent, in constrained space and of the prior's shape.
+
+    Raises:
+        ConfigError: from the function: a latent is missing, or is none of the model's.
+    """
+    shapes = jax.eval_shape(lambda: model.prior(model.spec).sample(seed=jax.random.key(0)))
+    names = sorted(shapes)
+    types = [TensorType(str(shapes[name].dtype), shape=shapes[name].shape) for name in names]
+    both = _value_and_gradient(model, {k: jnp.asarray(v) for k, v in rows.items()}, names)
+    value_type = TensorType("float64", shape=())
+    if form == "one":
+        operation = ValueAndGradient(types, [value_type, *types], both, name="log_likelihood_and_gradient")
+    else:
+        operation = JAXOp(types, [value_type], lambda *values: both(*values)[:1], name="log_likelihood")
+
+    def apply(**latents: Any) -> Any:
+        for name in [*latents, *names]:
+            if name not in latents or name not in shapes:
+                what = "missing" if name in shapes else "no latent of the model"
+                raise ConfigError(f"log likelihood of {type(model).__name__}: '{name}' is {what}", suggest(name, names))
+        return operation(*(latents[name] for name in names), return_list=True)[0]
+
+    return apply
+
+
+def _value_and_gradient(model: Model, rows: Mapping[str, jax.Array], names: Sequence[str]) -> Callable[..., Values]:
+    """A function of the latents' values that returns (value, gradient by each), and has the value's derivative."""
+    is_row = jnp.ones(len(next(iter(rows.values()))), bool)
+
+    @jax.custom_vjp
+    def both(*values: jax.Array) -> Values:
+        value, gradient = model.log_likelihood_and_gradient(dict(zip(names, values, strict=True)), rows, is_row)
+        return (value, *(gradient[name] for name in names))
+
+    def forward(*values: jax.Array) -> tuple[Values, Values]:
+        found = both(*values)
+        return found, found[1:]
+
+    def backward(gradient: Values, weights: Values) -> Values:
+        # The weights of the gradients themselves would be second derivatives; nothing asks for them.
+        return tuple((weights[0] * g).astype(g.dtype) for g in gradient)
+
+    both.defvjp(forward, backward)
+    return both
