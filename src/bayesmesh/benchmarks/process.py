@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -138,4 +139,7 @@ class Process:
         lines = [line.strip() for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
         if code == -signal.SIGKILL:
             self._end("memory", f"{doing}: killed by the system, as it does when memory runs out")
-        self._end("failed", f"{doing}: {lines[-1][:300] if lines else f'ended with exit code {code}'}")
+        # Libraries add remarks behind the line that names the exception.
+        named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
+        last = (named or lines or [f"ended with exit code {code}"])[-1]
+        self._end("failed", f"{doing}: {last[:300]}")

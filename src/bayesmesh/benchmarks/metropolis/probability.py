@@ -27,6 +27,8 @@ class Tfp:
 
     def __init__(self, is_compiled: bool) -> None:
         self.is_compiled = is_compiled
+        # Float32 like the others, whatever the environment says; the process is this contender's own.
+        jax.config.update("jax_enable_x64", False)
 
     def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
         """Compile ahead of time, and warm up; without compilation one step fills what JAX caches of single operations."""
