@@ -16,7 +16,10 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.files import hash_file, read_json, write_json
 from bayesmesh.store.machine import machine_name
 
-__all__ = ["Receipt", "check_receipt", "receipt_file", "write_receipts"]
+__all__ = ["ENDING", "Receipt", "check_receipt", "receipt_file", "write_receipts"]
+
+ENDING = ".receipt.json"
+"""Of a receipt's name, behind the name of its file."""
 
 _REMEDY = "run the stage that writes it again"
 
@@ -45,7 +48,7 @@ def receipt_file(path: Path) -> Path:
     >>> receipt_file(Path("mnist/averaging/scores.csv")).name
     'scores.csv.receipt.json'
     """
-    return path.with_name(f"{path.name}.receipt.json")
+    return path.with_name(f"{path.name}{ENDING}")
 
 
 def write_receipts(results: Path, job: str, outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:

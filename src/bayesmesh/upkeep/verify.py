@@ -14,6 +14,7 @@ from bayesmesh.experiment.stages import dataset_name, split_name
 from bayesmesh.store.files import read_json
 from bayesmesh.store.hashes import check_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.receipts import ENDING, check_receipt
 from bayesmesh.store.segments import ChainStore
 
 __all__ = ["damage_of", "find_experiment"]
@@ -42,7 +43,7 @@ def find_experiment(name: str, results: str) -> ExperimentLayout:
 
 
 def damage_of(layout: ExperimentLayout) -> Iterator[str]:
-    """Yield one line for everything that is missing, changed or unreadable: data, chains, posterior.
+    """Yield one line for everything that is missing, changed or unreadable: data, chains, posterior, tables.
 
     Memory is that of one decoded dataset; files are hashed piece by piece.
     """
@@ -60,6 +61,18 @@ def damage_of(layout: ExperimentLayout) -> Iterator[str]:
             yield error.message
     if layout.posterior.exists():
         yield from check_hashes(layout.posterior)
+    yield from _tables(layout)
+
+
+def _tables(layout: ExperimentLayout) -> Iterator[str]:
+    """Hold every table to its receipt: its own hash, and those of what it was made of."""
+    for receipt in sorted(layout.folder.rglob(f"*{ENDING}")):
+        path = receipt.with_name(receipt.name.removesuffix(ENDING))
+        try:
+            if path.is_file():
+                check_receipt(layout.results, path)
+        except StoreError as error:
+            yield error.message
 
 
 def _record(path: Path, results: Path, datasets: dict[Path, DataLayout]) -> Iterator[str]:
