@@ -82,7 +82,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     options = Options(arguments.quick or settings.quick, limit, Path("results"))
     outcome: Outcome = importlib.import_module(f"bayesmesh.benchmarks.{arguments.name}").run(options)
     layout = BenchmarkLayout(options.results)
-    write_outcome(layout, arguments.name, outcome)
+    write_outcome(layout, arguments.name, outcome, is_quick=options.is_quick)
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""
         spread = f"{ratio.ratio:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"

@@ -51,13 +51,14 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], inputs: Iterable[P
     write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
 
 
-def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
+def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_quick: bool = False) -> None:
     """Replace the tables of a benchmark by a new run's, and add its values to the history.
 
     Args:
         layout: where.
         name: of the benchmark.
         outcome: what it found.
+        is_quick: whether it ran with small sizes.
     """
     about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
     rows = [{**row, **about} for row in outcome.rows]
@@ -65,8 +66,9 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome) -> None:
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
     columns = ["benchmark", "case", "contender", "against", "ratio", "low", "high", "rounds", "least", "verdict"]
     _write(layout.ratios(name), ratios, [*columns, *about])
-    write_receipts(layout.results, f"benchmark {name}", outcome.files)
-    write_receipts(layout.results, f"benchmark {name}", [layout.table(name), layout.ratios(name)], outcome.files)
+    job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
+    write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
+    write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
     kept = [
         {"benchmark": name, "case": _case(row), "contender": row["contender"], "metric": metric, "value": row[metric]}
         for row in outcome.rows

@@ -72,6 +72,8 @@ def read_file(results: Path, measure: MeasureSettings) -> Reading:
     if path.suffix == ".zarr":
         return _from_array(results, path, measure)
     receipt = check_receipt(results, path)
+    if receipt.is_quick:
+        raise NotRun(f"{measure.file} is of a quick run, too small for claims")
     value, device = _from_table(path, measure) if path.suffix == ".csv" else (_from_json(path, measure), "")
     machine = f"{device}; {receipt.machine}" if device and device not in receipt.machine else receipt.machine
     return Reading(value, (measure.file,), machine, receipt.written_at)

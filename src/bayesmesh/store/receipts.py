@@ -33,6 +33,7 @@ class Receipt(NamedTuple):
         job: what wrote it.
         machine: what it ran on.
         written_at: local time with offset.
+        is_quick: whether sizes were small, so that the numbers are no evidence.
     """
 
     sha256: str
@@ -40,6 +41,7 @@ class Receipt(NamedTuple):
     job: str
     machine: str
     written_at: str
+    is_quick: bool
 
 
 def receipt_file(path: Path) -> Path:
@@ -51,7 +53,9 @@ def receipt_file(path: Path) -> Path:
     return path.with_name(f"{path.name}{ENDING}")
 
 
-def write_receipts(results: Path, job: str, outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+def write_receipts(
+    results: Path, job: str, outputs: Iterable[Path], inputs: Iterable[Path] = (), *, is_quick: bool = False
+) -> None:
     """Write a receipt beside each output that is there.
 
     Args:
@@ -59,9 +63,15 @@ def write_receipts(results: Path, job: str, outputs: Iterable[Path], inputs: Ite
         job: stage or benchmark.
         outputs: files that the job wrote.
         inputs: files that it read; of a Zarr store, its list of hashes.
+        is_quick: see `Receipt`.
     """
     used = {path.relative_to(results).as_posix(): hash_file(path) for path in inputs if path.is_file()}
-    about = {"job": job, "machine": machine_name(), "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    about = {
+        "job": job,
+        "is_quick": is_quick,
+        "machine": machine_name(),
+        "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
     for path in outputs:
         if path.is_file():
             write_json(receipt_file(path), {**about, "inputs": used, "sha256": hash_file(path)})

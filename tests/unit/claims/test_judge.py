@@ -56,6 +56,12 @@ def test_a_row_that_met_a_limit_or_is_not_there_has_not_run(results: Path, judge
     assert judged(results, "hardware", published="1", measure=null).verdict == NOT_RUN
 
 
+def test_a_quick_run_is_no_evidence(results: Path, judged: Judge) -> None:
+    write_receipts(results, "test", [results / "table.csv"], is_quick=True)
+    finding = judged(results, "hardware", published="14", measure=measure("theirs", 1))
+    assert (finding.verdict, "quick run" in finding.reason) == (NOT_RUN, True)
+
+
 def test_a_trend_holds_or_fails(results: Path, judged: Judge) -> None:
     slope = measure("ours", statistic="slope", against="x")
     assert judged(results, "shape", published="grows", measure=slope, at_least=1.9).verdict == HOLDS
