@@ -94,11 +94,13 @@ class Case(NamedTuple):
         values: plain values that the contenders are told; columns of the table.
         contenders: in the order of their turns.
         series: cases with the same word grow from one to the next; none when empty.
+        limits: its own, in place of those of all; the limit of memory is always that of all.
     """
 
     values: Mapping[str, Any]
     contenders: Sequence[Contender]
     series: str = ""
+    limits: Limits | None = None
 
 
 @dataclasses.dataclass
@@ -210,7 +212,7 @@ def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
                 if case.series and (case.series, measurement.contender) in met:
                     measurement.status = met[case.series, measurement.contender]
                     measurement.message = "not run: a smaller case met the limit"
-            _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), limits)
+            _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), case.limits or limits)
             for measurement in measured:
                 _log.info("benchmark %s", _line(measurement))
                 if case.series and measurement.status in ("time limit", "memory"):

@@ -106,6 +106,8 @@ def test_time_of_a_case_is_bounded_but_for_the_least_rounds(record: Path) -> Non
     one = [fake(record, "a", seconds=0.02)]
     (measured,) = compare(cases(one, 1), Limits(rounds=50, case_s=0.0, least_rounds=3))
     assert len(measured.seconds) == 3
+    own = Case({"n": 1}, one, limits=Limits(rounds=2))
+    assert [len(m.seconds) for m in compare([own, *cases(one, 1)], Limits(rounds=1))] == [2, 1]
 
 
 def test_ratios_are_of_pairs() -> None:

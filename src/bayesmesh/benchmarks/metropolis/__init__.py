@@ -95,20 +95,16 @@ def run(options: Options) -> Outcome:
     limits = options.limits(
         rounds=options.pick(7, quick=2), least_rounds=1, case_s=options.seconds_limit / 2, memory_mib=memory
     )
-    sweeps = [Case(_case(arm, *each), PUBLISHED, arm) for arm in ("samples", "chains") for each in getattr(sizes, arm)]
-    measured = compare(sweeps, limits)
-    at_gates = [Case(_case("gate", *each), (PUBLISHED[0], CORRECT[0], _OURS)) for each in sizes.gates]
-    rounds = options.pick(3, quick=2)
-    measured += compare(
-        at_gates, limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=rounds, least_rounds=rounds)
-    )
-    once = limits._replace(rounds=1)
+    once, rounds = limits._replace(rounds=1), options.pick(3, quick=2)
+    patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=rounds, least_rounds=rounds)
     (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "ours:Adaptation")])], once)
-    scales = [STEP, *([adapted.facts["scale_found"]] if "scale_found" in adapted.facts else [])]
+    found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
+    cases = [Case(_case(arm, *each), PUBLISHED, arm) for arm in ("samples", "chains") for each in getattr(sizes, arm)]
+    cases += [Case(_case("gate", *each), (PUBLISHED[0], CORRECT[0], _OURS), limits=patient) for each in sizes.gates]
     everyone = (*PUBLISHED[:3], *CORRECT)
-    measured += compare([Case(_case("kernels", *sizes.kernels, scale), everyone) for scale in scales], once)
-    by_ess = [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), CORRECT) for scale in scales[1:]]
-    measured += compare(by_ess, limits)
+    cases += [Case(_case("kernels", *sizes.kernels, scale), everyone, limits=once) for scale in (STEP, *found)]
+    cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), CORRECT) for scale in found]
+    measured = compare(cases, limits)
     rows = [_row(m) for m in measured]
     return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
 
