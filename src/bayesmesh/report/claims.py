@@ -40,10 +40,11 @@ class ClaimRow:
 
 def write_claims_page(path: Path, findings: Sequence[Finding]) -> None:
     """Write the page, whole or not at all; claims stand under their source, in the order of the file."""
-    groups: dict[tuple[str, str], list[ClaimRow]] = {}
+    groups: dict[tuple[str, str], dict[str, list[ClaimRow]]] = {}
     for finding in findings:
-        source = finding.claim.source
-        groups.setdefault((source.title, source.url), []).append(claim_row(finding))
+        claim = finding.claim
+        of_source = groups.setdefault((claim.source.title, claim.source.url), {})
+        of_source.setdefault(claim.name, []).append(claim_row(finding))
     write_text(
         path,
         render("claims.html", title="Published claims", groups=groups, tally=_tally(findings), num_rows=len(findings)),

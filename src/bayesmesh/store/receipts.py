@@ -41,7 +41,7 @@ class Receipt(NamedTuple):
     job: str
     machine: str
     written_at: str
-    is_quick: bool
+    is_quick: bool = False
 
 
 def receipt_file(path: Path) -> Path:
@@ -98,6 +98,7 @@ def check_receipt(results: Path, path: Path) -> Receipt:
 def _read(path: Path) -> Receipt:
     value: Any = read_json(path)
     wanted = set(Receipt._fields)
-    if not isinstance(value, dict) or set(value) != wanted or not isinstance(value["inputs"], dict):
+    needed = wanted - set(Receipt._field_defaults)
+    if not isinstance(value, dict) or not needed <= set(value) <= wanted or not isinstance(value["inputs"], dict):
         raise StoreError(f"{path}: is damaged: not a receipt", _REMEDY)
     return Receipt(**value)
