@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.explain import explain
 from bayesmesh.experiment.reading import read_yaml
-from bayesmesh.experiment.settings import Settings, does_not_fit
+from bayesmesh.experiment.settings import Name, Settings, does_not_fit
 
 __all__ = ["WITNESSES", "Claim", "ClaimSettings", "Claims", "MeasureSettings", "NumberSettings", "load_claims"]
 
@@ -68,7 +68,7 @@ class MeasureSettings(Settings):
     )
     path: tuple[str | int, ...] = Field((), description="Keys into a JSON file, or position of one entry of an array.")
     witness: Witness | None = Field(None, description="A computation on stored arrays.")
-    experiment: str | None = Field(None, description="Experiment that a witness reads.")
+    experiment: Name | None = Field(None, description="Experiment that a witness reads.")
     which: str = Field("", description="Which of the numbers that a witness finds.")
     ratio: PairSettings | None = Field(None, description="Quotient of two numbers.")
     difference: PairSettings | None = Field(None, description="Difference of two numbers.")
