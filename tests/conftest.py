@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Eight virtual devices, so that meshes of 1 to 8 can be compared in one process. JAX reads this when it is imported
-# and when its first array is made; both come after this file.
+# Eight virtual devices, so that meshes of 1 to 8 can be compared in one process; and no optimisation, for most programs
+# run for milliseconds and would be optimised for seconds. JAX reads this when it is imported and when its first array is
+# made; both come after this file.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_ENABLE_X64"] = "true"
 os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
 os.environ["XLA_FLAGS"] = " ".join(
-    [*os.environ.get("XLA_FLAGS", "").split(), "--xla_force_host_platform_device_count=8"]
+    [
+        *os.environ.get("XLA_FLAGS", "").split(),
+        "--xla_force_host_platform_device_count=8",
+        "--xla_backend_optimization_level=0",
+    ]
 )
 
 if TYPE_CHECKING:
@@ -40,6 +45,16 @@ def pytest_configure() -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+
+
+LONGEST_FIRST = ("workflow", "chaos", "exact", "contract", "browser")
+"""Folders whose modules take a minute or more: begun last, one of them would keep one worker busy and the others idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long modules."""
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
 
 
 @pytest.fixture(autouse=True)
@@ -245,7 +260,7 @@ def _build(
     program = _make_program(
         case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options, sharding
     )
-    options = {} if is_optimised else {"xla_backend_optimization_level": 0}
+    options = {"xla_backend_optimization_level": 3 if is_optimised else 0}
     compiled = {phase: program.trace(phase).lower().compile(options) for phase in PHASES}
     return Built(program, compiled, program.put_data(case.rows))
 

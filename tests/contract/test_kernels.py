@@ -19,9 +19,6 @@ SHAPES = {"rows": (4, 2), "shared": (3,), "single": ()}
 PADDED = 1
 """Entries at the end of `rows` that are padding."""
 
-compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""Programs here run for milliseconds; most of the time would go into optimising them."""
-
 
 @pytest.fixture(scope="module", params=list_components("kernel"))
 def kernel(request) -> Kernel:
@@ -84,10 +81,10 @@ class Runs:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self._init = compiled(lambda q, h: kernel.init(q, self._density(h)))
-        self._warmup_init = compiled(lambda s: kernel.warmup_init(s, active()))
-        self._warmup = compiled(lambda s, i, n, h: loop(functools.partial(self._warmup_step, h), s, i, n))
-        self._sample = compiled(lambda c, i, n, h: loop(functools.partial(self._step, h), c, i, n))
+        self._init = jax.jit(lambda q, h: kernel.init(q, self._density(h)))
+        self._warmup_init = jax.jit(lambda s: kernel.warmup_init(s, active()))
+        self._warmup = jax.jit(lambda s, i, n, h: loop(functools.partial(self._warmup_step, h), s, i, n))
+        self._sample = jax.jit(lambda c, i, n, h: loop(functools.partial(self._step, h), c, i, n))
 
     def _density(self, height: Any) -> Callable[[Position], Density]:
         return functools.partial(log_density, height=height)
@@ -183,7 +180,7 @@ def test_chains_are_strangers_once_warmup_is_over(kernel, warm) -> None:
     def reorder(tree: Any) -> Any:
         return jax.tree.map(lambda x: x[order] if x.ndim and x.shape[0] == NUM_CHAINS else x, tree)
 
-    step = compiled(lambda key, state: kernel.step(key, state, log_density, warm[1]))
+    step = jax.jit(lambda key, state: kernel.step(key, state, log_density, warm[1]))
     state, info = step(key_at(3), warm[0])
     assert_same(step(key_at(3)[order], reorder(warm[0])), (reorder(state), reorder(info)))
     assert len(np.unique(np.asarray(state.position["single"]))) == NUM_CHAINS
@@ -246,7 +243,7 @@ def test_padding_behind_the_rows_changes_no_draw(kernel) -> None:
         state, _ = kernel.step(key_at(0), state, padded_density, tuning)
         return state.position | {"rows": state.position["rows"][:, :num_rows]}
 
-    none, some = (compiled(functools.partial(transitions, n))() for n in (0, 3))
+    none, some = (jax.jit(functools.partial(transitions, n))() for n in (0, 3))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), none, some)
     assert (none["rows"][:, :-PADDED] != initial_position()["rows"][:, :-PADDED]).any()
 
@@ -287,7 +284,7 @@ def test_gradients_are_counted_as_they_are_taken(kernel, warm) -> None:
         jax.debug.callback(lambda: calls.append(1))
         return log_density(position)
 
-    _, info = compiled(lambda c: kernel.step(key_at(0), c[0], counted, c[1]))(warm)
+    _, info = jax.jit(lambda c: kernel.step(key_at(0), c[0], counted, c[1]))(warm)
     jax.effects_barrier()
     assert len(calls) == int(info.n_steps)
 
@@ -342,7 +339,7 @@ def test_no_warmup_is_a_warmup(kernel) -> None:
         state, tuning = none.warmup_finish(state)
         return none.step(key_at(1), state, log_density, tuning)
 
-    assert jnp.isfinite(compiled(one)(initial_position())[1].energy).all()
+    assert jnp.isfinite(jax.jit(one)(initial_position())[1].energy).all()
 
 
 def test_the_kernel_says_what_it_is_and_what_it_costs(kernel) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,9 +19,6 @@ from bayesmesh.recommend.suitability import check_recommendation
 
 DTYPES = ("float32", "float64")
 PRECISION = {"float32": 1e-5, "float64": 1e-12}
-
-compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""Programs here run for milliseconds; most of the time would go into optimising them."""
 
 
 @pytest.fixture(scope="module", params=list_components("model"))
@@ -46,7 +42,7 @@ def _draw(case) -> Any:
     """Compiled once a model and dtype."""
     key = (case.name, case.spec.dtype)
     if key not in _SAMPLERS:
-        _SAMPLERS[key] = compiled(lambda key: case.model.prior(case.spec).sample(seed=key))
+        _SAMPLERS[key] = jax.jit(lambda key: case.model.prior(case.spec).sample(seed=key))
     return _SAMPLERS[key]
 
 
@@ -105,14 +101,14 @@ def test_log_likelihood_is_one_finite_number_a_row(case, dtype) -> None:
 
 def test_rows_are_independent(case, latents) -> None:
     whole = case.model.log_likelihood(latents, case.arrays)
-    single = compiled(lambda index: case.model.log_likelihood(*take(case, latents, index)))
+    single = jax.jit(lambda index: case.model.log_likelihood(*take(case, latents, index)))
     apart = [single(jnp.asarray([i]))[0] for i in range(case.spec.num_rows)]
     np.testing.assert_allclose(whole, np.asarray(apart), rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(whole.sum(), sum(apart), rtol=1e-12)
 
 
 def test_latents_and_data_both_matter(case, latents) -> None:
-    log_likelihood = compiled(case.model.log_likelihood)
+    log_likelihood = jax.jit(case.model.log_likelihood)
     whole = log_likelihood(latents, case.arrays)
     turned = np.roll(np.arange(case.spec.num_rows), 1)
     assert not jnp.allclose(whole, log_likelihood(latents, take(case, latents, turned)[1]))
@@ -125,7 +121,7 @@ def reference(case, latents, is_row) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Value and gradient in float64 by autodiff of the plain likelihood, rows left out before anything is computed."""
     case, index = case.with_dtype("float64"), np.flatnonzero(is_row)
     precise = {k: v.astype(jnp.float64) for k, v in latents.items()}
-    return compiled(jax.value_and_grad(lambda z: case.model.log_likelihood(*take(case, z, index)).sum()))(precise)
+    return jax.jit(jax.value_and_grad(lambda z: case.model.log_likelihood(*take(case, z, index)).sum()))(precise)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -135,7 +131,7 @@ def test_value_and_gradient_are_those_of_the_plain_likelihood(case, dtype, kept,
     latents = {k: spread * v for k, v in draw(case).items()}
     number = np.arange(case.spec.num_rows)
     is_row = {"all": number >= 0, "some": number % 3 > 0}[kept]
-    value, gradient = compiled(case.model.log_likelihood_and_gradient)(latents, case.arrays, jnp.asarray(is_row))
+    value, gradient = jax.jit(case.model.log_likelihood_and_gradient)(latents, case.arrays, jnp.asarray(is_row))
     expected, expected_gradient = reference(case, latents, is_row)
     assert (value.shape, value.dtype) == ((), jnp.float64)
     assert {k: (v.shape, v.dtype) for k, v in gradient.items()} == {k: (v.shape, v.dtype) for k, v in latents.items()}
@@ -153,7 +149,7 @@ def test_padding_counts_for_nothing(case, latents) -> None:
     longer = {k: pad(v, axes[k]) if k in axes else v for k, v in latents.items()}
     rows = {k: pad(v, 0) for k, v in case.arrays.items()}
     is_row = jnp.arange(case.spec.num_rows + 3) < case.spec.num_rows
-    evaluate = compiled(case.model.log_likelihood_and_gradient)
+    evaluate = jax.jit(case.model.log_likelihood_and_gradient)
     value, gradient = evaluate(longer, rows, is_row)
     expected, expected_gradient = evaluate(latents, case.arrays, is_row[: case.spec.num_rows])
     np.testing.assert_allclose(value, expected, rtol=1e-13)
@@ -164,7 +160,7 @@ def test_padding_counts_for_nothing(case, latents) -> None:
 
 def test_no_rows_are_no_evidence(case, latents) -> None:
     nothing = jnp.zeros(case.spec.num_rows, bool)
-    value, gradient = compiled(case.model.log_likelihood_and_gradient)(latents, case.arrays, nothing)
+    value, gradient = jax.jit(case.model.log_likelihood_and_gradient)(latents, case.arrays, nothing)
     assert value == 0
     assert not any(g.any() for g in gradient.values())
 
@@ -185,14 +181,14 @@ def test_gradients_agree_with_finite_differences(case, make_target) -> None:
 
     # The gradient that samplers follow is the one that is returned, not one that JAX derives.
     log_density.defvjp(forward, lambda gradient, weight: ({k: weight * v for k, v in gradient.items()},))
-    check_grads(compiled(log_density), (position,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6, eps=1e-4)
+    check_grads(jax.jit(log_density), (position,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6, eps=1e-4)
 
 
 def test_draws_can_be_batched_and_compiled(case) -> None:
     several = [draw(case, seed) for seed in range(3)]
     batch = jax.tree.map(lambda *v: jnp.stack(v), *several)
-    together = compiled(jax.vmap(lambda z: case.model.log_likelihood(z, case.arrays)))(batch)
-    plain = compiled(case.model.log_likelihood)
+    together = jax.jit(jax.vmap(lambda z: case.model.log_likelihood(z, case.arrays)))(batch)
+    plain = jax.jit(case.model.log_likelihood)
     apart = jnp.stack([plain(z, case.arrays) for z in several])
     np.testing.assert_allclose(together, apart, rtol=1e-11, atol=1e-11)
 
@@ -215,7 +211,7 @@ def test_predictions_are_about_the_outcome(case, latents) -> None:
 def test_summaries_are_finite_and_few(case, latents) -> None:
     index = np.arange(5)
     chosen, rows = take(case, latents, index)
-    summaries = compiled(case.model.summaries)(chosen, rows)
+    summaries = jax.jit(case.model.summaries)(chosen, rows)
     assert summaries
     assert all(jnp.isfinite(v).all() for v in summaries.values())
     # Added for every model when the posterior is assembled; a name of the model's own would be overwritten.

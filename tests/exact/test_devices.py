@@ -59,7 +59,7 @@ def program_on(case_of, make_program) -> Callable[..., Any]:
 
 
 def compiled(program: Any, phase: str) -> Any:
-    return program.trace(phase).lower().compile({"xla_backend_optimization_level": 0})
+    return program.trace(phase).lower().compile()
 
 
 def fitted(leaves: Any, program: Any) -> dict[str, np.ndarray]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,6 @@ from bayesmesh.kernels.base import Density
 
 NUM_CHAINS = 4
 PRECISION = {"float64": 1e-12, "float32": 1e-5}
-compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @pytest.fixture(scope="module", params=list_components("model"))
@@ -53,7 +50,7 @@ def plain(case, target) -> dict[str, np.ndarray]:
         rows_first = {k: jnp.moveaxis(v, axes[k], 0) if k in axes else v for k, v in gradient.items()}
         return {"prior": log_prior, "likelihood": likelihood, **rows_first}
 
-    return jax.tree.map(np.asarray, compiled(jax.vmap(of_chain))(chain_keys()))
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_chain))(chain_keys()))
 
 
 def chain_keys() -> jax.Array:
@@ -75,7 +72,7 @@ def assert_near(found, expected, precision: float) -> None:
 @pytest.fixture(scope="module")
 def position(case, make_target) -> dict[str, np.ndarray]:
     """Draws of the prior, float64, without padding."""
-    return jax.device_get(compiled(jax.vmap(make_target(case).sample_prior))(chain_keys()))
+    return jax.device_get(jax.jit(jax.vmap(make_target(case).sample_prior))(chain_keys()))
 
 
 def evaluate(case, program, position) -> dict[str, np.ndarray]:
@@ -88,7 +85,7 @@ def evaluate(case, program, position) -> dict[str, np.ndarray]:
         padded[name] = np.zeros(shape.shape, shape.dtype)
         padded[name][tuple(slice(n) for n in position[name].shape)] = position[name]
     there = {k: jax.device_put(v, placed[k]) for k, v in padded.items()}
-    found = compiled(target.log_density)(there, program.put_data(case.rows))
+    found = jax.jit(target.log_density)(there, program.put_data(case.rows))
     assert {k: (v.shape, v.dtype) for k, v in found.gradient.items()} == {
         k: (v.shape, v.dtype) for k, v in padded.items()
     }
@@ -146,7 +143,7 @@ def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, posi
 
 def test_positions_come_from_the_prior_whatever_the_layout(case, make_target) -> None:
     one, several = (make_target(case, *layout) for layout in ((1, 37), (7, 2)))
-    first, second = (compiled(t.sample_prior)(jax.random.key(0)) for t in (one, several))
+    first, second = (jax.jit(t.sample_prior)(jax.random.key(0)) for t in (one, several))
     for name, value in first.items():
         padded = np.zeros(second[name].shape)
         padded[tuple(slice(n) for n in value.shape)] = value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +9,6 @@ import pytest
 
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.sampling.initial import climb
-
-compiled = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def total(density) -> np.ndarray:
@@ -26,7 +22,7 @@ def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> No
     data = target.lay_out(case.rows)
     position = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 3))
 
-    @compiled
+    @jax.jit
     def run(position):
         def density(q):
             return target.log_density(q, data)
@@ -45,7 +41,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     target = make_target(case)
     data = target.lay_out(case.rows)
     start = {"mean": jnp.asarray([[3.0, -2.0], [0.0, 0.0]])}
-    top = compiled(lambda q: climb(q, lambda p: target.log_density(p, data), 400, 0.1))(start)
+    top = jax.jit(lambda q: climb(q, lambda p: target.log_density(p, data), 400, 0.1))(start)
     mode = case.rows["x"].sum(axis=0) / (len(case.rows["x"]) + 1)
     np.testing.assert_allclose(top["mean"], np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
@@ -53,7 +49,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
 def initial_positions(make_program, case, initial, first_chain: int = 0):
     program = make_program(case, "hmc", num_chains=3, initial=initial)
     data = program.put_data(case.rows)
-    state = compiled(program.initialise)(np.uint32(1), np.uint32(first_chain), data)
+    state = jax.jit(program.initialise)(np.uint32(1), np.uint32(first_chain), data)
     return program, state.kernel
 
 

@@ -141,9 +141,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_in(folder: Path, *arguments: str) -> str:
-    # Their programs run for milliseconds: most of the time would go into optimising them.
-    flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "XLA_FLAGS": flags}
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
