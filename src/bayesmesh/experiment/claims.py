@@ -17,7 +17,16 @@ from bayesmesh.experiment.explain import explain
 from bayesmesh.experiment.reading import read_yaml
 from bayesmesh.experiment.settings import Name, Settings, does_not_fit
 
-__all__ = ["WITNESSES", "Claim", "ClaimSettings", "Claims", "MeasureSettings", "NumberSettings", "load_claims"]
+__all__ = [
+    "WITNESSES",
+    "Claim",
+    "ClaimSettings",
+    "Claims",
+    "ClaimsFile",
+    "MeasureSettings",
+    "NumberSettings",
+    "load_claims",
+]
 
 Witness = Literal[
     "best_film_entropy", "device_sums", "equation_counts", "hidden_markov", "logistic_gradient", "same_density",
@@ -152,6 +161,19 @@ class ClaimSettings(Settings):
     statement: str = Field(min_length=1, description="What is claimed.")
     kind: Kind = Field(description="How ours is held against it.")
     source_errors: tuple[str, ...] = Field((), description="What is wrong in the source.")
+
+
+class ClaimBlock(ClaimSettings):
+    """A claim as the file has it."""
+
+    numbers: dict[str, NumberSettings] = Field(min_length=1, description="Name -> one number of the claim.")
+
+
+class ClaimsFile(Settings):
+    """`config/claims.yaml`; checked block by block, for messages that name claim and number."""
+
+    sources: dict[str, SourceSettings] = Field(min_length=1, description="Name -> a published piece.")
+    claims: dict[str, ClaimBlock] = Field(min_length=1, description="Name -> a claim.")
 
 
 class Claim(Settings):
