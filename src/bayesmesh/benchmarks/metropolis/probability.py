@@ -22,11 +22,12 @@ class Tfp:
     """`tfp.mcmc.sample_chain`.
 
     Args:
-        is_compiled: within `jax.jit`; else every operation is called by itself, as TensorFlow's eager mode does.
+        mode: ``compiled`` within `jax.jit`; ``plain`` as it is called without, when JAX traces and compiles TFP's loop anew
+            in each call; ``eager`` with every operation called by itself, as TensorFlow does by default.
     """
 
-    def __init__(self, is_compiled: bool) -> None:
-        self.is_compiled = is_compiled
+    def __init__(self, mode: str) -> None:
+        self.is_compiled, self.is_eager = mode == "compiled", mode == "eager"
         # Float32 like the others, whatever the environment says; the process is this contender's own.
         jax.config.update("jax_enable_x64", False)
 
@@ -60,8 +61,7 @@ class Tfp:
         if self.is_compiled:
             draws = self.program(key, self.start)
         else:
-            # Otherwise JAX compiles TFP's loop, and that anew in each call.
-            with jax.disable_jit():
+            with jax.disable_jit(self.is_eager):
                 draws = self._sample(key, self.start, self.case["samples"])
         means = draws.mean(axis=0) if self.case["keeps_means"] else None
         return describe_states(jax.block_until_ready(draws)[-1], means)
