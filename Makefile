@@ -3,6 +3,9 @@
 SHELL := /bin/sh
 
 ACCELERATOR ?= cpu
+# Of the machine that a bundle is for: any Linux with glibc 2.28, such as RHEL 8, or newer.
+PYTHON ?= 3.12
+PLATFORM ?= manylinux_2_28_$(shell uname -m)
 # Two, because a worker that compiles JAX programs takes a core and about 2 GB.
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -11,7 +14,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run chaos reproduce bench test slurm-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env peers-env dev-env
+.PHONY: help run chaos reproduce bench test slurm-test bundle bundle-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +34,13 @@ test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS
 
 slurm-test: dev-env ## the tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
 	@tools/slurm-test.sh $(PYTEST_ARGS)
+
+bundle: ## one directory that installs without network (ACCELERATOR=cuda PYTHON=3.12 PLATFORM=manylinux_2_28_x86_64)
+	@tools/bootstrap.sh cpu
+	@.venv/bin/python tools/bundle.py --accelerator $(ACCELERATOR) --python $(PYTHON) --platform $(PLATFORM)
+
+bundle-test: dev-env ## build a bundle, and install and run it where no network can be reached (root on Linux; 300 MB)
+	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} .venv/bin/python -m pytest -q tests/bundle $(PYTEST_ARGS)
 
 check: check-style check-types check-workflow check-schema ## style, types, workflow lint, drift of generated files
 

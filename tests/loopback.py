@@ -1,4 +1,4 @@
-"""A real Slurm cluster on loopback: slurmctld, two slurmd, munge, fake GPUs, and accounting when asked for.
+"""A real Slurm cluster on loopback: slurmctld, five slurmd, munge, fake GPUs, and accounting when asked for.
 
 Nothing of the machine's own is used: keys, ports, state and logs are in a folder. Slurm's clients find the cluster
 through ``/etc/slurm``, because a job step of the executor drops ``SLURM_CONF``; the links made there, and the nodes'
@@ -18,7 +18,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-NODES = ("n1", "n2")
+NODES = ("n1", "n2", "n3", "n4", "n5")
+PARTITIONS = {
+    "cpu": ("n1,n2", "Default=YES PriorityTier=10"),
+    "gpu": ("n1,n2", "PriorityTier=10"),
+    # Nodes that may be lost without harm to anybody else, and one whose jobs make way for urgent ones.
+    "fragile": ("n3,n4", "PriorityTier=10"),
+    "spare": ("n5", "PriorityTier=1"),
+    "urgent": ("n5", "PriorityTier=10"),
+}
+"""Partition -> nodes, and what else there is to say of it."""
+
 CPUS, MEMORY_MB, GPUS = 4, 8000, 2
 """Of each node; more than the machine may have."""
 
@@ -37,7 +47,7 @@ SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
 # A requeued job waits for its credential to expire: 120 s by default.
-AuthInfo=cred_expire=15
+AuthInfo=cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/run/slurmctld.pid
@@ -60,9 +70,10 @@ PreemptMode=REQUEUE
 JobRequeue=1
 # What can never run is refused, and does not wait for ever.
 EnforcePartLimits=ALL
-ReturnToService=2
+# A node that somebody took down stays down.
+ReturnToService=1
 SlurmdTimeout=120
-KillWait=10
+KillWait=8
 MinJobAge=600
 DefMemPerCPU=500
 SlurmdParameters=config_overrides
@@ -113,7 +124,7 @@ class Cluster:
     _children: list[subprocess.Popen[bytes]] = dataclasses.field(default_factory=list)
 
     def start(self) -> None:
-        """Start all daemons and wait until both nodes are idle.
+        """Start all daemons and wait until all nodes are idle.
 
         Raises:
             ClusterError: a daemon does not come up, or this machine belongs to a cluster already.
@@ -139,7 +150,7 @@ class Cluster:
         self._wait(30, "slurmctld answers", lambda: self.ask("scontrol", "ping").returncode == 0)
         for node in NODES:
             self._daemon("slurmd", "-N", node)
-        self._wait(60, "both nodes are idle", self._is_idle)
+        self._wait(60, "all nodes are idle", self._is_idle)
 
     def stop(self) -> None:
         """End what was started, by its process id, and take away what was put into the machine's folders."""
@@ -225,14 +236,8 @@ class Cluster:
                 f" Gres=gpu:h100:{GPUS} State=UNKNOWN"
             )
             gres.append(f"NodeName={node} Name=gpu Type=h100 File={self.folder}/dev/gpu[0-{GPUS - 1}]")
-        for partition, more in (
-            ("cpu", "Default=YES PriorityTier=10"),
-            ("gpu", "PriorityTier=10"),
-            ("spare", "PriorityTier=1"),
-        ):
-            lines.append(
-                f"PartitionName={partition} Nodes={','.join(NODES)} MaxTime={MAX_MINUTES} DefaultTime=10 {more}"
-            )
+        for partition, (nodes, more) in PARTITIONS.items():
+            lines.append(f"PartitionName={partition} Nodes={nodes} MaxTime={MAX_MINUTES} DefaultTime=10 {more}")
         for number in range(GPUS):
             # A twin of /dev/null stands for a card, so that CUDA_VISIBLE_DEVICES is set.
             os.mknod(self.folder / "dev" / f"gpu{number}", 0o20666, os.makedev(1, 3))
@@ -302,8 +307,8 @@ class Cluster:
                 time.sleep(0.05)
 
     def _is_idle(self) -> bool:
-        done = self.ask("sinfo", "-h", "-N", "-p", "cpu", "-t", "idle", "-o", "%N")
-        return sorted(done.stdout.split()) == sorted(NODES)
+        done = self.ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
+        return sorted(set(done.stdout.split())) == sorted(NODES)
 
     def _wait(self, seconds: float, what: str, is_so: Callable[[], bool]) -> None:
         end = time.monotonic() + seconds

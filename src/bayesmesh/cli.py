@@ -6,6 +6,7 @@ Stages are imported when their verb is called, so that `bayesmesh status` starts
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesmesh.early import leaving_early
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
 
 if TYPE_CHECKING:
@@ -154,6 +156,7 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
     from bayesmesh.experiment.plan import Plan
     from bayesmesh.experiment.stages import LATER, StageSpec, later_stages, make_spec, parse_spec
     from bayesmesh.ledger import Ledger
+    from bayesmesh.overhead import add_start
     from bayesmesh.stages.files import ledger_file
 
     stage = arguments.verb
@@ -181,7 +184,12 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
         options["group"] = _group_number(arguments.group)
     try:
         with hold_cards(getattr(arguments, "gpus", 0)):
-            said = importlib.import_module(f"bayesmesh.stages.{stage}").run(spec, ledger, **options)
+            run = importlib.import_module(f"bayesmesh.stages.{stage}").run
+            add_start(ledger, os.environ)
+            if stage == "sample" and place.index == 0:
+                # What an attempt that is killed has cost is known too.
+                ledger.save()
+            said = run(spec, ledger, **options)
     finally:
         if place.index == 0:
             ledger.save()
@@ -314,12 +322,19 @@ def _collect(plan: Plan, *, is_certain: bool) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code: 0, or that of the `UserError`."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    # First of all: a scheduler may ask a job to stop at any time.
+    with leaving_early() if words[:1] == ["sample"] else contextlib.nullcontext():
+        return _main(words)
+
+
+def _main(words: list[str]) -> int:
     # XLA's own log lines about the machine drown what the user should read.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from bayesmesh.experiment.stages import STAGES
 
-    arguments = _parser().parse_args(argv)
-    arguments.words = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser().parse_args(words)
+    arguments.words = words
     _set_up_logging(None)
     try:
         code = _start_processes(arguments)

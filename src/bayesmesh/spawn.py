@@ -69,22 +69,23 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bayesmesh.cli", *arguments, *options],
-            env={**environ, **variables},
-            start_new_session=True,
-        )
-        for options, variables in shares(count, cores or usable, names, port)
-    ]
+    children: list[subprocess.Popen[bytes]] = []
+    heard: list[int] = []
 
     def hand_on(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
         for child in children:
             if child.poll() is None:
                 child.send_signal(number)
 
+    # Before the first is started: a request to stop that comes in between is for all.
     before = {number: signal.signal(number, hand_on) for number in _SIGNALS}
     try:
+        for options, variables in shares(count, cores or usable, names, port):
+            command = [sys.executable, "-m", "bayesmesh.cli", *arguments, *options]
+            children.append(subprocess.Popen(command, env={**environ, **variables}, start_new_session=True))
+            for number in heard:
+                children[-1].send_signal(number)
         return _wait(children)
     finally:
         for child in children:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,7 @@ import yaml
 from loopback import Cluster
 from workspace import Workspace, for_user, lay_out
 
-QUICK = (
-    "--slurm-init-seconds-before-status-checks",
-    "2",
-    "--seconds-between-status-checks",
-    "1",
-    "--latency-wait",
-    "5",
-)
-"""For a scheduler that does not mind being asked often."""
+OFTEN = Path(__file__).with_name("often.py")
 
 FILMS = {
     "title": "Films",
@@ -61,12 +55,6 @@ def site() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def quick() -> tuple[str, ...]:
-    """Return options that look often whether a job is done."""
-    return QUICK
-
-
-@pytest.fixture(scope="session")
 def make(user_environment: dict[str, str]) -> Callable[[Path], Workspace]:
     """Return a function that lays out a workspace for the cluster."""
 
@@ -76,3 +64,48 @@ def make(user_environment: dict[str, str]) -> Callable[[Path], Workspace]:
         return workspace
 
     return lay
+
+
+class Submission:
+    """A run of Snakemake in the background, with a profile or without one.
+
+    Args:
+        workspace: where.
+        log: gets what it says.
+        arguments: of Snakemake.
+    """
+
+    def __init__(self, workspace: Workspace, log: Path, *arguments: str) -> None:
+        self.workspace, self.log = workspace, log
+        command = [sys.executable, str(OFTEN), "--latency-wait", "5", *arguments]
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command, cwd=workspace.root, env=workspace.environment, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def said(self) -> str:
+        """The end of what it said."""
+        return self.log.read_text(errors="replace")[-8000:]
+
+    def finish(self, seconds: float = 500) -> None:
+        """Wait until all is done."""
+        assert self.process.wait(seconds) == 0, self.said()
+
+    def end(self) -> None:
+        """End it, if it has not ended."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def submit() -> Iterator[Callable[..., Submission]]:
+    """Return a function that starts Snakemake in the background; what has not ended with the tests is ended."""
+    started: list[Submission] = []
+
+    def start(workspace: Workspace, log: Path, *arguments: str) -> Submission:
+        started.append(Submission(workspace, log, *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+import zarr
 
+from bayesmesh.experiment.site import site_for
+from bayesmesh.report.ledger import AROUND, WAITING
 from loopback import GPUS, MAX_MINUTES, Cluster
-from workspace import ROOT, Workspace, hashes
+from workspace import ROOT, Workspace
 
 GPU, CPU, MULTINODE = "profiles/slurm-gpu", "profiles/slurm-cpu", "profiles/slurm-gpu-multinode"
 
-with_accounting = pytest.mark.parametrize("cluster", ["accounting"], indirect=True)
-without_accounting = pytest.mark.parametrize("cluster", ["queue"], indirect=True)
+JOBS = {"gaussian": 4, "digits": 3, "films": 3}
+"""Experiment of the quickstart -> its jobs: a program, its chain groups, and what follows them."""
+
+PROCESSES = 2
+
+pytestmark = pytest.mark.parametrize("cluster", ["accounting"], indirect=True)
 
 
 def submitted(cluster: Cluster, workspace: Workspace) -> list[dict[str, str]]:
@@ -26,114 +36,213 @@ def submitted(cluster: Cluster, workspace: Workspace) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def local(make: Callable[[Path], Workspace], tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The same experiment without a scheduler."""
-    workspace = make(tmp_path_factory.mktemp("local") / "copy")
-    done = workspace.snakemake("--cores", "2", "results/films/posterior.zarr")
-    assert done.returncode == 0, done.stderr[-4000:]
-    return workspace
+def shorten(make: Callable[[Path], Workspace]) -> Callable[..., Workspace]:
+    """Return a function that lays out the quickstart with few draws, and further settings of digits."""
+
+    def lay(root: Path, **settings: Any) -> Workspace:
+        workspace = make(root)
+        shutil.rmtree(root / "config")
+        shutil.copytree(ROOT / "config", root / "config")
+        for name in JOBS:
+            # One device for each program, here and on a node: the mesh is part of what decides the draws.
+            few = {"sampling.warmup": 20, "sampling.draws": 40, "compute.mesh": {"chain": 1, "data": 1}}
+            for key, value in {**few, **(settings if name == "digits" else {})}.items():
+                workspace.set(name, key, value)
+        return workspace
+
+    return lay
 
 
-@with_accounting
-def test_one_gpu_a_job_from_end_to_end(
-    cluster: Cluster, make: Callable[[Path], Workspace], quick: tuple[str, ...], local: Workspace, tmp_path: Path
-) -> None:
-    workspace = make(tmp_path / "copy")
-    done = workspace.snakemake("--profile", GPU, *quick)
-    assert done.returncode == 0, done.stderr[-6000:]
+@pytest.fixture(scope="module")
+def runs(
+    cluster: Cluster,
+    shorten: Callable[..., Workspace],
+    submit: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Workspace]:
+    """Return workspaces in which the quickstart and digits have run: here, and on the cluster, all at the same time."""
+    folder = tmp_path_factory.mktemp("runs")
+    digits = {"sampling.warmup": 8, "sampling.draws": 32, "compute.dtype": "float64", "compute.mesh": {"data": 2}}
+    workspaces = {
+        "here": shorten(folder / "here"),
+        "cluster": shorten(folder / "cluster"),
+        "one process": shorten(folder / "one", **digits),
+        "two processes": shorten(folder / "two", **digits, **{"compute.processes": PROCESSES}),
+    }
+    posteriors = [f"results/{name}/posterior.zarr" for name in JOBS]
+    arguments = {
+        "cluster": ("--profile", GPU, "quickstart"),
+        "two processes": ("--profile", MULTINODE, "results/digits/posterior.zarr"),
+        "one process": ("--cores", "2", "results/digits/posterior.zarr"),
+        "here": ("--cores", "2", *posteriors),
+    }
+    started = [submit(workspaces[name], folder / f"{name}.log", *words) for name, words in arguments.items()]
+    for run in started:
+        run.finish()
+    return workspaces
+
+
+def test_the_quickstart_runs_with_one_gpu_a_job(cluster: Cluster, runs: dict[str, Workspace]) -> None:
+    workspace = runs["cluster"]
     assert (workspace.results / "index.html").exists()
-
     jobs = submitted(cluster, workspace)
-    rules = [re.sub("_wildcards_films", "", job["comment"]) for job in jobs]
-    assert rules[0] == "rule_compile"
-    assert set(rules[1:3]) == {"rule_sample_group-000", "rule_sample_group-001"}
-    assert rules[3:] == ["rule_results_assemble_diagnose_recommend_report"], "what follows the chains is one job"
     for job in jobs:
         assert (job["state"], job["partition"], job["account"]) == ("COMPLETED", "gpu", "tests")
         assert "gres/gpu=1" in job["granted"].split(","), job
         assert "cpu=1" in job["granted"].split(","), job
-    # By the audit: a tiny program needs little more than Python, and minutes.
-    sample = jobs[1]
-    assert int(re.sub(r"\D", "", sample["memory"])) < 3000
-    assert sample["limit"] == "11:00"
     accounted = cluster.ask("sacct", "-n", "-X", "-P", "-S", "now-1hour", "-o", "JobID,AllocTRES").stdout
     assert all(re.search(rf"^{job['id']}\|.*gres/gpu=1", accounted, re.M) for job in jobs)
+    # By the audit: a small program needs little more than Python, and minutes.
+    sample = next(job for job in jobs if job["comment"].startswith("rule_sample_wildcards_gaussian"))
+    assert int(re.sub(r"\D", "", sample["memory"])) < 3000
+    assert sample["limit"] == "11:00"
 
-    assert hashes(workspace.results / "films/posterior.zarr") == hashes(local.results / "films/posterior.zarr")
+
+def test_the_quickstart_is_ten_jobs_at_most(cluster: Cluster, runs: dict[str, Workspace]) -> None:
+    comments = [job["comment"] for job in submitted(cluster, runs["cluster"])]
+    for name, count in JOBS.items():
+        mine = sorted(comment for comment in comments if name in comment)
+        assert len(mine) == count, mine
+        assert mine[0] == f"rule_compile_wildcards_{name}"
+        assert mine[1].startswith(f"rule_results-{name}_assemble_"), "what follows the chains is one job"
+        assert all(comment.startswith(f"rule_sample_wildcards_{name}_group-") for comment in mine[2:])
+    assert len(comments) == sum(JOBS.values()) <= 10
 
 
-@without_accounting
-def test_cores_of_a_cluster_without_accounting(
-    cluster: Cluster, make: Callable[[Path], Workspace], quick: tuple[str, ...], local: Workspace, tmp_path: Path
+@pytest.mark.parametrize("name", JOBS)
+def test_the_draws_are_those_of_a_run_without_a_scheduler(
+    cluster: Cluster, runs: dict[str, Workspace], name: str
 ) -> None:
-    workspace = make(tmp_path / "copy")
-    # No account, no partition: the scheduler's own defaults.
-    site = {"cpu": {"cores": 1, "max_memory_mb": 4000, "max_minutes": MAX_MINUTES}}
-    (workspace.root / "profiles" / "site.yaml").write_text(yaml.safe_dump(site))
-    done = workspace.snakemake("--profile", CPU, *quick, "--", "results/films/chains/group-000.json")
-    assert done.returncode == 0, done.stderr[-6000:]
-    jobs = submitted(cluster, workspace)
-    assert [(job["state"], job["partition"], "gpu" in job["granted"]) for job in jobs] == [
-        ("COMPLETED", "cpu", False)
-    ] * 2
-    (chains,) = (workspace.results / "films/chains").glob("*/group-000/draws.zarr")
-    assert hashes(chains) == hashes(local.results / chains.relative_to(workspace.results))
+    here, there = (_arrays(runs[where].results / name / "posterior.zarr") for where in ("here", "cluster"))
+    assert len(here) > 10
+    assert there.keys() == here.keys()
+    for path, values in here.items():
+        assert (there[path].dtype, there[path].shape) == (values.dtype, values.shape)
+        # How they are cut into files follows the speed that was measured.
+        assert there[path].tobytes() == values.tobytes(), path
 
 
-@with_accounting
-@pytest.mark.parametrize(
-    ("profile", "key", "value", "said"),
-    [
-        (MULTINODE, "gpu.gpus_per_node", GPUS + 1, "Requested node configuration is not available"),
-        (MULTINODE, "gpu.nodes", 3, "Node count specification"),
-        (GPU, "gpu.model", "a100", "Invalid generic resource|node configuration is not available"),
-        (GPU, "gpu.max_minutes", MAX_MINUTES + 1, "time limit"),
-        (CPU, "cpu.max_minutes", MAX_MINUTES + 1, "time limit"),
-        (CPU, "cpu.partition", "nope", "[Ii]nvalid partition"),
-        (CPU, "cpu.max_memory_mb", 10**6, "[Mm]emory|node configuration is not available"),
-        (CPU, "cpu.cores", 64, "More processors requested"),
-        (CPU, "account", "nobody", "[Ii]nvalid account"),
-    ],
-)  # fmt: skip
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return path in the group -> values of all arrays."""
+    root = zarr.open_group(str(path), mode="r")
+    return {name: np.asarray(node) for name, node in root.members(max_depth=None) if isinstance(node, zarr.Array)}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_ledger_says_what_each_job_cost_beside_its_work(
+    cluster: Cluster, runs: dict[str, Workspace], name: str
+) -> None:
+    with (runs["cluster"].results / name / "ledger.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    jobs = {row["job"] for row in rows}
+    assert {"compile", "sample-group-000", "assemble", "diagnose"} <= jobs
+    seconds = {(row["job"], row["phase"]): float(row["seconds"]) for row in rows}
+    for job in jobs:
+        # Python and JAX take their time, and so does Snakemake before the first stage of a job.
+        assert seconds[job, "start"] > 0.01
+        assert seconds[job, "launch"] > 0.05
+    in_queue = {job for job, phase in seconds if phase == WAITING}
+    assert in_queue == {job for job in jobs if job == "compile" or job.startswith(("sample-", "assemble"))}
+    ended = {job for job, phase in seconds if phase == "teardown"}
+    assert ended == in_queue - {"assemble"}, "the job that writes the page has not ended yet"
+    # All there is of a job: what it did, and what was around it. Slurm counts whole seconds.
+    elapsed = cluster.ask("sacct", "-n", "-X", "-P", "-S", "now-1hour", "-o", "JobID,ElapsedRaw").stdout.split()
+    by_slurm = dict(line.split("|") for line in elapsed)
+    (compile_job,) = {row["detail"].split()[-1] for row in rows if (row["job"], row["phase"]) == ("compile", "launch")}
+    around = sum(seconds.get(("compile", phase), 0.0) for phase in AROUND)
+    assert 0 < around < float(by_slurm[compile_job]) + 1
+
+
+def test_two_processes_on_two_nodes_draw_as_one(cluster: Cluster, runs: dict[str, Workspace]) -> None:
+    one, two = runs["one process"], runs["two processes"]
+    jobs = {job["comment"]: job for job in submitted(cluster, two)}
+    assert len(jobs) == JOBS["digits"]
+    for rule in ("compile_wildcards_digits", "sample_wildcards_digits_group-000"):
+        job = jobs[f"rule_{rule}"]
+        assert job["state"] == "COMPLETED"
+        assert job["nodes"] == "n[1-2]"
+        assert {"node=2", "gres/gpu=2", "cpu=2"} <= set(job["granted"].split(","))
+    steps = cluster.ask("sacct", "-n", "-P", "-S", "now-1hour", "-o", "JobID,NTasks,NNodes").stdout.splitlines()
+    sample = jobs["rule_sample_wildcards_digits_group-000"]
+    assert any(re.fullmatch(rf"{sample['id']}\.\d+\|2\|2", step) for step in steps), (
+        "one step of two tasks on two nodes"
+    )
+    manifest = json.loads((two.results / "digits/chains/group-000.json").read_text())
+    assert manifest["num_processes"] == PROCESSES
+
+    a, b = (zarr.open_group(str(w.results / "digits/posterior.zarr"), mode="r") for w in (one, two))
+    for group in ("posterior", "sample_stats"):
+        names = [name for name, _ in a[group].arrays()]
+        assert len(names) >= 2
+        for name in names:
+            np.testing.assert_allclose(
+                np.asarray(b[group][name]), np.asarray(a[group][name]), rtol=1e-10, atol=1e-10, err_msg=name
+            )
+    weights = np.asarray(a["posterior/weights"])
+    assert weights.dtype == np.float64
+    assert len(np.unique(weights[0, :, 0, 0])) > 10
+
+
+IMPOSSIBLE = [
+    (MULTINODE, "gpu.gpus_per_node", GPUS + 1, "Requested node configuration is not available"),
+    (MULTINODE, "gpu.nodes", 3, "Node count specification"),
+    (GPU, "gpu.model", "a100", "Invalid generic resource|node configuration is not available"),
+    (GPU, "gpu.max_minutes", MAX_MINUTES + 1, "time limit"),
+    (CPU, "cpu.max_minutes", MAX_MINUTES + 1, "time limit"),
+    (CPU, "cpu.partition", "nope", "[Ii]nvalid partition"),
+    (CPU, "cpu.max_memory_mb", 10**6, "[Mm]emory|node configuration is not available"),
+    (CPU, "cpu.cores", 64, "More processors requested"),
+    (CPU, "account", "nobody", "[Ii]nvalid account"),
+]
+
+
+def _wrong(site: dict[str, Any], key: str, value: Any) -> str:
+    block, _, last = key.rpartition(".")
+    return yaml.safe_dump({**site, block: {**site[block], last: value}} if block else {**site, last: value})
+
+
+def _names_reason_and_key(said: str, key: str, reason: str) -> None:
+    message = said[said.index("error: ") :]
+    assert re.search(reason, message), message
+    # The key, or the block whose keys together are more than any node has.
+    assert any(f"profiles/site.yaml: key '{k}'" in message for k in (key, key.rpartition(".")[0])), message
+    assert "remedy: " in message
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("profile", "key", "value", "reason"), IMPOSSIBLE)
 def test_what_can_never_run_is_refused_with_the_reason_and_the_key(
     cluster: Cluster,
-    make: Callable[[Path], Workspace],
     site: dict[str, Any],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     profile: str,
     key: str,
     value: Any,
-    said: str,
+    reason: str,
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "site.yaml").write_text(_wrong(site, key, value))
+    monkeypatch.chdir(tmp_path)
+    # What the profile itself says when Snakemake reads it.
+    (call,) = re.findall(r"site_for\((.*)\)", (ROOT / profile / "config.yaml").read_text())
+    kind = re.match('"(cpu|gpu)"', call)
+    assert kind is not None
+    with pytest.raises(SystemExit) as ended:
+        site_for(kind[1], nodes="nodes=True" in call)
+    assert ended.value.code == 2
+    _names_reason_and_key(capsys.readouterr().err, key, reason)
+
+
+def test_a_refusal_ends_snakemake_before_anything_is_done(
+    cluster: Cluster, make: Callable[[Path], Workspace], site: dict[str, Any], tmp_path: Path
 ) -> None:
     workspace = make(tmp_path / "copy")
-    block, _, last = key.rpartition(".")
-    wrong = {**site, block: {**site[block], last: value}} if block else {**site, last: value}
-    (workspace.root / "profiles" / "site.yaml").write_text(yaml.safe_dump(wrong))
-    done = workspace.snakemake("--profile", profile)
-    assert done.returncode == 2
-    message = done.stderr[done.stderr.index("error: ") :]
-    assert re.search(said, message), message
-    # The key, or the block whose keys together are more than any node has.
-    assert f"profiles/site.yaml: key '{key}'" in message or f"profiles/site.yaml: key '{block}'" in message, message
-    assert "remedy: " in message
-    assert "Traceback" not in done.stderr
+    for profile, key, value, reason in IMPOSSIBLE[:1] + IMPOSSIBLE[5:6]:
+        (workspace.root / "profiles" / "site.yaml").write_text(_wrong(site, key, value))
+        done = workspace.snakemake("--profile", profile)
+        assert done.returncode == 2
+        _names_reason_and_key(done.stderr, key, reason)
     assert submitted(cluster, workspace) == []
     assert not workspace.results.exists()
-
-
-@with_accounting
-def test_the_quickstart_is_ten_jobs_at_most(
-    cluster: Cluster, make: Callable[[Path], Workspace], tmp_path: Path
-) -> None:
-    workspace = make(tmp_path / "copy")
-    shutil.rmtree(workspace.root / "config")
-    shutil.copytree(ROOT / "config", workspace.root / "config")
-    done = workspace.snakemake("--profile", GPU, "--dry-run", "quickstart")
-    assert done.returncode == 0, done.stderr[-4000:]
-    counts = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.M))
-    grouped = len(re.findall(r"Group job results", done.stdout + done.stderr))
-    assert grouped == int(counts["report"]) == 3
-    assert int(counts["compile"]) + int(counts["sample"]) + grouped <= 10
-    assert set(counts) - {"total"} <= {
-        "compile", "sample", "assemble", "diagnose", "average", "recommend", "report", "fetch", "shard", "index", "quickstart"
-    }, "a new rule is a job of its own unless a profile groups it"  # fmt: skip

@@ -33,6 +33,7 @@ FOREIGN_COMMANDS = {
     "cd",
     "conda",
     "git",
+    "install.sh",
     "podman",
     "pyenv",
     "sacctmgr",

@@ -13,10 +13,11 @@ from bayesmesh.experiment.fingerprint import ROOT, imported_modules
 
 LAYERS = [
     {"errors", "progress"},
-    {"store", "cards"},
+    {"store", "cards", "early"},
     {"spawn"},
     {"launch"},
     {"ledger", "experiment"},
+    {"overhead"},
     {"data", "models", "kernels"},
     {"bridges"},
     {"sampling", "diagnostics", "streaming"},

@@ -12,7 +12,7 @@ import pytest
 
 from bayesmesh.ledger import Ledger
 
-COLUMNS = {"job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device"}
+COLUMNS = {"job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device", "at", "slurm_job"}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

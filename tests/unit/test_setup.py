@@ -329,7 +329,9 @@ def test_the_conda_environment_follows_the_locks() -> None:
     assert f"# locks: {cksum}\n" in (ROOT / "envs" / "bayesmesh.post-deploy.sh").read_text(), "run `make lock`"
 
 
-@pytest.mark.parametrize("script", ["tools/bootstrap.sh", "tools/lock.sh", "tools/slurm-test.sh", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["tools/bootstrap.sh", "tools/lock.sh", "tools/slurm-test.sh", "tools/bundle-install.sh", ".ci/run"]
+)
 def test_scripts_can_be_run(script: str) -> None:
     assert os.access(ROOT / script, os.X_OK)
     shell = "bash" if "bash" in (ROOT / script).read_text().splitlines()[0] else "sh"
@@ -337,10 +339,11 @@ def test_scripts_can_be_run(script: str) -> None:
 
 
 def test_every_folder_of_tests_is_run_by_make() -> None:
-    """`make test` runs the listed folders, `make slurm-test` the one that needs a cluster; none is forgotten."""
+    """`make test` runs the listed folders, two other targets those that need a cluster or an index."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
     folders = {f"tests/{path.parent.relative_to(ROOT / 'tests').parts[0]}" for path in ROOT.glob("tests/**/test_*.py")}
-    assert folders == {*listed, "tests/slurm"} - {"src"}
+    assert folders == {*listed, "tests/slurm", "tests/bundle"} - {"src"}
     assert "tests/slurm" in (ROOT / "tools" / "slurm-test.sh").read_text()
+    assert "tests/bundle" in (ROOT / "Makefile").read_text()
     lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
     assert "make test" in lines

@@ -14,7 +14,7 @@ import yaml
 from bayesmesh.report import formats
 from bayesmesh.report.documents import read_json
 from bayesmesh.report.facts import Fact, list_facts
-from bayesmesh.report.ledger import ORDER, SAMPLING, Job, Phase, jobs_of, sampling_seconds
+from bayesmesh.report.ledger import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["Bar", "Timing", "build_timing", "dump_settings", "read_facts", "read_specs"]
@@ -61,7 +61,7 @@ def build_timing(phases: Sequence[Phase]) -> Timing | None:
 
 
 def _colours(phases: Sequence[Phase]) -> dict[str, int]:
-    names = {phase.phase for phase in phases if phase.seconds}
+    names = {phase.phase for phase in phases if phase.seconds and phase.phase != WAITING}
     ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
     # Colours go to the phases with the most time; the rest share the last, grey one.
     total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
@@ -78,7 +78,7 @@ def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
             colours[phase.phase],
         )
         for phase in job.phases
-        if phase.seconds
+        if phase.seconds and phase.phase != WAITING
     )
     return Bar(job.name, formats.duration(job.seconds), segments)
 
@@ -102,11 +102,17 @@ def _row(phase: Phase) -> tuple[str, ...]:
 
 
 def _sentence(phases: Sequence[Phase]) -> str:
-    total = sum(phase.seconds or 0.0 for phase in phases)
+    total = sum(phase.seconds or 0.0 for phase in phases if phase.phase != WAITING)
     parts = [f"All jobs, one after the other, would take {formats.duration(total)}"]
     sampling = sampling_seconds(phases)
     if math.isfinite(sampling):
         parts.append(f"of which {formats.duration(sampling)} for warmup and sampling")
+    around = sum(phase.seconds or 0.0 for phase in phases if phase.phase in AROUND)
+    if around:
+        parts.append(f"{formats.duration(around)} for starting and ending jobs")
+    waited = sum(phase.seconds or 0.0 for phase in phases if phase.phase == WAITING)
+    if waited:
+        parts.append(f"and the scheduler let them wait {formats.duration(waited)}")
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
     rate = f" A job evaluates {formats.count(gradients / seconds)} gradients a second on average." if seconds else ""

@@ -13,9 +13,11 @@ from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = [
+    "AROUND",
     "COLUMNS",
     "DRAWING",
     "SAMPLING",
+    "WAITING",
     "Job",
     "Phase",
     "jobs_of",
@@ -27,11 +29,18 @@ __all__ = [
 COLUMNS = ("job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device")
 
 ORDER = (
-    "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
+    "queue", "launch", "start", "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
     "warmup", "finish", "sample", "run", "write", "look", "join", "derive",
+    "teardown",
 )  # fmt: skip
 """Phases in the order in which a job goes through them; others follow in the order of the file."""
 
+
+WAITING = "queue"
+"""Before a scheduler starts a job: nothing is done, so that no time of a job counts it."""
+
+AROUND = ("launch", "start", "teardown")
+"""Phases before a job's work and after it."""
 
 DRAWING = ("sample", "run")
 """Phases that make the draws which are kept."""
@@ -70,8 +79,8 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the phases together."""
-        return sum(phase.seconds or 0.0 for phase in self.phases)
+        """Wall time of the phases together, without the wait for a start."""
+        return sum(phase.seconds or 0.0 for phase in self.phases if phase.phase != WAITING)
 
 
 def read_phases(layout: ExperimentLayout) -> list[Phase]:

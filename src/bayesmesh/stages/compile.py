@@ -77,9 +77,8 @@ def run(
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         with ledger.phase("measure", "one gradient"):
             shapes = {k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()}
-            measured = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data)
-        # All of them compile for the same lengths.
-        seconds = max(peers.exchange(measured))
+            # The same for all, so that they compile for the same lengths.
+            seconds = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data, peers)
         lengths = choose_lengths(probe, spec.config["sampling"]["segment_seconds"], seconds)
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
         # Together, so that none that finds its programs in the cache leaves while another compiles them.

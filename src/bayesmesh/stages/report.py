@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from bayesmesh.experiment.benchmarks import list_benchmarks
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
+from bayesmesh.overhead import add_ends
 from bayesmesh.report.benchmarks import write_benchmark_page
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
@@ -19,6 +21,7 @@ __all__ = ["run", "run_benchmarks", "run_index"]
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Write the page; returns a line for the log."""
     settings, layout = spec.settings("report"), experiment_layout(spec)
+    add_ends(ledger, os.environ)
     with ledger.phase("report"):
         page = write_page(
             layout,

@@ -44,15 +44,28 @@ def parse_queue(text: str, experiments: Iterable[str], folder: Path) -> dict[str
 
     >>> parse_queue("RUNNING|n1|None|/a|rule_sample_wildcards_digits_group-000", ["digits"], Path("/a"))
     {'digits': [QueuedJob(rule='sample', state='RUNNING', node='n1', reason='None')]}
+    >>> parse_queue("PENDING||Priority|/a|rule_results-digits_assemble_diagnose_report", ["digits"], Path("/a"))
+    {'digits': [QueuedJob(rule='results', state='PENDING', node='', reason='Priority')]}
     """
     found: dict[str, list[QueuedJob]] = {}
     names = set(experiments)
     for line in text.splitlines():
         state, node, reason, where, comment = [*line.split("|", 4), "", "", "", "", ""][:5]
-        match = _COMMENT.match(comment.strip())
-        if match is None or where != str(folder):
+        if where != str(folder):
             continue
-        name = re.sub(r"_group-\d+$", "", match[2] or "")
+        rule, name = _rule_and_experiment(comment.strip(), names)
         if name in names:
-            found.setdefault(name, []).append(QueuedJob(match[1], state, node, reason))
+            found.setdefault(name, []).append(QueuedJob(rule, state, node, reason))
     return found
+
+
+def _rule_and_experiment(comment: str, names: set[str]) -> tuple[str, str]:
+    """Names in an executor's comment; empty where it has none.
+
+    A job of what follows the chains is named after the experiment, with the names of its rules behind that.
+    """
+    if (behind := comment.removeprefix("rule_results-")) != comment:
+        # An experiment's name may begin with another's.
+        return "results", max((name for name in names if behind.startswith(f"{name}_")), key=len, default="")
+    match = _COMMENT.match(comment)
+    return (match[1], re.sub(r"_group-\d+$", "", match[2] or "")) if match else ("", "")

@@ -1,0 +1,41 @@
+"""What is measured of a program: in several processes all run the same calls, whatever each of them has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+from jax.sharding import Mesh
+
+from bayesmesh.sampling.audit import SHORT_SECONDS, seconds_per_gradient
+from bayesmesh.sampling.mesh import sharding
+from bayesmesh.sampling.peers import Peers
+
+
+class Slow(Peers):
+    """One of two processes, the other of which takes long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self.told = seconds, list[float]()
+
+    def exchange(self, value: Any) -> list[Any]:
+        self.told.append(value)
+        return [value, self.seconds]
+
+
+@pytest.mark.parametrize(("factor", "exchanges"), [(2.0, 1), (0.0, 2)])
+def test_the_slowest_process_decides_how_gradients_are_measured(
+    build: Callable[..., Any], make_case: Callable[..., Any], factor: float, exchanges: int
+) -> None:
+    """A process that measured in a loop while another did not would wait for it for ever."""
+    case = make_case("gaussian", num_rows=4)
+    program = build(case, "hmc", num_chains=1, is_optimised=False).program
+    mesh = Mesh([jax.devices()[0]], ("chain",))
+    placed = {name: sharding(mesh) for name in program.target.position_shapes}
+    peers = Slow(factor * SHORT_SECONDS)
+    seconds = seconds_per_gradient(program.target, 1, placed, program.put_data(case.rows), peers)
+    assert len(peers.told) == exchanges
+    assert seconds == max(peers.told[-1], peers.seconds) > 0

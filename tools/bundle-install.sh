@@ -1,0 +1,126 @@
+#!/bin/sh
+# Installs Bayesmesh from this directory, without any network.
+#
+#   install.sh [--python PATH] [--use-present-jax] FOLDER
+#
+# FOLDER gets the workflow and its .venv. --python: a Python @PYTHON@; python@PYTHON@ or python3 by default.
+# --use-present-jax: take the JAX that this Python has (0.11 or newer, with its CUDA packages) and install all else.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+
+say() { printf 'install: %s\n' "$*" >&2; }
+
+die() {
+    say "$@"
+    exit 1
+}
+
+python= present= folder=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --python)
+        [ $# -gt 1 ] || die "--python wants a path"
+        python=$2
+        shift
+        ;;
+    --use-present-jax) present=1 ;;
+    -*) die "no option $1: install.sh [--python PATH] [--use-present-jax] FOLDER" ;;
+    *) folder=$1 ;;
+    esac
+    shift
+done
+[ -n "$folder" ] || die "say where to: install.sh [--python PATH] [--use-present-jax] FOLDER"
+
+# --- is everything here, and as it was built? -----------------------------------------------------------------
+
+if command -v sha256sum >/dev/null 2>&1; then check="sha256sum"; else check="shasum -a 256"; fi
+(cd "$here" && $check -c SHA256SUMS >/dev/null) || die "a file of the bundle is damaged or missing: copy it again"
+
+# --- the Python -----------------------------------------------------------------------------------------------
+
+version() { "$1" -c 'import platform, sys; print("%d.%d" % sys.version_info[:2], platform.machine())' 2>/dev/null; }
+
+if [ -z "$python" ]; then
+    for candidate in python@PYTHON@ python3 python; do
+        if [ "$(version "$candidate")" = "@PYTHON@ @MACHINE@" ]; then
+            python=$candidate
+            break
+        fi
+    done
+    [ -n "$python" ] || die "found no Python @PYTHON@ for @MACHINE@: give one with --python, or make a bundle for yours"
+fi
+found=$(version "$python") || die "$python does not run"
+[ "$found" = "@PYTHON@ @MACHINE@" ] || die "$python is $found, and the bundle is for @PYTHON@ @MACHINE@"
+
+# --- the folder -----------------------------------------------------------------------------------------------
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd -P)
+if [ ! -e "$folder/pyproject.toml" ]; then
+    [ -z "$(ls -A "$folder")" ] || die "$folder: holds something else; name an empty folder, or one that is to be made"
+    # No option of GNU alone; names in the archive begin with one folder.
+    (cd "$folder" && gzip -dc "$here/bayesmesh.tar.gz" | tar xf - && mv bayesmesh/* bayesmesh/.[!.]* . && rmdir bayesmesh)
+else
+    say "$folder: is there already; only its .venv is made anew"
+fi
+
+# --- the environment ------------------------------------------------------------------------------------------
+
+venv=$folder/.venv
+rm -rf "$venv"
+if [ -n "$present" ]; then
+    "$python" -c 'import jax, jaxlib' 2>/dev/null || die "$python has no JAX: leave --use-present-jax out, or name the Python that has it with --python"
+    # Without pip, for which Debian's Python would lack a module; a wheel of it is here.
+    "$python" -m venv --without-pip --system-site-packages "$venv"
+    # An environment does not inherit from another one: what is in that is put behind what is in this.
+    "$python" -c '
+import site, sys
+if sys.prefix != sys.base_prefix:
+    print(*site.getsitepackages(), sep="\n")
+' >"$venv/lib/python@PYTHON@/site-packages/present-jax.pth"
+    grep -v -E '^(jax|jaxlib|jax-.*|nvidia-.*|libtpu)==' "$here/requirements.txt" >"$venv/requirements.txt"
+else
+    "$python" -m venv --without-pip "$venv"
+    cp "$here/requirements.txt" "$venv/requirements.txt"
+fi
+pip() { "$venv/bin/python" "$(echo "$here"/pip-*.whl)/pip" --disable-pip-version-check --isolated "$@"; }
+say "installing $(grep -c == "$venv/requirements.txt") packages in $venv"
+# Also those that the Python has in another place: what is run is what was locked.
+pip install --quiet --no-index --find-links "$here/wheels" --no-deps --require-hashes --ignore-installed --no-compile \
+    -r "$venv/requirements.txt" || die "pip failed: what went wrong is above"
+pip install --quiet --no-index --no-deps --no-build-isolation --no-compile -e "$folder" || die "pip failed: what went wrong is above"
+"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
+
+# --- does it work? --------------------------------------------------------------------------------------------
+
+"$venv/bin/python" -c '
+import importlib.metadata, sys
+from packaging.requirements import Requirement
+wrong = []
+for text in importlib.metadata.requires("bayesmesh"):
+    need = Requirement(text)
+    if need.marker is None or need.marker.evaluate({"extra": ""}):
+        found = importlib.metadata.version(need.name)
+        if not need.specifier.contains(found, prereleases=True):
+            wrong.append(f"{need.name} {found} is here, and {need} is needed")
+if wrong:
+    sys.exit("install: " + "; ".join(wrong))
+import jax, jaxlib
+from tensorflow_probability.substrates import jax as tfp
+draw = jax.jit(lambda key: tfp.distributions.Normal(0.0, 1.0).sample(seed=key))(jax.random.key(0))
+print(f"install: JAX {jax.__version__} of {jax.__file__}, on {jax.devices()[0].device_kind}", file=sys.stderr)
+' || die "the environment does not work: what went wrong is above"
+
+# So that make takes the environment for what it is, and does not look for an index.
+{
+    printf 'root %s\n' "$folder"
+    for lock in @LOCKS@; do
+        printf '%s %s\n' "$lock" "$(cd "$folder" && cat pyproject.toml envs/build.txt "envs/$lock.txt" | cksum)"
+    done
+} >"$venv/.bayesmesh-locks"
+
+say "installed. Next:"
+say "    cd $folder"
+say "    .venv/bin/bayesmesh doctor"
+say "    .venv/bin/snakemake --cores all quickstart"
