@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.report import formats
@@ -41,7 +41,7 @@ class Section:
         columns: headings of the table, in the order of cells.
         rows: cells, and whether the row has a time.
         ratios: case, contender, ratio, against, spread, verdict.
-        panels: its drawings.
+        panels: its drawings, by the stem of their files; one without any line is left out.
         measured_at: when.
         machine: where.
         versions: with what.
@@ -52,7 +52,7 @@ class Section:
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, ...], bool], ...]
     ratios: tuple[tuple[str, ...], ...]
-    panels: tuple[Panel, ...]
+    panels: Mapping[str, Panel]
     measured_at: str
     machine: str
     versions: str
@@ -75,13 +75,9 @@ def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -
     sections = [read_section(layout, name, about) for name, about in benchmarks if layout.table(name).exists()]
     write_text(layout.page, render("benchmarks.html", title="Benchmarks", sections=sections))
     for section in sections:
-        for figure, panel in zip(_figures(section.name), section.panels, strict=True):
-            write_text(layout.figure(figure.stem), standalone(panel))
+        for stem, panel in section.panels.items():
+            write_text(layout.figure(stem), standalone(panel))
     return layout.page
-
-
-def _figures(name: str) -> Sequence[Figure]:
-    return FIGURES.get(name, ())
 
 
 def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
@@ -100,7 +96,9 @@ def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
         columns=tuple(_HEADINGS.get(column, column.replace("_", " ")) for column in columns),
         rows=tuple((tuple(_cell(row, c) for c in columns), bool(row.text("median_s"))) for row in rows),
         ratios=tuple(_ratio(row) for row in ratios),
-        panels=tuple(_panel(figure, rows) for figure in _figures(name)),
+        panels={
+            f.stem: draw_lines(f, lines, _names(f, rows)) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))
+        },
         measured_at=cell("measured_at"),
         machine=cell("machine"),
         versions=cell("versions"),
@@ -131,13 +129,17 @@ def _ratio(row: Row) -> tuple[str, ...]:
     return row.text("case"), row.text("contender"), ratio, row.text("against"), spread, gate
 
 
-def _panel(figure: Figure, rows: Sequence[Row]) -> Panel:
-    """Draw what has a number; a contender without any has no line."""
+def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+    """Return what has a number; a contender without any has no line."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if all(row.text(column) == value for column, value in figure.where.items()):
             point = row.number(figure.x), row.number(figure.y)
             if all(math.isfinite(number) and number > 0 for number in point):
                 lines.setdefault(row.text(figure.series), []).append(point)
-    names = list(dict.fromkeys(row.text(figure.series) for row in rows))
-    return draw_lines(figure, {name: sorted(points) for name, points in lines.items()}, names)
+    return {name: sorted(points) for name, points in lines.items()}
+
+
+def _names(figure: Figure, rows: Sequence[Row]) -> list[str]:
+    """All names of the table in order, so that one has the same colour in every drawing."""
+    return list(dict.fromkeys(row.text(figure.series) for row in rows))
