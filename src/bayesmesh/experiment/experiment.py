@@ -28,6 +28,7 @@ RESERVED_NAMES = frozenset(
         "quickstart",
         "reproduce",
         "benchmark",
+        "benchmark_page",
         "benchmarks",
         "claims",
         "reproduction",
