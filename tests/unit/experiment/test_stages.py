@@ -43,8 +43,10 @@ def test_there_is_a_module_for_every_stage() -> None:
     folder = Path(bayesmesh.__file__).parent / "stages"
     assert set(STAGES) == {p.stem for p in folder.glob("*.py")} - {
         "__init__",
+        "claims",
         "context",
         "files",
+        "receipts",
         "stopping",
         "suitability",
     }
