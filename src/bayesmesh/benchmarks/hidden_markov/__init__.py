@@ -1,0 +1,119 @@
+"""hidden_markov: No-U-Turn samplers of four packages and ours on one model, by effective draws per second.
+
+The model and the data are those of PyMC's example gallery, "How to wrap a JAX function for use in PyMC". The others
+have the published budget, two chains of 1,000 + 1,000 iterations on two cores, and the published likelihood; ours has
+many short chains and its own forward pass. The measure is the smallest bulk effective sample size over all numbers of
+all latents, divided by the seconds of warmup and draws.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.benchmarks.process import Process
+from bayesmesh.benchmarks.table import write_rows
+from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
+from bayesmesh.data.sources.hidden_markov import simulate_processes
+from bayesmesh.store.layout import BenchmarkLayout
+
+__all__ = ["run"]
+
+_log = logging.getLogger("bayesmesh")
+
+LEAST = 8.0
+"""Gate: times the effective draws per second of the best of the others."""
+
+PEERS = "BAYESMESH_PEERS"
+"""Environment variable: the Python of the other samplers' environment; that of ``.venv-peers`` when not set."""
+
+OURS = "ours: ChEES-HMC"
+
+INITIAL = {"method": "mode", "spread": 0.1, "steps": 100, "learning_rate": 0.1}
+"""Chains climb from near the origin: from far draws of the prior some end in a mode with a wrong signal."""
+
+
+def run(options: Options) -> Outcome:
+    """Compare, and evaluate what must hold to the last digit."""
+    source = SourceOptions()
+    emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
+    peers = _peers_python()
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder) / "emissions.npy")
+        np.save(data, emissions)
+        case = Case(
+            {"processes": emissions.shape[0], "observations": emissions.shape[1]}, _contenders(options, data, peers)
+        )
+        limit = max(options.seconds_limit, 600.0)
+        limits = options.limits(
+            run_s=limit, prepare_s=limit, rounds=options.pick(3, quick=1), least_rounds=1, case_s=240
+        )
+        measured = compare([case], limits)
+        write_rows(BenchmarkLayout(options.results).table("hidden_markov-exact"), _exact(peers))
+    rows = [m.row() for m in measured]
+    return Outcome(rows, _ratios(measured, case.values, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
+
+
+def _peers_python() -> str | None:
+    """Return the interpreter of the other samplers, or None when that environment is not there."""
+    path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
+    if path.exists():
+        return str(path)
+    _log.warning("benchmark hidden_markov: %s is not there; make it with tools/bootstrap.sh peers", path)
+    return None
+
+
+def _contenders(options: Options, data: str, peers: str | None) -> list[Contender]:
+    iterations = options.pick(1000, quick=50)
+    budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
+    many = {"data": data, "chains": options.pick(128, quick=8), "warmup": options.pick(200, quick=40)}
+    ours = {**many, "draws": options.pick(1000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
+    found = [
+        Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees"}),
+        Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
+    ]
+    if peers is None:
+        return found
+    work = f"{__name__}.contenders"
+    others = [
+        Contender("BlackJAX NUTS", f"{work}:BlackjaxNuts", budget, peers),
+        Contender("NumPyro NUTS", f"{work}:NumpyroNuts", budget, peers),
+        Contender("nutpie, JAX", f"{work}:Nutpie", {**budget, "backend": "jax"}, peers),
+        Contender("nutpie, Numba", f"{work}:Nutpie", {**budget, "backend": "numba"}, peers),
+        Contender("PyMC NUTS, JAX operation", f"{work}:PymcNuts", {**budget, "likelihood": "jax"}, peers),
+        Contender("PyMC NUTS, PyTensor", f"{work}:PymcNuts", {**budget, "likelihood": "pytensor"}, peers),
+    ]
+    return [*found, *options.pick(others, quick=others[:1])]
+
+
+def _ratios(measured: Sequence[Measurement], case: Mapping[str, Any], options: Options) -> list[Ratio]:
+    """Ours against each of the others, and with a gate against the best of them."""
+    rates = {m.contender: m.facts["ess_per_s"] for m in measured if "ess_per_s" in m.facts}
+    others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
+    best = max(others, key=others.__getitem__, default="another sampler")
+    gate = options.pick(LEAST, quick=None)
+    names = [best, *sorted(others.keys() - {best})]
+    return [
+        ratio(measured, case, OURS, against=name, least=gate if name == best else None, fact="ess_per_s")
+        for name in names
+    ]
+
+
+def _exact(peers: str | None) -> list[dict[str, Any]]:
+    """Rows of the numbers that must hold to the digits that were published; the last need PyMC."""
+    rows: list[dict[str, Any]] = []
+    for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):
+        if python is None:
+            continue
+        process = Process(Contender(work, f"{__name__}.exact:{work}", {}, python))
+        rows += process.ask({"do": "prepare", "case": {}}, 300.0)["facts"]["rows"]
+        process.close()
+    return rows

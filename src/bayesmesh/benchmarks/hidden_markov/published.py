@@ -1,0 +1,64 @@
+"""The likelihood as published: a forward algorithm in log scale, in JAX and in PyTensor, for the contenders.
+
+"How to wrap a JAX function for use in PyMC" (PyMC example gallery): a scan over the steps of one process, mapped over
+the processes. Written here as the text describes it; nothing of it is used by this project's own model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["NUM_STATES", "jax_log_likelihood", "pytensor_log_likelihood"]
+
+NUM_STATES = 3
+
+
+def _process(emissions: jax.Array, signal: Any, noise: Any, log_initial: Any, log_transition: Any) -> jax.Array:
+    """Log likelihood of one process (time,)."""
+
+    def log_emission(emission: jax.Array) -> jax.Array:
+        means = jnp.arange(1, NUM_STATES + 1) * signal
+        return -0.5 * ((emission - means) / noise) ** 2 - jnp.log(noise) - 0.5 * math.log(2 * math.pi)
+
+    def step(log_alpha: jax.Array, emission: jax.Array) -> tuple[jax.Array, None]:
+        moved = jax.scipy.special.logsumexp(log_alpha[:, None] + log_transition, axis=0)
+        return moved + log_emission(emission), None
+
+    last, _ = jax.lax.scan(step, log_initial + log_emission(emissions[0]), emissions[1:])
+    return jax.scipy.special.logsumexp(last)
+
+
+def jax_log_likelihood(emissions: Any, signal: Any, noise: Any, initial: Any, transition: Any) -> jax.Array:
+    """Log likelihood of all processes (process, time), ()."""
+    by_process = jax.vmap(_process, in_axes=(0, None, None, None, None))
+    return jnp.sum(by_process(jnp.asarray(emissions), signal, noise, jnp.log(initial), jnp.log(transition)))
+
+
+def pytensor_log_likelihood(emissions: Any, signal: Any, noise: Any, initial: Any, transition: Any) -> Any:
+    """The same recurrence as a graph of PyTensor, all processes at a time, for its own compilers."""
+    import pytensor
+    import pytensor.tensor as pt
+
+    means = pt.arange(1, NUM_STATES + 1) * signal
+    log_emission = (
+        -0.5 * ((pt.as_tensor(emissions.T)[:, :, None] - means) / noise) ** 2
+        - pt.log(noise)
+        - 0.5 * math.log(2 * math.pi)
+    )
+    log_transition = pt.log(transition)
+
+    def step(log_emission: Any, log_alpha: Any, log_transition: Any) -> Any:
+        return pt.logsumexp(log_alpha[:, :, None] + log_transition[None], axis=1) + log_emission
+
+    alphas = pytensor.scan(
+        step,
+        sequences=[log_emission[1:]],
+        outputs_info=[pt.log(initial)[None, :] + log_emission[0]],
+        non_sequences=[log_transition],
+        return_updates=False,
+    )
+    return pt.sum(pt.logsumexp(alphas[-1], axis=1))

@@ -1,0 +1,62 @@
+"""The benchmark of samplers on the hidden Markov model: the likelihood that the others get, and what is said of draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor
+import pytest
+
+from bayesmesh.benchmarks.harness import Options
+from bayesmesh.benchmarks.hidden_markov import _contenders
+from bayesmesh.benchmarks.hidden_markov.exact import Exact
+from bayesmesh.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
+from bayesmesh.benchmarks.hidden_markov.sizes import describe
+from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
+
+EMISSIONS = simulate_processes(70, 50, 104109109)
+
+
+def test_the_others_sample_the_published_posterior() -> None:
+    """Their likelihoods, in JAX and in PyTensor, have the value and the derivative that were published."""
+    arguments = (SIGNAL, NOISE, INITIAL, TRANSITION)
+    assert f"{float(jax_log_likelihood(EMISSIONS, *arguments)):.8f}" == "-37.00348857"
+    symbols = [pytensor.tensor.as_tensor(value).type() for value in map(np.asarray, arguments)]
+    value = pytensor_log_likelihood(EMISSIONS, *symbols)
+    function = pytensor.function(symbols, [value, pytensor.grad(value, symbols[0])], mode="JAX")
+    assert [f"{float(x):.8f}" for x in function(*map(np.asarray, arguments))] == ["-37.00348857", "-297.86490611"]
+
+
+def test_exact_rows_hold_the_published_numbers_and_others() -> None:
+    rows = {(r["quantity"], r["case"]): r for r in Exact().prepare({})["rows"]}
+    assert f"{rows['log_likelihood_first', 'published']['value']:.8f}" == "-3.93533794"
+    assert f"{rows['log_likelihood_all', 'published']['value']:.8f}" == "-37.00348857"
+    assert f"{rows['derivative_signal', 'published']['value']:.8f}" == "-297.86490611"
+    probe = rows["log_likelihood_all", "probe-1"]
+    expected = float(jax_log_likelihood(EMISSIONS, probe["signal"], probe["noise"], INITIAL, TRANSITION))
+    np.testing.assert_allclose(probe["value"], expected, rtol=1e-12)
+    assert len({case for _, case in rows}) >= 3
+
+
+def test_the_worst_coordinate_counts() -> None:
+    """Independent draws but for one entry of the transition, which is sticky."""
+    generator = np.random.default_rng(0)
+    draws = {
+        "signal": generator.standard_normal((4, 500)),
+        "noise": generator.standard_normal((4, 500)),
+        "initial": generator.standard_normal((4, 500, 3)),
+        "transition": generator.standard_normal((4, 500, 3, 3)),
+    }
+    all_well = describe(draws, 2.0)
+    assert 1200 < all_well["min_ess_bulk"] < 2600
+    assert all_well["ess_per_s"] == pytest.approx(all_well["min_ess_bulk"] / 2)
+    draws["transition"][:, :, 2, 1] = np.repeat(generator.standard_normal((4, 10)), 50, axis=1)
+    assert describe(draws, 2.0)["min_ess_bulk"] < 80
+
+
+def test_all_contenders_get_one_data_file_and_the_published_budget() -> None:
+    contenders = _contenders(Options(), "emissions.npy", "python")
+    assert {c.options["data"] for c in contenders} == {"emissions.npy"}
+    others = [c for c in contenders if not c.name.startswith("ours")]
+    assert len(others) >= 4
+    assert {(c.options["chains"], c.options["warmup"], c.options["draws"]) for c in others} == {(2, 1000, 1000)}
+    assert {c.python for c in others} == {"python"}
