@@ -63,7 +63,8 @@ def normal_pair(bits: jax.Array, more_bits: jax.Array) -> tuple[jax.Array, jax.A
         bits: uint32, for the radius.
         more_bits: uint32 of the same shape, for the angle and the signs.
     """
-    # The half keeps 0 out of the logarithm; where it matters, for small numbers, it is exact.
+    # The half keeps 0 out of the logarithm; where it matters, for small numbers, it is exact. The library's logarithm has
+    # vector variants, without which LLVM takes only as many lanes as fit the widest type of the whole loop.
     radius = jnp.sqrt(-jnp.log(uniform(bits) + jnp.float32(2.0**-32)))
     part = (more_bits >> jnp.uint32(2)).astype(jnp.int32).astype(jnp.float32)
     sine, cosine = _sine_and_cosine(part * jnp.float32(_HALF_TURN * 2.0**-30) - jnp.float32(_HALF_TURN / 2))
