@@ -76,6 +76,6 @@ def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch)
     assert (row["steps_per_s"], row["with_compile_s"], row["ess_per_s"]) == (2e9, 2.0, 80.0)
     gated = [r for r in outcome.ratios if r.least == metropolis.GATE]
     assert [(r.against, r.ratio, r.verdict) for r in gated] == [("numpy", 200.0, "holds")] * 2
-    # Everyone, wherever there are a thousand chains or more: seven sizes of samples, with one contender more, four of chains.
-    assert len([r for r in outcome.ratios if r.least == 1.0]) == 7 * 6 + 4 * 5
+    # Everyone, wherever there are a thousand chains or more: six sizes of samples, with one contender more, four of chains.
+    assert len([r for r in outcome.ratios if r.least == 1.0]) == 6 * 6 + 4 * 5
     assert {c["scale"] for c in asked if c["arm"] == "adapted"} == {6.3}

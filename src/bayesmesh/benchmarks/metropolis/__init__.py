@@ -62,6 +62,9 @@ CORRECT = (
 )
 """Contenders with the right density and independent keys."""
 
+_PUBLISHED_SAMPLES = 10
+"""Where the published sweep begins; with one sample, which shows the cost of a call, nothing is gated."""
+
 _GATE_LIMIT_S = 180.0
 """Time limit of a run at the gates, where NumPy takes the better part of a minute."""
 
@@ -137,7 +140,8 @@ def _ratios(measured: list[Measurement], gates: Iterable[tuple[int, int]]) -> It
             continue
         case = {name: m.case[name] for name in ("arm", "chains", "samples")}
         if m.case["arm"] in ("samples", "chains"):
-            yield ratio(measured, case, OURS, against=m.contender, least=1.0)
+            least = 1.0 if m.case["samples"] >= _PUBLISHED_SAMPLES else None
+            yield ratio(measured, case, OURS, against=m.contender, least=least)
         elif m.case["arm"] == "adapted":
             by_ess = ratio(measured, case, OURS, against=m.contender, fact="ess_per_s")
             yield by_ess._replace(case=f"{by_ess.case}, ESS per second")
