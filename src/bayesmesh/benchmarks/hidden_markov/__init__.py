@@ -37,8 +37,8 @@ PEERS = "BAYESMESH_PEERS"
 
 OURS = "ours: ChEES-HMC"
 
-INITIAL = {"method": "mode", "spread": 0.1, "steps": 100, "learning_rate": 0.1}
-"""Chains climb from near the origin: from far draws of the prior some end in a mode with a wrong signal."""
+INITIAL = {"method": "zero", "spread": 0.1}
+"""Near the origin of unconstrained space: from far draws of the prior some chains end in a mode with a wrong signal."""
 
 
 def run(options: Options) -> Outcome:
@@ -74,7 +74,7 @@ def _peers_python() -> str | None:
 def _contenders(options: Options, data: str, peers: str | None) -> list[Contender]:
     iterations = options.pick(1000, quick=50)
     budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
-    many = {"data": data, "chains": options.pick(128, quick=8), "warmup": options.pick(200, quick=40)}
+    many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
     ours = {**many, "draws": options.pick(1000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
     found = [
         Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees"}),
