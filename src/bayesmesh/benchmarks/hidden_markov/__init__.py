@@ -41,6 +41,10 @@ INITIAL = {"method": "zero", "spread": 0.1}
 """Near the origin of unconstrained space: from far draws of the prior some chains end in a mode with a wrong signal."""
 
 
+LONG = {"target_acceptance": 0.55, "initial_leapfrog_steps": 40}
+"""Options of ChEES-HMC: rare states make long tails, which trajectories of a dozen steps cross in one draw."""
+
+
 def run(options: Options) -> Outcome:
     """Compare, and evaluate what must hold to the last digit."""
     source = SourceOptions()
@@ -75,9 +79,9 @@ def _contenders(options: Options, data: str, peers: str | None) -> list[Contende
     iterations = options.pick(1000, quick=50)
     budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
     many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
-    ours = {**many, "draws": options.pick(1000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
+    ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
     found = [
-        Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees"}),
+        Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
         Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
     ]
     if peers is None:
