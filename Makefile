@@ -30,7 +30,7 @@ bench: env peers-env ## the published benchmarks, contenders in turns on this ma
 	@$(in_venv) .venv/bin/snakemake benchmarks $(SNAKEMAKE_ARGS)
 
 test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
-	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope $(PYTEST_ARGS)
+	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 slurm-test: dev-env ## the tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
 	@tools/slurm-test.sh $(PYTEST_ARGS)
