@@ -88,11 +88,12 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
     position = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
     _, shapes = jax.eval_shape(target._prior_and_latents, position)
     shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
-    rows = 8
+    # A number that is the length of nothing else: a model may put the rows on any axis.
+    rows = 61
     local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
     jaxpr = jax.make_jaxpr(target._tile)(shared, local, data)
-    by_chain = [math.prod(v.aval.shape) for v in _outputs(jaxpr.jaxpr) if rows in v.aval.shape[:1]]
+    by_chain = [math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *_outputs(jaxpr.jaxpr)) if rows in v.aval.shape]
     largest = max(by_chain, default=rows) / rows
     return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
 

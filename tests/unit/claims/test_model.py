@@ -13,6 +13,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.experiment.claims import load_claims
+from bayesmesh.models import hidden_markov
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 from bayesmesh.store.layout import BenchmarkLayout
 
@@ -48,6 +49,6 @@ def test_the_model_has_the_published_digits(tmp_path: Path) -> None:
 
 
 def test_a_wrong_constant_in_the_model_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = HiddenMarkov._means
-    monkeypatch.setattr(HiddenMarkov, "_means", lambda self, latents: 1.0001 * right(self, latents))
+    right = hidden_markov._means
+    monkeypatch.setattr(hidden_markov, "_means", lambda latents: 1.0001 * right(latents))
     assert verdicts(tmp_path) == dict.fromkeys(("D1", "D2", "D3"), FAILED)

@@ -159,7 +159,9 @@ def test_latents_return_to_the_shapes_of_the_prior(case, make_target) -> None:
 
 def test_active_coordinates_are_those_of_the_prior(case, make_target) -> None:
     target = make_target(case, 7, 2)
-    shapes = jax.eval_shape(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
+    prior = case.model.prior(case.spec)
+    bijector = prior.experimental_default_event_space_bijector()
+    shapes = jax.eval_shape(lambda: bijector.inverse(prior.sample(seed=jax.random.key(0))))
     for name, active in target.active().items():
         assert active.shape == target.position_shapes[name]
         assert active.sum() == np.prod(shapes[name].shape)

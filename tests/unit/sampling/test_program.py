@@ -14,7 +14,6 @@ from bayesmesh.sampling.program import name_leaves
 
 NUM_WARMUP, NUM_DRAWS = 30, 20
 OPTIONS: dict[str, dict[str, Any]] = {"hmc": {"num_leapfrog_steps": 4}, "chees": {"max_leapfrog_steps": 8}}
-MESHES = (("named", (4, 2)), ("shard_map", (1, 7)))
 
 
 def build_small(build, make_case, kernel: str, mesh: tuple[int, int], **more: Any):
@@ -45,10 +44,7 @@ def assert_same(one: Any, other: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize(("sharding", "mesh"), MESHES)
-def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference, sharding, mesh) -> None:
-    """From the start on: 50 transitions, of which 30 adapt."""
-    run = build_small(build, make_case, kernel, mesh, sharding=sharding).run(NUM_DRAWS)
+def assert_near(run: Any, reference: Any) -> None:
     assert reference.info.accepted.mean() > 0.3
     for name, draws in reference.draws.items():
         assert run.draws[name].shape == draws.shape
@@ -56,6 +52,16 @@ def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, 
     np.testing.assert_array_equal(run.info.n_steps, reference.info.n_steps)
     np.testing.assert_allclose(run.info.energy, reference.info.energy, rtol=1e-10)
     np.testing.assert_allclose(run.warmup_info.step_size, reference.warmup_info.step_size, rtol=1e-9)
+
+
+def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference) -> None:
+    """From the start on: 50 transitions, of which 30 adapt. More meshes, after warmup: tests/exact/test_devices.py."""
+    assert_near(build_small(build, make_case, kernel, (4, 2)).run(NUM_DRAWS), reference)
+
+
+def test_stated_collectives_adapt_alike(build, make_case) -> None:
+    one = build_small(build, make_case, "hmc", (1, 1)).run(NUM_DRAWS)
+    assert_near(build_small(build, make_case, "hmc", (1, 7), sharding="shard_map").run(NUM_DRAWS), one)
 
 
 def test_a_run_cut_into_segments_is_bit_for_bit_the_same_run(alone, reference) -> None:

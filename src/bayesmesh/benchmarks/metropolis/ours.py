@@ -22,13 +22,10 @@ _SMALL = 1_000_000
 
 
 def _configure() -> None:
-    """One virtual device a core, as everywhere in this project; once, before the first array."""
+    """One virtual device a core, as everywhere in this project; before the first array of a worker."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jax.config.update("jax_num_cpu_devices", cores)
     jax.config.update("jax_enable_x64", True)
-
-
-_configure()
 
 
 def target(x: jax.Array) -> jax.Array:
@@ -42,6 +39,7 @@ class Ours:
 
     def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
         """Compile, and warm up."""
+        _configure()
         self.case = case
         devices = jax.devices()
         if case["chains"] * case["samples"] <= _SMALL:
@@ -68,6 +66,7 @@ class Adaptation:
 
     def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
         """Nothing to keep."""
+        _configure()
         return {}
 
     def run(self, repeat: int) -> Mapping[str, Any]:
