@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayesmesh.arguments import positive
 from bayesmesh.early import leaving_early
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
 
@@ -55,7 +56,7 @@ def _add_stages(verbs: Any) -> None:
         verb.add_argument("--log", type=Path, help="also write the log there")
         verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
         if stage in WITH_CORES:
-            verb.add_argument("--cores", type=_positive, help="cores to use; all by default")
+            verb.add_argument("--cores", type=positive, help="cores to use; all by default")
             verb.add_argument(
                 "--gpus", type=int, default=0, help="GPUs of this machine to hold for oneself; shared ones by default"
             )
@@ -101,14 +102,6 @@ def _add_others(verbs: Any) -> None:
     gc.add_argument("--yes", action="store_true", help="remove them without asking")
     add_benchmark(verbs)
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
-
-
-def _positive(text: str) -> int:
-    """A number of cores; what argparse says of a ValueError names the option."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
 
 
 def _first_line(stage: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.experiment.fingerprint import ROOT, imported_modules
 
 LAYERS = [
-    {"errors", "progress"},
+    {"arguments", "errors", "progress"},
     {"store", "cards", "early"},
     {"spawn"},
     {"launch"},

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.arguments import positive
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.benchmarks import BenchmarkSettings, list_benchmarks, parse_benchmarks
 
@@ -39,21 +40,13 @@ def add_benchmark(verbs: Any) -> None:
     verb.add_argument("--seconds-limit", type=_seconds, metavar="S", help="time limit of one run of a contender")
     verb.add_argument("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
     verb.add_argument("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
-    verb.add_argument("--cores", type=_positive, help="cores that the contenders may use; all by default")
+    verb.add_argument("--cores", type=positive, help="cores that the contenders may use; all by default")
     verb.add_argument("--log", type=Path, help="also write the log there")
     verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     writing = verb.add_argument_group(WRITING)
     writing.add_argument("--experiment", metavar="NAME", help="an experiment that was sampled")
-    writing.add_argument("--draws", type=_positive, default=200, help="draws of one turn")
-    writing.add_argument("--rounds", type=_positive, default=5, help="turns of each contender")
-
-
-def _positive(text: str) -> int:
-    """A number of draws, turns or cores; what argparse says of a ValueError names the option."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
+    writing.add_argument("--draws", type=positive, default=200, help="draws of one turn")
+    writing.add_argument("--rounds", type=positive, default=5, help="turns of each contender")
 
 
 def _seconds(text: str) -> float:

@@ -14,7 +14,13 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from bayesmesh.experiment.settings import Settings
-from bayesmesh.kernels.adaptation.diagonal import MomentState, estimate_scale, init_moments, update_moments
+from bayesmesh.kernels.adaptation.diagonal import (
+    MomentState,
+    estimate_scale,
+    init_moments,
+    initial_scale,
+    update_moments,
+)
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,
     averaged_step_size,
@@ -108,13 +114,8 @@ class Chees(Kernel):
         return run_trajectory(key, state, log_density_fn, tuning.scale, tuning.step_size, num_steps)
 
     def warmup_init(self, state: HamiltonianState, active: Position) -> CheesWarmup:
-        """Scale each coordinate by the gradient where the chains start: 1 / (1 + |gradient|) ** 1/2."""
-
-        def first_scale(gradient: jax.Array, is_active: jax.Array) -> jax.Array:
-            size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))
-            return jnp.where((is_active > 0) & jnp.isfinite(size), (1 + size) ** -0.5, 0) + 0 * is_active
-
-        scale = jax.tree.map(first_scale, state.gradient, active)
+        """Scale each coordinate by the gradient where the chains start."""
+        scale = initial_scale(state.gradient, active)
         step = self.options.initial_step_size
         length = init_length(step * self.options.initial_leapfrog_steps)
         return CheesWarmup(state, init_step_size(step), length, scale, init_moments(active), active)

@@ -13,7 +13,13 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from bayesmesh.experiment.settings import Settings
-from bayesmesh.kernels.adaptation.diagonal import MomentState, estimate_scale, init_moments, update_moments
+from bayesmesh.kernels.adaptation.diagonal import (
+    MomentState,
+    estimate_scale,
+    init_moments,
+    initial_scale,
+    update_moments,
+)
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,
     averaged_step_size,
@@ -23,7 +29,7 @@ from bayesmesh.kernels.adaptation.step_size import (
 )
 from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import Kernel, LogDensityFn, Position
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, _standard_normal, batch_dot, init_state
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, init_state, standard_normal
 from bayesmesh.kernels.hamiltonian.tree import grow_tree
 
 __all__ = ["Nuts", "NutsInfo", "NutsTuning", "NutsWarmup", "Options"]
@@ -110,7 +116,7 @@ class Nuts(Kernel):
     ) -> tuple[HamiltonianState, NutsInfo]:
         """Grow a trajectory until it turns, and draw from it."""
         key_momentum, key_tree = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-        momentum = _standard_normal(key_momentum, state.position, tuning.scale)
+        momentum = standard_normal(key_momentum, state.position, tuning.scale)
         tree = grow_tree(
             key_tree, state, momentum, tuning.scale, tuning.step_size, self.options.max_tree_depth, log_density_fn
         )
@@ -133,13 +139,8 @@ class Nuts(Kernel):
         ), info
 
     def warmup_init(self, state: HamiltonianState, active: Position) -> NutsWarmup:
-        """Scale each coordinate by the gradient where the chains start: 1 / (1 + |gradient|) ** 1/2."""
-
-        def first_scale(gradient: jax.Array, is_active: jax.Array) -> jax.Array:
-            size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))
-            return jnp.where((is_active > 0) & jnp.isfinite(size), (1 + size) ** -0.5, 0) + 0 * is_active
-
-        scale = jax.tree.map(first_scale, state.gradient, active)
+        """Scale each coordinate by the gradient where the chains start."""
+        scale = initial_scale(state.gradient, active)
         return NutsWarmup(state, init_step_size(self.options.initial_step_size), scale, init_moments(active), active)
 
     def warmup_step(

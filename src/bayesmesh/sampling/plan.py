@@ -88,7 +88,7 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
     position = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
     _, shapes = jax.eval_shape(target._prior_and_latents, position)
     shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
-    # A number that is the length of nothing else: a model may put the rows on any axis.
+    # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
     rows = 61
     local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}

@@ -41,9 +41,9 @@ def test_chains_on_devices_are_independent_and_hold(tmp_path: Path) -> None:
 
 def test_a_broken_kernel_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Momenta with a standard deviation of 1.2, where the acceptance test takes them for 1."""
-    drawn = trajectory._standard_normal
+    drawn = trajectory.standard_normal
     monkeypatch.setattr(
-        trajectory, "_standard_normal", lambda *a: {name: 1.2 * value for name, value in drawn(*a).items()}
+        trajectory, "standard_normal", lambda *a: {name: 1.2 * value for name, value in drawn(*a).items()}
     )
     sample(tmp_path)
     found = verdicts(tmp_path, "E2")

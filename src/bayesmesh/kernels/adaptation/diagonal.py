@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from bayesmesh.kernels.base import Position
 
-__all__ = ["MomentState", "estimate_scale", "init_moments", "update_moments"]
+__all__ = ["MomentState", "estimate_scale", "init_moments", "initial_scale", "update_moments"]
 
 _TINY = 1e-20
 
@@ -34,6 +34,21 @@ class MomentState(NamedTuple):
     spread: Position
     gradient_mean: Position
     gradient_spread: Position
+
+
+def initial_scale(gradient: Position, active: Position) -> Position:
+    """Return a first scale out of the gradient where the chains start: 1 / (1 + its root mean square) ** 1/2.
+
+    Args:
+        gradient: (chain, ...); entries that are not finite count as zero.
+        active: no chain axis; coordinates that are 0 there keep the scale 0.
+    """
+
+    def one(gradient: jax.Array, is_active: jax.Array) -> jax.Array:
+        size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))
+        return jnp.where((is_active > 0) & jnp.isfinite(size), (1 + size) ** -0.5, 0) + 0 * is_active
+
+    return jax.tree.map(one, gradient, active)
 
 
 def init_moments(like: Position) -> MomentState:

@@ -24,6 +24,7 @@ __all__ = [
     "init_state",
     "move",
     "run_trajectory",
+    "standard_normal",
 ]
 
 DIVERGENCE_THRESHOLD = 1000.0
@@ -90,7 +91,7 @@ def batch_dot(a: Position, b: Position) -> jax.Array:
     return sum(terms[1:], terms[0])
 
 
-def _standard_normal(key: jax.Array, like: Position, scale: Position) -> Position:
+def standard_normal(key: jax.Array, like: Position, scale: Position) -> Position:
     """Draw momentum; values depend on a coordinate's index alone, so padding behind the rows changes none of them."""
     noise = {}
     for i, name in enumerate(sorted(like)):
@@ -147,7 +148,7 @@ def run_trajectory(
         The next state (a rejected chain keeps its own), the info, and the trajectory's end.
     """
     key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-    momentum = _standard_normal(key_momentum, state.position, scale)
+    momentum = standard_normal(key_momentum, state.position, scale)
     proposal, momentum_end = move(state, momentum, scale, step_size, num_leapfrog_steps, log_density_fn)
 
     kinetic, kinetic_end = 0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)
