@@ -30,8 +30,8 @@ SLICE_SECONDS = 2.0
 SLICE_BYTES = 64 * 2**20
 """Bound on the draws of one call, on the devices."""
 
-SEGMENT_BYTES = 256 * 2**20
-"""Bound on the draws of a segment; the host holds two of them."""
+SEGMENT_BYTES = 64 * 2**20
+"""Bound on the draws of a segment; the host holds one that grows and one that is written, the latter encoded as well."""
 
 SEGMENT_DRAWS = 2**14
 """Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""

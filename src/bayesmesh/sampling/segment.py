@@ -1,8 +1,10 @@
 """The one loop: slice after slice, segment after segment, from what is committed to what is wanted.
 
-A slice is one call of the compiled program, seconds long; a segment is what is committed at once, a minute. While the
-devices run a slice the one before it is copied, and while they go on a thread writes the segment before. Host memory
-holds two segments, however many draws are asked for.
+A slice is one call of the compiled program, seconds long; a segment is what the store keeps in one shard, a minute.
+Its length was chosen before anybody knew how many gradients a draw takes: what has been waiting for as long as a
+segment was to last is committed though the segment is not whole. While the devices run a slice the one before it is
+copied, and while they go on a thread writes the segment before. Host memory holds two segments, however many draws are
+asked for.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Loop:
         self._peers = Peers() if peers is None else peers
         self._in_flight: Any = ()
         self._stopped_by = ""
+        self._is_due = False
 
     def run(self, num_draws: int) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
@@ -111,11 +114,11 @@ class Loop:
         writer = Writer(self.store, self._is_enough, None if self._peers.is_alone else self._meet)
         shown = Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first)
         with shown as progress, writer:
-            segment, running = self._segment(phase, done), None
+            segment, running = self._segment(phase, done, wanted), None
             try:
                 while done < wanted or running is not None:
                     following = None
-                    if done < wanted and not self._is_over(writer):
+                    if done < wanted and not self._is_over(writer, segment):
                         following = self._start(phase, done, wanted, state)
                         done, state = done + following.num_iterations, following.state
                     if running is None and following is None:
@@ -124,9 +127,9 @@ class Loop:
                         self._interruption.wait((running.state, running.info, running.draws))
                         progress.advance(running.num_iterations, **segment.add(running))
                         self._watch(phase, segment.stop)
-                        if following is None or self._is_end(phase, segment.stop):
+                        if following is None or self._is_due or self._is_end(phase, segment.stop):
                             writer.submit(segment)
-                            segment = self._segment(phase, segment.stop)
+                            segment, self._is_due = self._segment(phase, segment.stop, wanted), False
                     running = following
             except GraceOver:
                 if self._peers.is_alone:
@@ -141,14 +144,18 @@ class Loop:
             raise self._not_finished(phase, wanted)
         return state
 
-    def _segment(self, phase: str, start: int) -> Segment:
-        return Segment(phase, start, self._facts, self.program, is_first=self._peers.is_first)
+    def _segment(self, phase: str, start: int, wanted: int) -> Segment:
+        room = self.store.next_count(start, wanted)
+        return Segment(phase, start, room, self._facts, self.program, is_first=self._peers.is_first)
 
-    def _is_over(self, writer: Writer) -> bool:
+    def _is_over(self, writer: Writer, segment: Segment) -> bool:
         """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
-        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure])
-        self._stopped_by = next((by for by, _, _ in said if by), "")
-        return any(any(each) for each in said)
+        is_due = segment.age >= self.program.sampling.segment_seconds
+        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure, is_due])
+        self._stopped_by = next((by for by, *_ in said if by), "")
+        # By one clock, so that all commit the same.
+        self._is_due = said[0][-1]
+        return any(any(each[:-1]) for each in said)
 
     def _meet(self, failure: str, has_enough: bool) -> bool:
         said = self._exchange([failure, has_enough])
@@ -170,7 +177,7 @@ class Loop:
         return Slice(done, count, state, info, draws[0] if draws else {})
 
     def _is_end(self, phase: str, stop: int) -> bool:
-        """Return whether what was made up to `stop` is committed."""
+        """Return whether what was made up to `stop` is committed whatever the time: at the end of a shard and for a look."""
         return stop % self.store.segment_draws == 0 or (phase == "sample" and stop in self._commit_at)
 
     def _not_finished(self, phase: str, wanted: int, *, is_abrupt: bool = False) -> NotFinished:

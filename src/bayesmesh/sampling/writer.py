@@ -28,24 +28,25 @@ class Slice(NamedTuple):
 
 
 class Segment:
-    """Slices on the host, until they are committed together.
+    """Iterations on the host, until they are committed together; kept in the order in which they are written.
 
     Args:
         phase: ``warmup`` or ``sample``.
         start: absolute index of its first iteration.
+        room: most iterations that it will hold.
         facts: kept beside what is counted.
         program: that made the slices.
         is_first: whether this process keeps what all processes hold, or only its own rows of local latents.
     """
 
     def __init__(
-        self, phase: str, start: int, facts: Mapping[str, Any], program: Program, *, is_first: bool = True
+        self, phase: str, start: int, room: int, facts: Mapping[str, Any], program: Program, *, is_first: bool = True
     ) -> None:
         self.phase, self.start, self.stop, self.facts = phase, start, start, facts
         self.state: Any = None
-        self._program, self._is_first = program, is_first
-        self._stats: list[dict[str, np.ndarray]] = []
-        self._draws: list[dict[str, np.ndarray]] = []
+        self._room, self._program, self._is_first = room, program, is_first
+        self._stats: dict[str, np.ndarray] = {}
+        self._draws: dict[str, np.ndarray] = {}
         self._begun = time.monotonic()
 
     def add(self, piece: Slice) -> dict[str, str]:
@@ -55,10 +56,10 @@ class Segment:
         for name, value in piece.info._asdict().items():
             host = np.asarray(value)[: piece.num_iterations]
             stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], num_chains, axis=1)
-        self._stats.append(stats)
+        self._keep(self._stats, stats)
         local = self._program.target.model.local_latents
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
-        self._draws.append(self._program.bring_draws(ours, piece.num_iterations))
+        self._keep(self._draws, self._program.bring_draws(ours, piece.num_iterations))
         self.state, self.stop = piece.state, piece.start + piece.num_iterations
         return {
             "acceptance": f"{stats['acceptance_rate'].mean():.2f}",
@@ -66,9 +67,27 @@ class Segment:
             "divergences": str(int(stats["diverging"].sum())),
         }
 
+    @property
+    def age(self) -> float:
+        """Seconds since it was begun."""
+        return time.monotonic() - self._begun
+
+    def _keep(self, kept: dict[str, np.ndarray], values: Mapping[str, np.ndarray]) -> None:
+        """Append arrays (iteration, chain, ...) to those kept, which are (chain, iteration, ...)."""
+        begin = self.stop - self.start
+        for name, value in values.items():
+            if name not in kept:
+                # Pages that no iteration reaches are never touched, and take no memory.
+                kept[name] = np.empty((value.shape[1], self._room, *value.shape[2:]), value.dtype)
+            kept[name][:, begin : begin + len(value)] = np.swapaxes(value, 0, 1)
+
+    def _taken(self, kept: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return what was kept as views, (iteration, chain, ...)."""
+        return {name: np.swapaxes(value[:, : self.stop - self.start], 0, 1) for name, value in kept.items()}
+
     def commit(self, store: ChainStore, *, is_final: bool = True) -> tuple[Commit, int]:
         """Write it; returns the commit and the bytes written."""
-        stats, draws = _join(self._stats), _join(self._draws)
+        stats, draws = self._taken(self._stats), self._taken(self._draws)
         values = {"posterior": draws} if self.phase == "sample" else {}
         if self._is_first:
             values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"] = stats
@@ -81,7 +100,7 @@ class Segment:
             "divergences": int(stats["diverging"].sum()),
             "acceptance": float(stats["acceptance_rate"].mean()),
             "step_size": float(stats["step_size"][-1, 0]),
-            "seconds": round(time.monotonic() - self._begun, 3),
+            "seconds": round(self.age, 3),
             "committed_at": time.time(),
         }
         state = dict(zip(name_leaves(self.state), leaves, strict=True))
@@ -89,10 +108,6 @@ class Segment:
         return commit, sum(v.nbytes for group in values.values() for v in group.values()) + sum(
             v.nbytes for v in leaves
         )
-
-
-def _join(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 class Writer:

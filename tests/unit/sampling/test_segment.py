@@ -1,0 +1,91 @@
+"""The loop commits whole segments, what has waited for too long, and the same draws in either case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.interruption import Interruption
+from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.segment import Loop
+from bayesmesh.store.arrays import open_group
+from bayesmesh.store.segments import ChainStore
+
+WARMUP, DRAWS, SLICE, SEGMENT = 8, 22, 4, 16
+
+
+@pytest.fixture(scope="module")
+def built(build: Callable[..., Any], make_case: Callable[..., Any]) -> Any:
+    return build(
+        make_case("gaussian"), "hmc", num_warmup=WARMUP, most_draws=SLICE, is_optimised=False, num_leapfrog_steps=2
+    )
+
+
+@pytest.fixture
+def run(built: Any, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
+    """Return a function of (name of a store, aimed seconds of a segment) that samples and returns every commit."""
+
+    def run(name: str, segment_seconds: float, draws: int = DRAWS) -> list[tuple[str, int]]:
+        program, made = built.program, []
+        program.sampling = program.sampling.model_copy(update={"segment_seconds": segment_seconds})
+        store = ChainStore(tmp_path / name, SEGMENT, {"identity": "one"})
+        commit = store.commit
+
+        def noted(phase: str, start: int, *rest: Any, **more: Any) -> Any:
+            made.append((phase, start))
+            return commit(phase, start, *rest, **more)
+
+        store.commit = noted  # type: ignore[method-assign]
+        with Interruption(0) as interruption:
+            loop = Loop(
+                program, built.compiled, GroupKey(3, 0), built.data, store, Ledger(tmp_path / "ledger", "test"),
+                interruption, label=name, facts={},
+            )  # fmt: skip
+            loop.run(draws)
+        return made
+
+    return run
+
+
+def drawn(folder: Path) -> dict[str, np.ndarray]:
+    root = open_group(folder / "draws.zarr")
+    return {f"{group}/{n}": np.asarray(a[...]) for group, part in root.groups() for n, a in part.arrays()}
+
+
+def test_a_segment_is_committed_when_it_is_whole_and_the_last_one_at_the_end(run: Any) -> None:
+    assert run("whole", 60.0) == [("warmup", 0), ("sample", 0), ("sample", 16)]
+
+
+def test_what_has_waited_for_the_time_of_a_segment_is_committed(run: Any, built: Any, tmp_path: Path) -> None:
+    """However few gradients the compile stage took a draw for: no more than that time is lost with the job."""
+    run("whole", 60.0)
+    # Time is looked at while a slice runs, and what is committed then is what was made before it and with it.
+    late = run("late", 1e-6)
+    assert late == [("warmup", 0), ("warmup", 4), *(("sample", start) for start in range(0, DRAWS, SLICE))]
+    whole, pieces = drawn(tmp_path / "whole"), drawn(tmp_path / "late")
+    assert whole.keys() == pieces.keys()
+    expected = built.run(DRAWS, segment=SLICE)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(pieces[name], values, err_msg=name)
+    np.testing.assert_array_equal(np.swapaxes(whole["posterior/mean"], 0, 1), expected.draws["mean"])
+    assert [c.stop for c in ChainStore(tmp_path / "late", SEGMENT, {"identity": "one"}).commits()] == [8, 16, 22]
+
+
+def test_memory_for_draws_is_that_of_a_segment(run: Any, built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the run: buffers are as long as a segment, or as what is wanted where that is less."""
+    lengths = []
+    empty = np.empty
+
+    def noted(shape: Any, *rest: Any, **more: Any) -> Any:
+        if isinstance(shape, tuple) and len(shape) > 2 and shape[0] == built.program.num_chains:
+            lengths.append(shape[1])
+        return empty(shape, *rest, **more)
+
+    monkeypatch.setattr("bayesmesh.sampling.writer.np.empty", noted)
+    run("long", 60.0, 3 * SEGMENT + 5)
+    assert lengths == [SEGMENT, SEGMENT, SEGMENT, 5]
