@@ -2,16 +2,23 @@
 
 The package under test is not among the imports: every command takes it from its own workspace. What a command is not
 told by its arguments, environment and folder is as in a process that was started anew.
+
+Whoever asks, a test or the command ``bayesmesh`` that the jobs of a workflow call, connects to a socket, hands over what
+the command is to be, and waits. A connection that breaks kills the command: so killing who asked kills it.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import json
 import os
 import runpy
+import select
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,34 +38,63 @@ PRELOADED = (
 )
 """What commands spend most of their start on."""
 
+CLIENT = Path(__file__).with_name("client.py")
+
 
 class Zygote:
     """Runs commands in forks of one process.
 
     Args:
         environment: of that process; JAX reads some of it when it is imported.
+
+    Attributes:
+        bin: a folder for PATH, in which ``bayesmesh`` asks this process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="zygote-")
+        self.bin, self._address = Path(self._folder.name, "bin"), str(Path(self._folder.name, "socket"))
+        self.bin.mkdir()
+        command = self.bin / "bayesmesh"
+        # Isolated and without site-packages: it starts in milliseconds.
+        text = CLIENT.read_text(encoding="utf-8")
+        command.write_text(f"#!{sys.executable} -IS\n{text}\nmain({self._address!r}, {sys.executable!r})\n")
+        command.chmod(0o755)
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self._address)
+        listening.listen(64)
         self._process = subprocess.Popen(
-            [sys.executable, __file__], env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        atexit.register(self._process.kill)
+            [sys.executable, __file__, str(listening.fileno())],
+            env=dict(environment), stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
+        )  # fmt: skip
+        listening.close()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._folder.cleanup()
 
     def run(
         self, command: Sequence[str], cwd: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
         """Run ``python -m command`` in a folder; returns what it wrote and its exit code."""
-        with tempfile.TemporaryDirectory() as folder:
-            files = [str(Path(folder, name)) for name in ("stdout", "stderr")]
-            request = {"command": list(command), "cwd": str(cwd), "environment": dict(environment), "files": files}
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            code = int(self._process.stdout.readline())
-            out, err = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
-        return subprocess.CompletedProcess(list(command), code, out, err)
+        request = {"command": list(command), "cwd": str(cwd), "environment": dict(environment), "path": [str(cwd)]}
+        with (
+            Path(os.devnull).open() as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err,
+            socket.socket(socket.AF_UNIX) as connection,
+        ):  # fmt: skip
+            connection.connect(self._address)
+            message = json.dumps(request).encode()
+            socket.send_fds(
+                connection, [len(message).to_bytes(8, "big")], [file.fileno() for file in (nothing, out, err)]
+            )
+            connection.sendall(message)
+            code = int(connection.makefile().readline())
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return subprocess.CompletedProcess(list(command), code, *texts)
 
 
 @functools.cache
@@ -68,34 +104,60 @@ def zygote() -> Zygote:
     return Zygote(kept)
 
 
-def serve() -> None:
-    """Fork for every request on stdin, and answer with the exit code."""
+def serve(listening: socket.socket) -> None:
+    """Fork for every connection, until the process that started this one is gone."""
     base = [entry for entry in sys.path[1:] if entry]
     for module in PRELOADED:
         importlib.import_module(module)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _become(json.loads(line), base)
-        _, status = os.waitpid(child, 0)
-        answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        answers.flush()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _watch(connection, base)
+        connection.close()
 
 
-def _become(request: dict[str, Any], base: list[str]) -> None:
+def _watch(connection: socket.socket, base: list[str]) -> None:
+    """Fork the command that is asked for, pass signals on to it, and answer with its exit code."""
+    length, files, _, _ = socket.recv_fds(connection, 8, 3)
+    request = json.loads(connection.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        _become(request, files, base)
+    for file in files:
+        os.close(file)
+    handle = os.pidfd_open(child)
+    while handle not in (ready := select.select([connection, handle], [], [])[0]):
+        assert connection in ready
+        said = connection.recv(1)
+        os.kill(child, said[0] if said else signal.SIGKILL)
+        if not said:
+            break
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _become(request: dict[str, Any], files: Sequence[int], base: list[str]) -> None:
     """Be the process of a command, to its end."""
-    for descriptor, file in enumerate([os.devnull, *request["files"]]):
-        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        os.dup2(os.open(file, flags, 0o600), descriptor)
+    for descriptor, file in enumerate(files):
+        os.dup2(file, descriptor)
+        os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the rest of this process
     code: Any = 1
     try:
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["environment"])
-        sys.path[:] = [request["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *base]
+        paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        sys.path[:] = [*request["path"], *paths, *base]
         importlib.invalidate_caches()
         sys.argv = request["command"]
         runpy.run_module(request["command"][0], run_name="__main__", alter_sys=True)
@@ -115,4 +177,4 @@ def _become(request: dict[str, Any], base: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(socket.socket(fileno=int(sys.argv[1])))

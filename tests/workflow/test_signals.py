@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from bayesmesh.experiment.experiment import experiment_class
 from bayesmesh.experiment.stages import make_spec
 from bayesmesh.store.arrays import open_group
+from zygote import zygote
 
 ENDLESS = 50_000_000
 
@@ -38,7 +38,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, user_environment: Mapping
     results = tmp_path_factory.mktemp("signals") / "results"
 
     def start(stage: str, draws: int, **sampling: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "bayesmesh.cli", stage, "--spec", _spec(stage, results, draws, **sampling)]
+        command = [str(zygote().bin / "bayesmesh"), stage, "--spec", _spec(stage, results, draws, **sampling)]
         return subprocess.Popen(
             command, env=user_environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -101,11 +101,12 @@ def test_a_second_writer_is_refused_with_the_owners_name(prepared: Any) -> None:
     known = set(prepared.results.glob("stopped/chains/*/group-000"))
     first = prepared("sample", ENDLESS, seed=99)
     folder = _begun(prepared.results, known, first)
+    owner = json.loads((folder / "writer.json").read_text())["pid"]
     second = prepared("sample", 10, seed=99)
     said, _ = second.communicate()
     assert second.returncode == 5, said
-    assert f"{folder}: is being written by process {first.pid} of " in said
-    assert f"remedy: wait until it has finished, or stop it: kill {first.pid} on " in said
+    assert f"{folder}: is being written by process {owner} of " in said
+    assert f"remedy: wait until it has finished, or stop it: kill {owner} on " in said
     assert first.poll() is None, "the first goes on"
     first.kill()
     first.communicate()
@@ -113,7 +114,7 @@ def test_a_second_writer_is_refused_with_the_owners_name(prepared: Any) -> None:
     third = prepared("sample", 10, seed=99)
     said, _ = third.communicate()
     assert third.returncode == 0, said
-    assert f"taking over the lock of process {first.pid} of " in said
+    assert f"taking over the lock of process {owner} of " in said
 
 
 def test_a_job_without_time_to_wait_leaves_at_its_last_commit(prepared: Any) -> None:
