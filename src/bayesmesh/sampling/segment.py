@@ -1,10 +1,10 @@
 """The one loop: slice after slice, segment after segment, from what is committed to what is wanted.
 
 A slice is one call of the compiled program, seconds long; a segment is what the store keeps in one shard, a minute.
-Its length was chosen before anybody knew how many gradients a draw takes: what has been waiting for as long as a
-segment was to last is committed though the segment is not whole. While the devices run a slice the one before it is
-copied, and while they go on a thread writes the segment before. Host memory holds two segments, however many draws are
-asked for.
+Their lengths were chosen before anybody knew how many gradients a draw takes: a slice is made shorter where it takes
+longer, and what has been waiting for the time of a segment is committed though that is not whole. While the devices run
+a slice the one before it is copied, and while they go on a thread writes the segment before. Host memory holds two
+segments, however many draws are asked for.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bayesmesh.ledger import Ledger
 from bayesmesh.progress import Progress
 from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers, resume_together
+from bayesmesh.sampling.plan import SLICE_SECONDS
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.segments import ChainStore, Commit
@@ -75,6 +76,7 @@ class Loop:
         self._in_flight: Any = ()
         self._stopped_by = ""
         self._is_due = False
+        self._most, self._ended = program.slice_draws, 0.0
 
     def run(self, num_draws: int) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
@@ -110,7 +112,7 @@ class Loop:
     def _run_phase(self, phase: str, done: int, wanted: int, state: Any) -> Any:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
         unit = "iteration" if phase == "warmup" else "draw"
-        begun = time.perf_counter()
+        begun = self._ended = time.perf_counter()
         writer = Writer(self.store, self._is_enough, None if self._peers.is_alone else self._meet)
         shown = Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first)
         with shown as progress, writer:
@@ -125,6 +127,7 @@ class Loop:
                         break
                     if running is not None:
                         self._interruption.wait((running.state, running.info, running.draws))
+                        self._fit(running.num_iterations)
                         progress.advance(running.num_iterations, **segment.add(running))
                         self._watch(phase, segment.stop)
                         if following is None or self._is_due or self._is_end(phase, segment.stop):
@@ -151,11 +154,18 @@ class Loop:
     def _is_over(self, writer: Writer, segment: Segment) -> bool:
         """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
         is_due = segment.age >= self.program.sampling.segment_seconds
-        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure, is_due])
+        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure, is_due, self._most])
         self._stopped_by = next((by for by, *_ in said if by), "")
-        # By one clock, so that all commit the same.
-        self._is_due = said[0][-1]
-        return any(any(each[:-1]) for each in said)
+        # By one clock, so that all draw and commit the same.
+        *_, self._is_due, self._most = said[0]
+        return any(any(each[:3]) for each in said)
+
+    def _fit(self, num_iterations: int) -> None:
+        """Choose the most iterations of a slice from the time of the one that has ended: all, or fewer if it took long."""
+        now = time.perf_counter()
+        fitting = int(num_iterations * SLICE_SECONDS / (now - self._ended))
+        self._ended = now
+        self._most = max(1, fitting) if 2 * fitting < self.program.slice_draws else self.program.slice_draws
 
     def _meet(self, failure: str, has_enough: bool) -> bool:
         said = self._exchange([failure, has_enough])
@@ -171,7 +181,7 @@ class Loop:
     def _start(self, phase: str, done: int, wanted: int, state: Any) -> Slice:
         # Iterations of warmup and draws are counted apart; only draws are looked at.
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
-        count = min(self.program.slice_draws, self.store.next_count(done, wanted), *looks)
+        count = min(self._most, self.store.next_count(done, wanted), *looks)
         state, info, *draws = self.compiled[phase](*self._arguments, state, np.uint32(done), np.int32(count))
         self._in_flight = (state, info, draws)
         return Slice(done, count, state, info, draws[0] if draws else {})

@@ -76,6 +76,19 @@ def test_what_has_waited_for_the_time_of_a_segment_is_committed(run: Any, built:
     assert [c.stop for c in ChainStore(tmp_path / "late", SEGMENT, {"identity": "one"}).commits()] == [8, 16, 22]
 
 
+def test_slices_that_take_long_are_made_shorter(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that progress is seen and a request to stop is heard; the draws are the same."""
+    run("whole", 60.0)
+    monkeypatch.setattr("bayesmesh.sampling.segment.SLICE_SECONDS", 1e-9)
+    short = run("short", 1e-6)
+    # The first two are begun before the first has ended.
+    assert short[:4] == [("warmup", 0), ("warmup", 4), ("sample", 0), ("sample", 1)]
+    assert len(short) == 2 + DRAWS
+    whole, pieces = drawn(tmp_path / "whole"), drawn(tmp_path / "short")
+    for name, values in whole.items():
+        np.testing.assert_array_equal(pieces[name], values, err_msg=name)
+
+
 def test_memory_for_draws_is_that_of_a_segment(run: Any, built: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of the run: buffers are as long as a segment, or as what is wanted where that is less."""
     lengths = []
