@@ -134,6 +134,20 @@ def test_a_raised_target_extends_the_chains_and_a_lowered_one_cuts_them(stopped:
     assert sorted(path.name for path in workspace.results.glob("stopped/chains/*/*/commits/*.json")) == commits
 
 
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+def test_damage_is_named_before_a_rule_looks_at_it(stopped: Any, tmp_path: Path, damage: str) -> None:
+    workspace = stopped.copy(tmp_path / "copy")
+    (shard,) = workspace.results.glob("stopped/chains/*/group-000/draws.zarr/posterior/mean/c/0/0/0")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.unlink()
+    if damage == "flipped":
+        shard.write_bytes(content)
+    done = workspace.run("bayesmesh.cli", "sample", "--experiment", "stopped", "--group", "group-000", "--cores", "1")
+    assert done.returncode == 5, done.stderr[-4000:]
+    assert f"draws.zarr/posterior/mean/c/0/0/0: is {'missing' if damage == 'missing' else 'damaged'}" in done.stderr
+
+
 def test_an_unknown_summary_is_refused_before_anything_is_sampled(stopped: Any, tmp_path: Path) -> None:
     workspace = stopped.copy(tmp_path / "copy")
     workspace.set("stopped", "sampling.stop.max_mcse", {"maen": 0.1})

@@ -113,7 +113,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
 
             own = Ledger(Path("unused"), "turn")
             loop = Loop(program, compiled, key, data, store, own, interruption, label=name, facts={}, watch=look)
-            loop.run(begin + count)
+            loop.run(begin + count, store.begin_writing())
             return count / next(row["seconds"] for row in own.rows if row["phase"] == "sample")
 
     turn(ChainStore, draws)

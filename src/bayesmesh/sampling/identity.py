@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -72,7 +73,7 @@ def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": _processor(),
         "driver": _driver() if mesh.devices.flat[0].platform == "gpu" else "",
-        "xla_flags": _xla_flags(),
+        "xla_flags": _compiler_flags(),
         "packages": packages,
     }
 
@@ -95,10 +96,20 @@ def _driver() -> str:
         return ""
 
 
-def _xla_flags() -> str:
-    """Return the flags given to XLA, less the number of virtual devices, which the mesh tells."""
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    return " ".join(sorted(f for f in flags if "force_host_platform_device_count" not in f))
+_SAME_DRAWS = re.compile(
+    r"JAX_(PLATFORMS|PLATFORM_NAME|ENABLE_X64|DEFAULT_MATMUL_PRECISION|NUM_CPU_DEVICES|NUMPY_RANK_PROMOTION"
+    r"|NUMPY_DTYPE_PROMOTION|DEFAULT_PRNG_IMPL|THREEFRY_PARTITIONABLE|RANDOM_SEED_OFFSET|TRACEBACK_FILTERING"
+    r"|COORDINATOR_\w+|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS|LOG_\w+|LOGGING_LEVEL|DEBUG_LOG_MODULES|EXPLAIN_\w+"
+    r"|ENABLE_COMPILATION_CACHE|COMPILATION_CACHE_\w+|PERSISTENT_CACHE_\w+|RAISE_PERSISTENT_CACHE_ERRORS|DUMP_\w+)"
+)
+"""Variables of JAX that change no draw: those that are set here whatever they say, and those for logs, caches and peers."""
+
+
+def _compiler_flags() -> str:
+    """Return the flags given to XLA, less the number of virtual devices, which the mesh tells, and those given to JAX."""
+    flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "force_host_platform_device_count" not in f]
+    of_jax = [f"{k}={v}" for k, v in os.environ.items() if k.startswith("JAX_") and not _SAME_DRAWS.fullmatch(k)]
+    return " ".join(sorted([*flags, *of_jax]))
 
 
 def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], policy: str, folder: str) -> list[str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from bayesmesh.errors import NotFinished
+
 __all__ = ["GraceOver", "Interruption"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -58,6 +60,18 @@ class Interruption:
     def is_requested(self) -> bool:
         """Whether the job was asked to stop."""
         return bool(self.requested_by)
+
+    def check(self, label: str) -> None:
+        """Raise when the job was asked to stop, while nothing has been begun that must be brought to an end.
+
+        Raises:
+            NotFinished: it was.
+        """
+        if self.requested_by:
+            raise NotFinished(
+                f"{label}: asked to stop by {self.requested_by} before it drew anything",
+                "run it again: it goes on from what is committed, to the same draws",
+            )
 
     def wait(self, tree: Any) -> None:
         """Wait until all arrays are there.

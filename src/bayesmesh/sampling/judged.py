@@ -20,7 +20,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draws import DRAWS
 
 __all__ = ["STATISTICS", "JudgedProgram", "JudgedSummaries", "compile_judged", "summary_names"]
@@ -164,7 +164,7 @@ class JudgedSummaries:
 
         Raises:
             ValueError: fewer than were returned before.
-            StoreError: there are no draws.
+            StoreError: there are no draws, or some cannot be read.
         """
         if num_draws < self.num_draws:
             raise ValueError(f"{num_draws} draws after {self.num_draws}")
@@ -172,7 +172,7 @@ class JudgedSummaries:
             root = open_group(self._folder / DRAWS)
             for name in self._of_sampler:
                 array = root[f"sample_stats/{STATISTICS[name]}"]
-                self._parts[name].append(np.asarray(array[:, self.num_draws : num_draws]))
+                self._parts[name].append(read_part(array, slice(None), slice(self.num_draws, num_draws)))
             if self._of_model:
                 self._evaluate(root, num_draws)
             self.num_draws = num_draws
@@ -191,10 +191,8 @@ class JudgedSummaries:
         length = self._program.length
         starts = range(self.num_draws, stop, length)
         for first in range(0, len(starts), MOST_WAITING):
-            waiting = [
-                self._program({k: np.asarray(a[:, start : min(start + length, stop)]) for k, a in arrays.items()})
-                for start in starts[first : first + MOST_WAITING]
-            ]
+            parts = [slice(start, min(start + length, stop)) for start in starts[first : first + MOST_WAITING]]
+            waiting = [self._program({k: read_part(a, slice(None), part) for k, a in arrays.items()}) for part in parts]
             # The devices are sampling meanwhile: blocks that are handed over together wait for them once.
             for start, found in zip(starts[first:], jax.device_get(waiting), strict=False):
                 for name in self._of_model:

@@ -40,6 +40,11 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
     jax.config.update("jax_numpy_rank_promotion", "allow")
+    # A variable of JAX's would change the draws otherwise, also in the middle of a chain.
+    jax.config.update("jax_default_prng_impl", "threefry2x32")
+    jax.config.update("jax_threefry_partitionable", True)
+    jax.config.update("jax_random_seed_offset", 0)
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
 
 
 def _usable_cores() -> int:

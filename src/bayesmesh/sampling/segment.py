@@ -19,7 +19,7 @@ from bayesmesh.errors import NotFinished
 from bayesmesh.ledger import Ledger
 from bayesmesh.progress import Progress
 from bayesmesh.sampling.interruption import GraceOver, Interruption
-from bayesmesh.sampling.peers import Peers, resume_together
+from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.plan import SLICE_SECONDS
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.writer import Segment, Slice, Writer
@@ -78,15 +78,19 @@ class Loop:
         self._is_due = False
         self._most, self._ended = program.slice_draws, 0.0
 
-    def run(self, num_draws: int) -> None:
+    def run(self, num_draws: int, last: Commit | None) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
+
+        Args:
+            num_draws: that are wanted.
+            last: the commit to go on from, as `resume_together` gives it; None to begin.
 
         Raises:
             NotFinished: the job was asked to stop; what was done is committed.
             PeerError: another process failed.
         """
         wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
-        phase, done, state = self._restore()
+        phase, done, state = self._restore(last)
         for current in ("warmup", "sample"):
             if current == "sample" and phase == "warmup":
                 state, phase, done = self.compiled["finish"](state), "sample", 0
@@ -94,9 +98,8 @@ class Loop:
                 state = self._run_phase(current, done, wanted[current], state)
         self.store.end_writing()
 
-    def _restore(self) -> tuple[str, int, Any]:
-        """Return phase, iterations done and state: from the last commit, or from the start."""
-        commit = resume_together(self.store, self._peers)
+    def _restore(self, commit: Commit | None) -> tuple[str, int, Any]:
+        """Return phase, iterations done and state: from a commit, or from the start."""
         if commit is not None:
             with self._ledger.phase("resume", f"{commit.phase} {commit.stop}"):
                 leaves = self.store.load_checkpoint(commit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import socket
@@ -21,7 +22,7 @@ from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import make_program
 from bayesmesh.sampling.program import PHASES, GroupKey, Program
@@ -62,6 +63,9 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
     configure_jax(compute, cores)
     # Joined first: until then there is nothing to leave in good order, and JAX may not make an array before.
     with joined(place) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+        label = f"{spec.experiment} {group_name(group)}"
+        # Several processes leave together, which the loop sees to.
+        leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
@@ -69,22 +73,24 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
             program = make_program(spec, data_spec, slice_draws=int(audit["slice_draws"]))
             identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
-            lock = held.enter_context(WriterLock(folder))
+            lock = held.enter_context(WriterLock(folder, give_up=leave))
             store, facts = _open_store(spec, folder, identity, program, int(audit["segment_draws"]), lock)
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_phases_left(store, settings.draws))
+            leave()
             data = _transfer(program, shards, ledger)
         num_draws = settings.draws
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, num_draws])
         key = GroupKey(settings.seed, group * spec.num_chains)
-        label = f"{spec.experiment} {group_name(group)}"
+        # Verified before a rule looks at what is there.
+        last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, experiment_layout(spec).looks(identity, group))
         asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
         loop = Loop(
             program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, peers=peers, **asked
         )
-        loop.run(num_draws if rule is None else rule.num_draws)
+        loop.run(num_draws if rule is None else rule.num_draws, last)
         if peers.is_first:
             _write_manifest(spec, group, store, None if rule is None else rule.finish(ledger))
     num_draws = num_draws if rule is None else rule.num_draws

@@ -110,5 +110,5 @@ def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
     except (ValueError, RuntimeError, KeyError, OSError) as error:  # what Zarr raises for missing and damaged chunks
         raise StoreError(
             f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
-            "assemble the posterior again",
+            "see what `bayesmesh verify` finds; assemble a damaged posterior again",
         ) from error

@@ -16,7 +16,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,6 +27,9 @@ from bayesmesh.store.files import write_json
 __all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "WriterLock"]
 
 HEARTBEAT_SECONDS = 5.0
+LONGEST_HEARTBEAT = 20.0
+"""Seconds; nobody waits for more than three of these, whatever a lock says."""
+
 LOCK_NAME = "writer.json"
 
 _log = logging.getLogger("bayesmesh")
@@ -38,13 +41,19 @@ class WriterLock:
     Args:
         folder: the chain group's folder; made if need be.
         heartbeat_seconds: time between two signs of life.
+        give_up: called while another owner's heartbeat is waited for; raises when that is to end.
 
     Raises:
         StoreError: on entering, when another process holds it; names the owner.
     """
 
-    def __init__(self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
-        self.path, self._heartbeat_seconds = folder / LOCK_NAME, heartbeat_seconds
+    def __init__(
+        self,
+        folder: Path,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path, self._heartbeat_seconds, self._give_up = folder / LOCK_NAME, heartbeat_seconds, give_up
         self._token, self._stop = secrets.token_hex(8), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -115,15 +124,14 @@ class WriterLock:
     def _is_alive(self, owner: Mapping[str, Any]) -> bool:
         """Return whether the owner still works, by its process where it can be seen, else by its heartbeat."""
         here = _this_process()
-        if owner.get("host") == here["host"]:
-            if owner.get("boot") != here["boot"]:
-                return False
-            if owner.get("process_space") == here["process_space"]:
-                return _start_of(owner["pid"]) == owner.get("started_ticks")
-        patience = 3 * float(owner.get("heartbeat_seconds", self._heartbeat_seconds))
+        # Machines may share a name, as containers and clones do: what is known is the process space of one boot.
+        if all(owner.get(name) == here[name] for name in ("host", "boot", "process_space")):
+            return _start_of(owner["pid"]) == owner.get("started_ticks")
+        patience = 3 * min(float(owner.get("heartbeat_seconds", self._heartbeat_seconds)), LONGEST_HEARTBEAT)
         _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
         while time.monotonic() < until:
+            self._give_up()
             time.sleep(min(0.5, patience / 10))
             if self._last_beat() != first:
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,25 @@ def test_a_changed_environment_is_refused_or_recorded(change: dict[str, Any], sh
     assert "on_changed_environment: accept" in raised.value.remedy
     (difference,) = check_environment(present | change, present, "accept", "some/folder")
     assert shown in difference
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"XLA_FLAGS": "--xla_cpu_enable_fast_math=true --xla_force_host_platform_device_count=9"}, "--xla_cpu_enable_fast_math=true"),
+        ({"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_COMPILATION_CACHE_DIR": "a", "JAX_PLATFORMS": "cpu"}, "JAX_DISABLE_MOST_OPTIMIZATIONS=1"),
+        ({"JAX_LOG_COMPILES": "1", "JAX_PROCESS_ID": "1", "JAX_ENABLE_X64": "0"}, ""),
+    ],
+    ids=["of XLA", "of JAX", "that change nothing"],
+)  # fmt: skip
+def test_flags_for_the_compiler_are_part_of_the_environment(
+    variables: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("JAX_", "XLA_"))]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert environment(mesh(1))["xla_flags"] == said
 
 
 def test_another_mesh_is_another_environment() -> None:

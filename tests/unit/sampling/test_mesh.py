@@ -99,6 +99,17 @@ def test_devices_that_the_user_made_are_left_alone(user_environment) -> None:
     assert python(code, environment).stdout.split() == ["5"]
 
 
+def test_variables_of_jax_do_not_change_draws(user_environment) -> None:
+    """Set in the middle of a chain, they would go unseen: what decides random numbers is set here."""
+    code = CONFIGURE.format(settings={}, cores=1) + (
+        "import jax\nprint(jax.random.key_data(jax.random.fold_in(jax.random.key(3), 5)).tolist(), "
+        "jax.random.normal(jax.random.key(3), (3,)).tolist())"
+    )
+    changed = {"JAX_DEFAULT_PRNG_IMPL": "rbg", "JAX_RANDOM_SEED_OFFSET": "5", "JAX_THREEFRY_PARTITIONABLE": "0"}
+    expected, found = (python(code, {**user_environment, **more}).stdout for more in ({}, changed))
+    assert found == expected != ""
+
+
 def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(user_environment) -> None:
     code = CONFIGURE.format(settings={"platform": "tpu"}, cores=1) + (
         "from bayesmesh.errors import DeviceError\n"

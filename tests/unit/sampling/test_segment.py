@@ -46,7 +46,7 @@ def run(built: Any, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
                 program, built.compiled, GroupKey(3, 0), built.data, store, Ledger(tmp_path / "ledger", "test"),
                 interruption, label=name, facts={},
             )  # fmt: skip
-            loop.run(draws)
+            loop.run(draws, None)
         return made
 
     return run
