@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bayesmesh.arguments import positive
 from bayesmesh.early import leaving_early
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
+from bayesmesh.store.layout import group_name
 
 if TYPE_CHECKING:
     from bayesmesh.experiment.plan import Plan
@@ -161,11 +162,13 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
         experiment = plan.experiment(name)
         spec = make_spec(stage, name, experiment, plan.results)
         later = [make_spec(after, name, experiment, plan.results) for after in later_stages(experiment)]
+    options: dict[str, object] = {}
+    if stage == "sample":
+        options["group"] = _group_number(arguments.group, spec.settings("sampling").chain_groups)
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
     part = ledger_file(spec, job)
     _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
     ledger = Ledger(part, job, append=stage == "sample")
-    options: dict[str, object] = {}
     if stage in WITH_CORES:
         options["cores"] = arguments.cores
     if stage == "compile":
@@ -173,8 +176,6 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
         options["later"] = [parse_spec(file, "sample", *LATER, option="--later") for file in given] or later
     if stage in WITH_PROCESSES:
         options["place"] = place
-    if stage == "sample":
-        options["group"] = _group_number(arguments.group)
     try:
         with hold_cards(getattr(arguments, "gpus", 0)):
             run = importlib.import_module(f"bayesmesh.stages.{stage}").run
@@ -189,11 +190,12 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
     _log.info("%s %s: %s", stage, spec.experiment, said)
 
 
-def _group_number(name: str) -> int:
-    head, _, number = name.rpartition("-")
-    if head != "group" or not number.isdigit():
-        raise ConfigError(f"--group {name}: is no chain group", "use a name such as group-000")
-    return int(number)
+def _group_number(name: str, num_groups: int) -> int:
+    names = [group_name(group) for group in range(num_groups)]
+    if name not in names:
+        valid = names[0] if num_groups == 1 else f"{names[0]} to {names[-1]}"
+        raise ConfigError(f"--group {name}: is no chain group of the experiment", f"valid: {valid}")
+    return names.index(name)
 
 
 def _look(arguments: argparse.Namespace) -> int:

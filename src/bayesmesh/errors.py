@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 __all__ = [
     "ConfigError",
@@ -97,7 +99,11 @@ def explain_os_error(error: OSError) -> UserError | None:
     """Return what a user can do about a full disk, a folder without permission and the like; None for other errors."""
     if error.errno not in _CIRCUMSTANCES:
         return None
-    where = error.filename or error.filename2 or "a file below the folder of results"
+    names = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    # A hidden file is a temporary one, which a user never sees: its folder is where it could not be written.
+    where = next(
+        (p for p in names if not p.name.startswith(".")), names[0].parent if names else "a file of the results"
+    )
     return StoreError(f"{where}: {error.strerror}", _CIRCUMSTANCES[error.errno])
 
 

@@ -51,6 +51,21 @@ def test_a_full_disk_and_its_like_are_explained(number: int) -> None:
     assert error.exit_code == 5
 
 
+@pytest.mark.parametrize(
+    ("names", "where"),
+    [
+        (("a/.b.json.123.json",), "a"),
+        (("a/.b.json.123.json", None, "a/b.json"), "a/b.json"),
+        ((b"a/b.json",), "a/b.json"),
+        ((), "a file of the results"),
+    ],
+)
+def test_no_temporary_file_is_named(names: tuple[str | bytes | None, ...], where: str) -> None:
+    error = explain_os_error(OSError(errno.EACCES, os.strerror(errno.EACCES), *names))
+    assert error is not None
+    assert error.message == f"{where}: {os.strerror(errno.EACCES)}"
+
+
 def test_other_errors_of_the_system_are_ours_to_mend() -> None:
     assert explain_os_error(FileNotFoundError(errno.ENOENT, "no such file", "x")) is None
     assert explain_os_error(OSError("without a number")) is None

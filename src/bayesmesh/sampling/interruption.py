@@ -56,11 +56,6 @@ class Interruption:
             self.requested_by = signal.Signals(number).name
             self._deadline = time.monotonic() + self.grace_seconds
 
-    @property
-    def is_requested(self) -> bool:
-        """Whether the job was asked to stop."""
-        return bool(self.requested_by)
-
     def check(self, label: str) -> None:
         """Raise when the job was asked to stop, while nothing has been begun that must be brought to an end.
 

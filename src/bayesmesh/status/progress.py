@@ -8,41 +8,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME
-from bayesmesh.store.markers import MARKER
+from bayesmesh.status.manifests import Manifest
+from bayesmesh.status.writers import Writer, read_writer
+from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
 
-__all__ = ["STALE_BEATS", "GroupProgress", "Writer", "current_groups", "read_group"]
+__all__ = ["FEWEST_DRAWS", "GroupProgress", "current_groups", "read_group"]
 
-STALE_BEATS = 6
-"""Heartbeats that may be missed; more than a writer allows, for clocks of two machines differ."""
+FEWEST_DRAWS = 8
+"""Of each chain, for which R-hat is shown."""
 
 NEWEST = 8
 """Markers that are opened; the names of the others are enough."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Writer:
-    """Who holds the group, by `writer.json`.
-
-    Attributes:
-        host: its machine.
-        job: its number in Slurm; may be empty.
-        last_beat: when it last showed a sign of life, in seconds since the epoch.
-        heartbeat_seconds: time between two of them.
-    """
-
-    host: str
-    job: str
-    last_beat: float
-    heartbeat_seconds: float
-
-    def is_alive(self, now: float) -> bool:
-        return now - self.last_beat < STALE_BEATS * self.heartbeat_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +36,6 @@ class GroupProgress:
         phase: ``warmup`` or ``sample``.
         done: iterations of that phase.
         per_second: iterations per second of the newest segments; None before the first commit.
-        commit_seconds: seconds that one of them took; None before the first commit.
         acceptance: mean over the newest commits of the phase; None before the first.
         last_commit: seconds since the epoch; None before the first.
         device: kind of device the group began on.
@@ -66,7 +47,6 @@ class GroupProgress:
     phase: str = "warmup"
     done: int = 0
     per_second: float | None = None
-    commit_seconds: float | None = None
     acceptance: float | None = None
     last_commit: float | None = None
     device: str = "-"
@@ -74,22 +54,27 @@ class GroupProgress:
     writer: Writer | None = None
 
 
-def current_groups(chains: Path, num_groups: int) -> list[Path]:
-    """Return the groups of the identity that was written to last; an experiment may have several, one is current.
+def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manifest]) -> list[Path]:
+    """Return the groups of the identity that was at work last; an experiment may have several, one is current.
 
     Args:
         chains: folder ``results/<experiment>/chains``.
-        num_groups: groups of the configuration; an earlier run may have had more.
+        names: groups of the configuration; an earlier run may have had more.
+        manifests: those that are there; one is also written when there was nothing to commit.
     """
-    newest: dict[Path, float] = {}
+    newest: dict[str, float] = {}
     for about in chains.glob("*/group-*/store.json"):
-        touched = [_modified(path) for path in (about, about.parent / "commits")]
-        identity = about.parent.parent
-        newest[identity] = max(newest.get(identity, 0.0), *touched)
+        if about.parent.name in names:
+            identity = about.parent.parent.name
+            touched = [_modified(path) for path in (about, about.parent / "commits", about.parent / LOCK_NAME)]
+            newest[identity] = max(newest.get(identity, 0.0), *touched)
+    for manifest in manifests:
+        if manifest.identity in newest:
+            newest[manifest.identity] = max(newest[manifest.identity], manifest.written_at)
     if not newest:
         return []
-    identity = max(newest, key=lambda path: newest[path])
-    return sorted(path.parent for path in identity.glob("group-*/store.json"))[:num_groups]
+    folder = chains / max(newest, key=lambda identity: newest[identity])
+    return [folder / name for name in names if (folder / name / "store.json").exists()]
 
 
 def _modified(path: Path) -> float:
@@ -104,10 +89,14 @@ def read_group(folder: Path) -> GroupProgress:
 
     Raises:
         StoreError: one of its files is damaged; names it.
+        OSError: one may not be read.
     """
-    record = _read(folder / "store.json") or {}
-    device = record.get("environment", {}).get("kind", "-")
-    group = GroupProgress(folder, device=device, writer=_read_writer(folder / LOCK_NAME))
+    about = folder / "store.json"
+    try:
+        device = str((_read(about) or {}).get("environment", {}).get("kind", "-"))
+    except AttributeError as error:
+        raise StoreError(f"{about}: is damaged: {error}", DAMAGE_REMEDY) from error
+    group = GroupProgress(folder, device=device, writer=read_writer(folder))
     markers = [m for path in folder.glob("commits/*.json") if (m := MARKER.match(path.name))]
     if not markers:
         return group
@@ -119,7 +108,6 @@ def read_group(folder: Path) -> GroupProgress:
     each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
     return dataclasses.replace(
         group, phase=phase, done=max(int(m[3]) for m in ordered), per_second=1 / each if each > 0 else None,
-        commit_seconds=statistics.median(f["seconds"] for f in timed) if timed else None,
         acceptance=statistics.fmean(f["acceptance"] for f in facts) if facts else None,
         last_commit=facts[-1]["committed_at"] if facts else None, host=facts[-1]["host"] if facts else "",
     )  # fmt: skip
@@ -139,29 +127,17 @@ def _facts(path: Path) -> dict[str, Any] | None:
             "host": str(facts.get("host", "")),
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"{path}: is damaged: {error!r}", "move the chain's folder away, or restore the file"
-        ) from error
-
-
-def _read_writer(path: Path) -> Writer | None:
-    content = _read(path)
-    if content is None:
-        return None
-    return Writer(
-        str(content.get("host", "?")), str(content.get("job", "")), _modified(path),
-        float(content.get("heartbeat_seconds", HEARTBEAT_SECONDS)),
-    )  # fmt: skip
+        raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """A JSON object; None when there is no such file."""
+    """A JSON object of the chain group; None when there is no such file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise StoreError(f"{path}: is damaged: {error}", "restore it, or move its folder away") from error
+        raise StoreError(f"{path}: is damaged: {error}", DAMAGE_REMEDY) from error
     if not isinstance(content, dict):
-        raise StoreError(f"{path}: is damaged: no JSON object", "restore it, or move its folder away")
+        raise StoreError(f"{path}: is damaged: no JSON object", DAMAGE_REMEDY)
     return content

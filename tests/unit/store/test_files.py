@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -53,6 +54,19 @@ def test_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path, erro
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def fill(number: int) -> None:
+        with atomic_path(tmp_path / "a.json"):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fill(errno.ENOSPC)
+    assert caught.value.filename == str(tmp_path / "a.json")
+    with pytest.raises(ConnectionResetError) as other:
+        fill(errno.ECONNRESET)
+    assert other.value.filename is None, "what is written may be read from elsewhere"
 
 
 @pytest.mark.parametrize("operation", ["fsync", "replace"])
