@@ -13,11 +13,12 @@ from bayesmesh.errors import StoreError
 from bayesmesh.status.progress import FEWEST_DRAWS, GroupProgress
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draws import DRAWS
-from bayesmesh.store.markers import DAMAGE_REMEDY
 
 __all__ = ["log_density_so_far"]
 
 LOG_DENSITY = "sample_stats/lp"
+
+_REMEDY = "see who may read it; `bayesmesh verify` names all that is damaged"
 
 MOST_DRAWS = 2000
 """Newest draws that are looked at; one value per draw and chain, so that it stays a matter of milliseconds."""
@@ -41,7 +42,7 @@ def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] |
     try:
         chains = [read_part(array, slice(None), newest) for _, array in found]
     except StoreError as error:
-        raise StoreError(error.message, DAMAGE_REMEDY) from error
+        raise StoreError(error.message, _REMEDY) from error
     table = convergence_table(np.concatenate(chains)[:, :, None])
     return float(table["r_hat"][0]), float(table["ess_bulk"][0])
 
@@ -52,5 +53,5 @@ def _log_density(draws: Path) -> zarr.Array | None:
         return None
     array = open_group(draws).get(LOG_DENSITY)
     if not isinstance(array, zarr.Array):
-        raise StoreError(f"{draws / LOG_DENSITY}: is damaged: no array", DAMAGE_REMEDY)
+        raise StoreError(f"{draws / LOG_DENSITY}: is damaged: no array", _REMEDY)
     return array

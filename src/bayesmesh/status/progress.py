@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,13 +62,16 @@ def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manif
         chains: folder ``results/<experiment>/chains``.
         names: groups of the configuration; an earlier run may have had more.
         manifests: those that are there; one is also written when there was nothing to commit.
+
+    Raises:
+        OSError: a folder may not be read, or is none.
     """
     newest: dict[str, float] = {}
-    for about in chains.glob("*/group-*/store.json"):
-        if about.parent.name in names:
-            identity = about.parent.parent.name
-            touched = [_modified(path) for path in (about, about.parent / "commits", about.parent / LOCK_NAME)]
-            newest[identity] = max(newest.get(identity, 0.0), *touched)
+    for identity in _names_in(chains):
+        for folder in (chains / identity / name for name in names):
+            if (folder / "store.json").exists():
+                touched = [_modified(folder / name) for name in ("store.json", "commits", LOCK_NAME)]
+                newest[identity] = max(newest.get(identity, 0.0), *touched)
     for manifest in manifests:
         if manifest.identity in newest:
             newest[manifest.identity] = max(newest[manifest.identity], manifest.written_at)
@@ -75,6 +79,14 @@ def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manif
         return []
     folder = chains / max(newest, key=lambda identity: newest[identity])
     return [folder / name for name in names if (folder / name / "store.json").exists()]
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What is in a folder; unlike `glob`, which finds nothing in one that may not be read."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _modified(path: Path) -> float:
@@ -97,7 +109,7 @@ def read_group(folder: Path) -> GroupProgress:
     except AttributeError as error:
         raise StoreError(f"{about}: is damaged: {error}", DAMAGE_REMEDY) from error
     group = GroupProgress(folder, device=device, writer=read_writer(folder))
-    markers = [m for path in folder.glob("commits/*.json") if (m := MARKER.match(path.name))]
+    markers = [m for name in _names_in(folder / "commits") if (m := MARKER.match(name))]
     if not markers:
         return group
     phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"

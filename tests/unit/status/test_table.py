@@ -171,6 +171,16 @@ def test_damage_stays_in_the_row_of_its_experiment(
     assert "\n  remedy: " in status_table(plan)
 
 
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    plan: Plan, sample: Callable[..., ChainStore]
+) -> None:
+    commits = sample().folder / "commits"
+    commits.rename(commits.with_name("elsewhere"))
+    commits.touch()
+    assert row(plan, "listed")["state"] == "unreadable"
+    assert f"listed: {commits}: Not a directory" in status_table(plan)
+
+
 def test_what_may_not_be_read_stays_in_its_row(
     plan: Plan, sample: Callable[..., ChainStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
