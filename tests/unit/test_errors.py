@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from bayesmesh import errors
 from bayesmesh.errors import ConfigError, UserError, explain_os_error, suggest
+from bayesmesh.store.lock import WriterLock
 
 
 def test_every_error_of_the_family_has_its_own_exit_code() -> None:
@@ -64,6 +66,20 @@ def test_no_temporary_file_is_named(names: tuple[str | bytes | None, ...], where
     error = explain_os_error(OSError(errno.EACCES, os.strerror(errno.EACCES), *names))
     assert error is not None
     assert error.message == f"{where}: {os.strerror(errno.EACCES)}"
+
+
+def test_a_chain_that_may_not_be_written_is_named_by_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(PermissionError) as caught, WriterLock(tmp_path):
+        pass
+    error = explain_os_error(caught.value)
+    assert error is not None
+    assert error.message == f"{tmp_path}: {os.strerror(errno.EACCES)}"
 
 
 def test_other_errors_of_the_system_are_ours_to_mend() -> None:
