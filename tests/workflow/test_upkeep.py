@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.sealed import read_sealed, write_sealed
 from bayesmesh.upkeep.verify import damage_of
 
 SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
@@ -43,6 +46,65 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
     "changed metadata": (METADATA, _flip, "is damaged: its sha256", ("diagnose", "recommend")),
     "a flipped bit in the data": (ROWS, _flip, "damaged or missing", ("compile",)),
     "a deleted shard of the data": (ROWS, Path.unlink, "damaged or missing", ("compile",)),
+}
+
+
+GROUP = "chains/*/group-001"
+
+
+def _change(**values: Any) -> Callable[[Path], None]:
+    """Return a function that changes values of a record and leaves its digest."""
+
+    def change(path: Path) -> None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+    return change
+
+
+def _remove_group(folder: Path) -> None:
+    shutil.rmtree(folder)
+    (folder.parent.parent / "group-001.json").unlink()
+
+
+def _lose_draws(folder: Path) -> None:
+    """Remove the draws with their markers, and nothing else."""
+    for path in (folder / "commits").glob("sample*"):
+        path.unlink()
+    for name in ("posterior", "sample_stats"):
+        shutil.rmtree(folder / "draws.zarr" / name)
+
+
+def _lose_all(folder: Path) -> None:
+    _lose_draws(folder)
+    shutil.rmtree(folder / "draws.zarr")
+    shutil.rmtree(folder / "checkpoints")
+    for path in (folder / "commits").iterdir():
+        path.unlink()
+    (folder / "checkpoints").mkdir()
+
+
+NOT_WRITTEN = "its content is not what was written"
+DAMAGE |= {
+    "lost draws": ("chains/*/group-000", _lose_draws, "", ("sample", "assemble")),
+    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "markers were lost", ("sample", "assemble")),
+    "a removed group": (GROUP, _remove_group, "is gone, though its draws are in", ("assemble",)),
+    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is gone, though", ("diagnose",)),
+    "a removed table": ("diagnostics/summary.csv", Path.unlink, "is gone, though", ()),
+    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is gone, though", ()),
+    "a removed ledger": ("ledger.csv", Path.unlink, "is gone, though", ()),
+    "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "has no receipt", ()),
+    "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
+    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble", "sample")),
+    "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ("sample",)),
+    "an audit with nothing in it": ("program/audit.json", _flip, "is damaged", ("sample",)),
+    "a changed manifest of fetch": ("../data/films-*/fetched.json", _change(options={}), NOT_WRITTEN, ()),
+    "a changed manifest of shard": ("../data/films-*/held-*/sharded.json", _change(kind="rows"), NOT_WRITTEN, ()),
+    "a changed description of the data": (
+        "../data/films-*/held-*/shards.zarr/rows/zarr.json",
+        lambda path: path.write_text(path.read_text() + " "),
+        "is damaged: its sha256",
+        (),
+    ),
 }
 
 
@@ -102,6 +164,37 @@ def test_verify_says_all_of_it_with_exit_code_5(damaged: Any) -> None:
     assert "film_biases/c/0/0/0: is damaged" in done.stdout
     assert ".npz: is missing" in done.stdout
     assert "results/films: 2 damaged" in done.stdout
+
+
+def _stage(copy: Any, stage: str) -> Any:
+    (spec,) = (copy.results / "films" / "specs").glob(f"{stage}-*.json")
+    return copy.run("bayesmesh.cli", stage, "--spec", str(spec.relative_to(copy.root)))
+
+
+def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any) -> None:
+    """Though the compile stage would choose another length of segments by now."""
+    copy = damaged("chains/*/identity.json", _flip)
+    (record,) = copy.results.glob("films/chains/*/identity.json")
+    done = _stage(copy, "sample")
+    assert done.returncode == 5
+    assert "remedy: delete it and run the sample stage again" in done.stderr
+    record.unlink()
+    audit = copy.results / "films" / "program" / "audit.json"
+    lengths = read_sealed(audit)
+    write_sealed(audit, {**lengths, "segment_draws": 4 * lengths["segment_draws"]})
+    done = _stage(copy, "sample")
+    assert done.returncode == 0, done.stderr
+    assert read_sealed(record)["segment_draws"] == lengths["segment_draws"]
+    assert not [line for line in damage_of(ExperimentLayout(copy.results, "films")) if "/chains/" in line]
+
+
+def test_of_two_jobs_that_assemble_the_second_is_refused(workspace: Any, tmp_path: Path) -> None:
+    copy = workspace.copy(tmp_path / "copy")
+    with WriterLock(copy.results / "films"):
+        done = _stage(copy, "assemble")
+    assert done.returncode == 5
+    assert f"results/films: is being written by process {os.getpid()}" in done.stderr
+    assert not (copy.results / "films" / "posterior.zarr.partial").exists()
 
 
 def test_gc_keeps_what_the_configuration_names_and_removes_the_rest_after_asking(

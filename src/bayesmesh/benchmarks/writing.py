@@ -18,6 +18,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import make_spec
 from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.identity import chain_identity
 from bayesmesh.sampling.interruption import Interruption
@@ -25,8 +26,8 @@ from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.plan import make_program
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.store.files import read_json
 from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["Writing", "measure_writing"]
@@ -93,7 +94,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     data_spec = shards.spec(spec.config["compute"]["dtype"])
-    program = make_program(spec, data_spec, slice_draws=int(read_json(layout.audit)["slice_draws"]))
+    program = make_program(spec, data_spec, slice_draws=read_lengths(layout.audit).slice_draws)
     ledger = Ledger(Path("unused"), "benchmark")
     compiled = {phase: c.compiled for phase, c in compile_phases(program, ledger).items()}
     data = program.put_data(shards.read_rows(0, shards.num_rows))
@@ -103,7 +104,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     def turn(kind: type[ChainStore], count: int, looks: tuple[int, ...] = ()) -> float:
         """Continue a copy of the chains by `count` draws; returns draws per second."""
         with tempfile.TemporaryDirectory(dir=layout.folder) as folder, Interruption(0) as interruption:
-            store = kind(_copy(group, Path(folder)), 1, read_json(group / "store.json"))
+            store = kind(_copy(group, Path(folder)), 1, read_sealed(group / "store.json"))
             begin = store.commits()[-1].stop
 
             def look(phase: str, done: int) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayesmesh.data.base import Source
-from bayesmesh.store.files import write_json
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.store.sealed import write_sealed
 
 __all__ = ["fetch"]
 
@@ -43,5 +43,5 @@ def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) 
         "options": source.options.model_dump(mode="json"),
         "origin": dict(origin),
     }
-    write_json(layout.fetched, manifest)
+    write_sealed(layout.fetched, manifest)
     return manifest

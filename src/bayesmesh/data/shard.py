@@ -15,8 +15,10 @@ from bayesmesh.data.split import hold_out_interactions, hold_out_rows
 from bayesmesh.errors import DataError
 from bayesmesh.experiment.data import DataSettings
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
-from bayesmesh.store.files import atomic_folder, write_json
+from bayesmesh.store.files import atomic_folder
+from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
+from bayesmesh.store.sealed import write_sealed
 
 __all__ = ["SHARD_ROWS", "check_counts", "row_chunks", "shard"]
 
@@ -28,7 +30,7 @@ SHARD_BYTES = 2**28
 
 
 def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
-    """Check, split and write a dataset to ``layout.shards``, then write the manifest ``layout.sharded``.
+    """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
 
     The group appears under its name only when it is complete; what an earlier run left is replaced.
 
@@ -69,7 +71,8 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     }
     if dataset.kind == "interactions":
         manifest["activity"] = _activity(dataset.rows["watched"])
-    write_json(layout.sharded, manifest)
+    write_hashes(layout.shards, {})
+    write_sealed(layout.sharded, manifest)
     return manifest
 
 

@@ -16,6 +16,7 @@ from bayesmesh.report.documents import read_json
 from bayesmesh.report.facts import Fact, list_facts
 from bayesmesh.report.ledger import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["Bar", "Timing", "build_timing", "dump_settings", "read_facts", "read_specs"]
 
@@ -120,12 +121,12 @@ def _sentence(phases: Sequence[Phase]) -> str:
 
 
 def read_facts(path: Path | None) -> list[Fact]:
-    """Return the content of a JSON file as names and values; none where there is no file.
+    """Return the content of a sealed JSON file as names and values; none where there is no file.
 
     Raises:
         StoreError: the file is damaged.
     """
-    return list_facts(read_json(path)) if path is not None and path.exists() else []
+    return list_facts(read_sealed(path)) if path is not None and path.exists() else []
 
 
 def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:

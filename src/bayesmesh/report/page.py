@@ -15,7 +15,6 @@ from bayesmesh.experiment.report import ReportSettings
 from bayesmesh.report import formats, reading
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence import build_convergence
-from bayesmesh.report.documents import read_json
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.facts import list_facts, tabulate_facts
 from bayesmesh.report.ledger import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
@@ -24,6 +23,7 @@ from bayesmesh.report.stopping import build_stopping
 from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
 from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["KeyNumber", "render", "write_page"]
 
@@ -115,7 +115,7 @@ def _reader(layout: ExperimentLayout) -> DrawReader | None:
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
     """Return what the compile stage found, and whether the size of a program follows its data."""
-    audit = read_json(layout.audit) if layout.audit.exists() else {}
+    audit = read_sealed(layout.audit) if layout.audit.exists() else {}
     programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
     return {
         "audit": list_facts({name: value for name, value in audit.items() if name != "programs" or not programs.rows}),

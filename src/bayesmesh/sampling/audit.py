@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import lay_out_rows
 from bayesmesh.sampling.parts import part_shape, put_part
 from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.plan import Lengths
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = [
     "MOST_EQUATIONS",
@@ -25,6 +28,7 @@ __all__ = [
     "count_equations",
     "growth_of_equations",
     "memory_of",
+    "read_lengths",
     "seconds_per_gradient",
 ]
 
@@ -158,3 +162,17 @@ def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any
 
     seconds = max(peers.exchange(best_of_three(1)))
     return float(max(peers.exchange(best_of_three(100))) if seconds < SHORT_SECONDS else seconds)
+
+
+def read_lengths(path: Path) -> Lengths:
+    """Return the lengths that the compile stage chose, from its ``audit.json``.
+
+    Raises:
+        StoreError: the file is missing or damaged, or a length is not in it.
+    """
+    remedy = "delete it and run the compile stage again"
+    audit = read_sealed(path, remedy)
+    for name in Lengths._fields:
+        if type(audit.get(name)) is not int or audit[name] < 1:
+            raise StoreError(f"{path}: is damaged: no {name} in it", remedy)
+    return Lengths(*(audit[name] for name in Lengths._fields))

@@ -119,9 +119,9 @@ def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], pol
         StoreError: something differs and the policy is to refuse.
     """
     differences = [
-        f"{key}: {stored[key]} then, {present[key]} now"
+        f"{key}: {stored.get(key, 'not recorded')} then, {present[key]} now"
         for key in present
-        if key in stored and stored[key] != present[key]
+        if key not in stored or stored[key] != present[key]
     ]
     if differences and policy == "refuse":
         raise StoreError(

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from bayesmesh.errors import PeerError, StoreError
+from bayesmesh.store.manifests import PROCESSES_REMEDY
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.segments import ChainStore
 
@@ -106,7 +107,7 @@ def resume_together(store: ChainStore, peers: Peers) -> Commit | None:
             there = ", ".join(f"process {i}: {names[0] or 'nothing'}" for i, names in enumerate(all_known))
             raise StoreError(
                 f"{store.folder.parent}: the processes of the group are more than one commit apart: {there}",
-                "restore the folders, or move those of all processes away to start afresh",
+                PROCESSES_REMEDY,
             )
         if known[0] != common[0]:
             store.withdraw()

@@ -19,9 +19,12 @@ from bayesmesh.stages.context import model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.assemble import join_groups, join_rows
-from bayesmesh.store.files import atomic_folder, read_json
+from bayesmesh.store.files import atomic_folder
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.manifests import PROCESSES_REMEDY, missing_draws, read_manifest
+from bayesmesh.store.markers import DAMAGE_REMEDY
 from bayesmesh.store.posterior import open_posterior
 from bayesmesh.store.segments import ChainStore
 
@@ -29,10 +32,19 @@ __all__ = ["run"]
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
-    """Assemble; returns a line for the log."""
+    """Assemble; returns a line for the log.
+
+    Raises:
+        StoreError: chains are missing or damaged, or another process assembles them.
+    """
     configure_jax(spec.settings("compute"), cores)
+    with WriterLock(experiment_layout(spec).folder):
+        return _assemble(spec, ledger)
+
+
+def _assemble(spec: StageSpec, ledger: Ledger) -> str:
     layout, sampling = experiment_layout(spec), spec.config["sampling"]
-    manifests = [_manifest(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
+    manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
     # Groups that stopped by themselves hold different numbers; a posterior has one.
     num_draws = min([sampling["draws"], *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
@@ -66,13 +78,19 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
 
 def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int) -> list[ChainStore]:
     """Open the stores of a group's processes, rehash what their markers name, and check that all draws are there."""
-    stores = []
-    for process in range(manifest.get("num_processes", 1)):
-        folder = process_folder(layout.folder / manifest["folder"], process)
+    group, stores = layout.folder / manifest["folder"], []
+    folders = [process_folder(group, process) for process in range(manifest.get("num_processes", 1))]
+    gone = [folder for folder in folders if not folder.is_dir()]
+    for folder in gone:
+        remedy = "run the sample stage again" if len(gone) == len(folders) else PROCESSES_REMEDY
+        raise StoreError(f"{folder}: the chains are gone", remedy)
+    for folder in folders:
         if not (folder / "store.json").is_file():
-            raise StoreError(f"{folder}: the chains are gone", "run the sample stage again")
+            raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
         store = ChainStore(folder, manifest["segment_draws"], {"identity": manifest["identity"]})
         last = store.resume()
+        if line := missing_draws(layout.sampled(group.name), manifest, folder, last):
+            raise StoreError(line, DAMAGE_REMEDY)
         if last is None or last.phase != "sample" or last.stop < num_draws:
             raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", "run the sample stage again")
         stores.append(store)
@@ -80,10 +98,13 @@ def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int
 
 
 def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
-    """Return (device, inode) -> sha256 of the shards, which were hashed a moment ago."""
+    """Return (device, inode) -> sha256 of the shards, which were hashed a moment ago.
+
+    Those of a group's last commit are left out: a job that adds draws puts longer ones in their place.
+    """
     known = {}
     for store in stores:
-        for name, value in ((n, v) for c in store.commits() for n, v in c.files.items() if n != c.checkpoint):
+        for name, value in ((n, v) for c in store.commits()[:-1] for n, v in c.files.items() if n != c.checkpoint):
             about = (store.folder / name).stat()
             known[about.st_dev, about.st_ino] = value
     return known
@@ -95,15 +116,6 @@ def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[Ch
     shards, data_spec = shards_of(spec)
     axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
     join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, shards.num_rows)
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    """Return what `sample` said of a chain group."""
-    value = read_json(path)
-    wanted = {"identity", "folder", "num_chains", "num_draws", "segment_draws", "environment", "changed_environment"}
-    if not isinstance(value, dict) or not wanted <= value.keys():
-        raise StoreError(f"{path}: is damaged: not the manifest of a chain group", "run the sample stage again")
-    return value
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:

@@ -28,7 +28,7 @@ from bayesmesh.sampling.program import Program
 from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.stages.suitability import check_later, check_reading, check_stop
-from bayesmesh.store.files import write_json
+from bayesmesh.store.sealed import write_sealed
 
 __all__ = ["run"]
 
@@ -87,7 +87,7 @@ def run(
             _compile_looks(later, model_class(options, data_spec), data_spec, shards, ledger)
             audit = _audit(program, equations, seconds, lengths, programs)
             if peers.is_first:
-                write_json(experiment_layout(spec).audit, audit)
+                write_sealed(experiment_layout(spec).audit, audit)
     peak = max(p["memory"]["peak"] for p in programs.values())
     warning = f"; {growth}" if growth else ""
     return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"

@@ -17,6 +17,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.stages import StageSpec
 from bayesmesh.ledger import Ledger
+from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
@@ -29,10 +30,11 @@ from bayesmesh.sampling.program import PHASES, GroupKey, Program
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.files import experiment_layout
-from bayesmesh.store.files import read_json, write_json, write_json_once
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.segments import ChainStore
+from bayesmesh.store.manifests import hold_to_manifest
+from bayesmesh.store.sealed import write_sealed, write_sealed_once
+from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
 __all__ = ["run"]
 
@@ -69,12 +71,13 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            audit = read_json(experiment_layout(spec).audit)
-            program = make_program(spec, data_spec, slice_draws=int(audit["slice_draws"]))
+            lengths = read_lengths(experiment_layout(spec).audit)
+            program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
             identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
-            store, facts = _open_store(spec, folder, identity, program, int(audit["segment_draws"]), lock)
+            store, facts = _open_store(spec, folder, identity, program, lengths.segment_draws, lock)
+            hold_to_manifest(experiment_layout(spec).sampled(group_name(group)), store)
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_phases_left(store, settings.draws))
@@ -123,9 +126,13 @@ def _open_store(
     """Open a process's store for this environment; returns it and the facts to keep with every commit."""
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
-    shared = write_json_once(record, {"segment_draws": segment_draws, "config": spec.config})
+    # Where the record was lost, the chains beside it know the length of their segments.
+    content = {"segment_draws": segment_draws_of(record.parent) or segment_draws, "config": spec.config}
+    shared = write_sealed_once(record, content, IDENTITY_REMEDY)
+    if type(shared.get("segment_draws")) is not int:
+        raise StoreError(f"{record}: is damaged: no segment_draws in it", IDENTITY_REMEDY)
     about = {"identity": identity, "environment": present}
-    store = ChainStore(folder, int(shared["segment_draws"]), about, lock.check)
+    store = ChainStore(folder, shared["segment_draws"], about, lock.check)
     policy = spec.config["sampling"]["on_changed_environment"]
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
@@ -176,7 +183,7 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mappin
     sampling, layout = spec.config["sampling"], experiment_layout(spec)
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
-    write_json(
+    write_sealed(
         layout.sampled(group_name(group)),
         {
             "identity": store.record["identity"],

@@ -22,7 +22,6 @@ __all__ = [
     "read_json",
     "sync",
     "write_json",
-    "write_json_once",
     "write_text",
 ]
 
@@ -90,26 +89,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     sync(path.parent)
     if old.exists():
         shutil.rmtree(old)
-
-
-def write_json_once(path: Path, value: Any) -> Any:
-    """Write JSON unless the file is there; returns what the file holds, the same for all that ask at once.
-
-    Raises:
-        StoreError: what is there is damaged; names the file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
-    try:
-        if not path.exists():
-            write_json(temporary, value)
-            # A hard link, which fails where the name is taken: also on network file systems only one can win.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-            sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return read_json(path)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -225,5 +225,13 @@ class ExperimentLayout:
         return self.folder / "recommendations" / "scores.csv"
 
     @property
+    def tables(self) -> tuple[Path, ...]:
+        """All that have a receipt beside them once their stage has run."""
+        return (
+            self.summary, self.verdict, self.ledger, self.averaging_scores, self.recommendations_top,
+            self.recommendations_genres, self.recommendations_users, self.recommendations_scores,
+        )  # fmt: skip
+
+    @property
     def page(self) -> Path:
         return self.folder / "report.html"

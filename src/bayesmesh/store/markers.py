@@ -6,15 +6,13 @@ What no marker covers was never written, as far as anybody is concerned.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import read_json, write_json
+from bayesmesh.store.sealed import read_sealed, write_sealed
 
 __all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "marker_names", "read_markers", "write_marker"]
 
@@ -69,36 +67,41 @@ def marker_names(folder: Path) -> set[str]:
 def read_markers(folder: Path) -> list[Commit]:
     """Return the markers of a chain group, warmup first, by start; those that another one replaces are left out.
 
+    A writer may commit meanwhile.
+
     Raises:
         StoreError: one cannot be read, or lacks what belongs in it.
     """
-    found = []
-    for name in marker_names(folder):
-        path = folder / "commits" / name
-        value = read_json(path, DAMAGE_REMEDY)
+    while True:
+        names = marker_names(folder)
         try:
-            if value.pop("sha256") != _digest(name, value) or value["checkpoint"] not in value["files"]:
-                raise ValueError("its content is not what was written")
-            phase, start, stop = name.removesuffix(".json").split("-")
-            commit = Commit(
-                phase, int(start), int(stop), dict(value["files"]), str(value["checkpoint"]), dict(value["facts"]),
-                tuple(value["earlier"]), value["previous"], str(value["replaces"]), dict(value["metadata"]),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
-        found.append(commit)
-    replaced = {c.replaces for c in found}
-    return sorted((c for c in found if c.name not in replaced), key=lambda c: (c.phase == "sample", c.start, c.stop))
+            found = [_read_marker(folder / "commits" / name) for name in sorted(names)]
+        except StoreError:
+            if names <= marker_names(folder):
+                raise
+            # A writer has removed one that a longer one replaces.
+            continue
+        replaced = {c.replaces for c in found}
+        return sorted(
+            (c for c in found if c.name not in replaced), key=lambda c: (c.phase == "sample", c.start, c.stop)
+        )
+
+
+def _read_marker(path: Path) -> Commit:
+    value = read_sealed(path, DAMAGE_REMEDY, must_have_digest=True)
+    try:
+        if value["checkpoint"] not in value["files"]:
+            raise ValueError("its content is not what was written")
+        phase, start, stop = path.stem.split("-")
+        return Commit(
+            phase, int(start), int(stop), dict(value["files"]), str(value["checkpoint"]), dict(value["facts"]),
+            tuple(value["earlier"]), value["previous"], str(value["replaces"]), dict(value["metadata"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
 
 
 def write_marker(folder: Path, commit: Commit) -> None:
     """Write a marker, whole or not at all: from then on its segment is committed."""
     content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
-    # Through JSON, as a reader will have it.
-    content = json.loads(json.dumps(content))
-    write_json(folder / "commits" / commit.name, {**content, "sha256": _digest(commit.name, content)})
-
-
-def _digest(name: str, content: Mapping[str, Any]) -> str:
-    """Return a sha256 over a marker's name and content, so that no change of either passes unseen."""
-    return hashlib.sha256(json.dumps([name, content], sort_keys=True).encode()).hexdigest()
+    write_sealed(folder / "commits" / commit.name, content)

@@ -19,11 +19,30 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged, digest_of
-from bayesmesh.store.files import atomic_path, hash_file, read_json, sync, write_json
+from bayesmesh.store.damage import find_damage
+from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged
+from bayesmesh.store.files import atomic_path, hash_file, sync
 from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, marker_names, read_markers, write_marker
+from bayesmesh.store.sealed import read_sealed, write_sealed
 
-__all__ = ["ChainStore", "Commit"]
+__all__ = ["IDENTITY_REMEDY", "ChainStore", "Commit", "segment_draws_of"]
+
+IDENTITY_REMEDY = "delete it and run the sample stage again, which makes it anew from the chains beside it"
+"""Where ``identity.json`` is damaged."""
+
+
+def segment_draws_of(identity: Path) -> int | None:
+    """Return the length of a segment by the chain groups in an identity's folder; None while there are none.
+
+    Raises:
+        StoreError: the record of a group is damaged.
+    """
+    for about in sorted(identity.glob("group-*/store.json")):
+        length = read_sealed(about, DAMAGE_REMEDY).get("segment_draws")
+        if type(length) is not int or length < 1:
+            raise StoreError(f"{about}: is damaged: no segment_draws in it", DAMAGE_REMEDY)
+        return length
+    return None
 
 
 class ChainStore:
@@ -38,8 +57,11 @@ class ChainStore:
         record: what identifies the writer (identity, software, device); kept in ``store.json``.
         fence: called before every commit; raises when this process is no longer the writer.
 
+    Attributes:
+        is_new: whether the store was made by this object.
+
     Raises:
-        StoreError: the folder belongs to another identity, or has lost its ``store.json``.
+        StoreError: the folder belongs to another identity, or its ``store.json`` is lost or damaged.
     """
 
     def __init__(
@@ -51,9 +73,10 @@ class ChainStore:
     ) -> None:
         self.folder, self._fence = folder, fence
         about = folder / "store.json"
-        if about.exists():
-            existing = read_json(about, DAMAGE_REMEDY)
-            self._check_record(about, existing)
+        self.is_new = not about.exists()
+        if not self.is_new:
+            existing = read_sealed(about, DAMAGE_REMEDY)
+            self._check_record(about, existing, must_have_environment="environment" in record)
             if existing["identity"] != record["identity"]:
                 raise StoreError(
                     f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
@@ -66,23 +89,25 @@ class ChainStore:
             self.record = {**record, "segment_draws": segment_draws}
             for name in ("commits", "checkpoints"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
-            write_json(about, self.record)
+            write_sealed(about, self.record)
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
 
-    def _check_record(self, about: Path, record: Any) -> None:
+    def _check_record(self, about: Path, record: dict[str, Any], *, must_have_environment: bool) -> None:
         """Raise unless ``store.json`` is what was written; the length of its segments is in ``identity.json`` too."""
         wanted = {"identity": str, "segment_draws": int}
-        if not isinstance(record, dict) or any(type(record.get(name)) is not kind for name, kind in wanted.items()):
+        if any(type(record.get(name)) is not kind for name, kind in wanted.items()):
             raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
         shared = self.folder.parent / "identity.json"
-        length = read_json(shared, DAMAGE_REMEDY).get("segment_draws") if shared.exists() else record["segment_draws"]
+        length = record["segment_draws"]
+        if shared.exists():
+            length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws")
         if record["segment_draws"] < 1 or record["segment_draws"] != length:
             raise StoreError(
                 f"{about}: is damaged: segments of {record['segment_draws']} iterations, {length} in {shared}",
                 DAMAGE_REMEDY,
             )
-        if not isinstance(record.get("environment", {}), dict):
+        if not isinstance(record.get("environment", None if must_have_environment else {}), dict):
             raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -97,45 +122,7 @@ class ChainStore:
 
     def damage(self) -> Iterator[str]:
         """Yield one line for everything that is not as the markers say: a missing or changed file, a hole."""
-        last: Commit | None = None
-        for commit in self._commits:
-            if not commit.follows(last):
-                yield f"{self._marker(commit)}: the segment before it is missing"
-            for name, expected in commit.files.items():
-                yield from self._damage_of(commit, name, expected)
-            last = commit
-        metadata = {item: c for c in self._commits for item in c.metadata.items()}
-        for (name, expected), commit in metadata.items():
-            if digest_of(path := self.folder / DRAWS / name / "zarr.json") != expected:
-                yield f"{path}: is missing or damaged: not as {self._marker(commit)} has it"
-        yield from self._unnamed()
-
-    def _unnamed(self) -> Iterator[str]:
-        """Yield shards in place that no marker names: they are put there after their marker, which so was lost."""
-        found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
-        names = {path.relative_to(self.folder).as_posix(): path for path in found}
-        if names.keys() - {name for c in self._commits for name in c.files}:
-            # Read again: a writer may have committed since.
-            named = {name for c in read_markers(self.folder) for name in c.files}
-            for name in sorted(names.keys() - named):
-                yield f"{names[name]}: no marker in {self.folder / 'commits'} names it: a marker was lost"
-
-    def _damage_of(self, commit: Commit, name: str, expected: str) -> Iterator[str]:
-        path, is_newest = self.folder / name, commit.name == self._commits[-1].name
-        staged = self._staged_path(name)
-        if is_newest and staged is not None and staged.is_file() and hash_file(staged) == expected:
-            return
-        if not path.is_file():
-            # Of the checkpoints only the newest must still be there.
-            if name != commit.checkpoint or is_newest:
-                yield f"{path}: is missing, though {self._marker(commit)} names it"
-        elif hash_file(path) != expected:
-            yield f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}"
-
-    def _staged_path(self, name: str) -> Path | None:
-        """Return where a shard lies until it is put in place; None for a checkpoint."""
-        store, _, file = name.partition("/")
-        return self.folder / STAGED / file if store == DRAWS else None
+        yield from find_damage(self.folder, self.segment_draws, self._commits)
 
     def resume(self) -> Commit | None:
         """Return the last commit, after verifying all of them; None when there is none.
@@ -287,6 +274,3 @@ class ChainStore:
         for path in (self.folder / "checkpoints").iterdir():
             if path not in kept:
                 path.unlink()
-
-    def _marker(self, commit: Commit) -> Path:
-        return self.folder / "commits" / commit.name

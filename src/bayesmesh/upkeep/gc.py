@@ -15,9 +15,9 @@ from bayesmesh.errors import StoreError
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import make_spec
 from bayesmesh.sampling.identity import chain_identity
-from bayesmesh.store.files import read_json
-from bayesmesh.store.lock import LOCK_NAME, WriterLock
+from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["Unnamed", "find_unnamed", "remove", "table"]
 
@@ -96,15 +96,16 @@ def remove(one: Unnamed) -> None:
     Raises:
         StoreError: a process is writing them; names it.
     """
-    for manifest in one.folder.parent.glob("group-*.json"):
-        with contextlib.suppress(StoreError, AttributeError):
-            if read_json(manifest).get("identity") == one.folder.name:
-                manifest.unlink()
-    for lock in one.folder.glob(f"group-*/{LOCK_NAME}"):
-        with WriterLock(lock.parent):
-            pass
-    # Taken out of the way in one step, so that an interruption leaves no half of an identity behind.
     identity = one.folder.name.strip(".").partition(".")[0]
     aside = one.folder.with_name(f".{identity}.removed.{os.getpid()}")
-    one.folder.rename(aside)
+    with contextlib.ExitStack() as held:
+        # All of them, and held until the folder has another name: nobody writes in it any more.
+        for group in sorted(path for path in one.folder.glob("group-*") if path.is_dir()):
+            held.enter_context(WriterLock(group))
+        # Taken out of the way in one step, so that an interruption leaves no half of an identity behind.
+        one.folder.rename(aside)
+    for manifest in one.folder.parent.glob("group-*.json"):
+        with contextlib.suppress(StoreError):
+            if read_sealed(manifest).get("identity") == identity:
+                manifest.unlink()
     shutil.rmtree(aside)

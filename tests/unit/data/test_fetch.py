@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from bayesmesh.data.fetch import fetch
 from bayesmesh.data.sources import gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.store.sealed import read_sealed
 
 
 class Fragile(base.Source):
@@ -40,7 +40,7 @@ def source() -> Fragile:
 
 def test_manifest_names_source_options_and_origin(source: Fragile, layout: DataLayout) -> None:
     manifest = fetch(source, {"name": "fragile"}, layout)
-    assert json.loads(layout.fetched.read_text()) == manifest
+    assert read_sealed(layout.fetched, must_have_digest=True) == manifest
     assert manifest["source"] == {"name": "fragile"}
     assert manifest["options"]["num_rows"] == 3
     assert manifest["origin"] == {"origin": "here"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.experiment.data import DataSettings
 from bayesmesh.store.layout import DataLayout
+from bayesmesh.store.sealed import read_sealed
 
 WATCHED = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], np.uint8)
 
@@ -81,12 +81,16 @@ def test_written_group_is_plain_checksummed_zarr(layout: DataLayout) -> None:
     assert group["rows/x"].metadata.dimension_names == ("row", "x_dim_1")
     assert group.attrs["num_rows"] == 4
     assert group.attrs["columns"] == {"title": ["a", "b"]}
-    assert sorted(path.name for path in layout.shards.parent.iterdir()) == ["sharded.json", "shards.zarr"]
+    assert sorted(path.name for path in layout.shards.parent.iterdir()) == [
+        "sharded.json",
+        "shards.sha256",
+        "shards.zarr",
+    ]
 
 
 def test_manifest(layout: DataLayout) -> None:
     manifest = shard(table(), DataSettings(held_out_fraction=0.4, split_seed=7), layout)
-    assert json.loads(layout.sharded.read_text()) == manifest
+    assert read_sealed(layout.sharded, must_have_digest=True) == manifest
     assert manifest["counts"] == {"rows": 5, "test_rows": 0, "training_rows": 3, "held_out": 2}
     assert manifest["split"] == {"seed": 7, "held_out_fraction": 0.4}
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 from jax.sharding import Mesh
 
-from bayesmesh.sampling.audit import SHORT_SECONDS, seconds_per_gradient
+from bayesmesh.errors import StoreError
+from bayesmesh.sampling.audit import SHORT_SECONDS, read_lengths, seconds_per_gradient
 from bayesmesh.sampling.mesh import sharding
 from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.plan import Lengths
+from bayesmesh.store.files import write_json
+from bayesmesh.store.sealed import write_sealed
 
 
 class Slow(Peers):
@@ -39,3 +44,17 @@ def test_the_slowest_process_decides_how_gradients_are_measured(
     seconds = seconds_per_gradient(program.target, 1, placed, program.put_data(case.rows), peers)
     assert len(peers.told) == exchanges
     assert seconds == max(peers.told[-1], peers.seconds) > 0
+
+
+def test_lengths_are_read_from_the_audit(tmp_path: Path) -> None:
+    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "programs": {}})
+    assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8)
+
+
+@pytest.mark.parametrize("content", [{}, {"slice_draws": 2}, {"slice_draws": "2", "segment_draws": 8}])
+def test_an_audit_without_a_length_is_damaged(tmp_path: Path, content: dict[str, object]) -> None:
+    write_json(tmp_path / "audit.json", content)
+    with pytest.raises(
+        StoreError, match=r"audit\.json: is damaged: no .*_draws in it\n  remedy: delete it and run the"
+    ):
+        read_lengths(tmp_path / "audit.json")

@@ -153,6 +153,14 @@ def test_flags_for_the_compiler_are_part_of_the_environment(
     assert environment(mesh(1))["xla_flags"] == said
 
 
+def test_what_was_not_recorded_is_a_difference() -> None:
+    present = environment(mesh(2))
+    stored = {k: v for k, v in present.items() if k != "xla_flags"}
+    with pytest.raises(StoreError, match="xla_flags: not recorded then"):
+        check_environment(stored, present, "refuse", "folder")
+    assert len(check_environment(stored, present, "accept", "folder")) == 1
+
+
 def test_another_mesh_is_another_environment() -> None:
     """`mesh: auto` is one identity on any machine; what it came to is in the environment."""
     with pytest.raises(StoreError, match="mesh"):

@@ -6,10 +6,13 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bayesmesh.errors import StoreError
+from bayesmesh.store import damage, markers
+from bayesmesh.store.files import hash_file
 from bayesmesh.store.segments import ChainStore
 
 Advance = Callable[..., ChainStore]
@@ -117,6 +120,82 @@ def test_lost_markers_are_damage_and_not_a_fresh_start(
     for number in lost:
         (folder / "commits" / f"{MARKERS[number]}.json").unlink()
     refuses(folder, r"no marker in .*commits names it: a marker was lost\n  remedy: move")
+
+
+@pytest.mark.parametrize("lost", [["sample"], ["sample", "warmup"]], ids=["of the draws", "all"])
+def test_lost_markers_are_damage_though_their_draws_are_lost_too(
+    tmp_path: Path, advance: Advance, refuses: Callable[[Path, str], None], lost: list[str]
+) -> None:
+    """The checkpoints are still there, and they had markers: a writer that ended leaves none without."""
+    advance(tmp_path / "group-000", 3).end_writing()
+    for phase in lost:
+        for path in (tmp_path / "group-000" / "commits").glob(f"{phase}-*"):
+            path.unlink()
+    shutil.rmtree(tmp_path / "group-000" / "draws.zarr" / "posterior")
+    shutil.rmtree(tmp_path / "group-000" / "draws.zarr" / "sample_stats")
+    if "warmup" in lost:
+        shutil.rmtree(tmp_path / "group-000" / "draws.zarr")
+    refuses(tmp_path / "group-000", r"checkpoints/.*npz: no marker in .*commits names it: a marker was lost\n  remedy")
+
+
+@pytest.mark.parametrize("draws", [3, 8])
+def test_more_checkpoints_than_a_killed_writer_leaves(
+    tmp_path: Path, advance: Advance, refuses: Callable[[Path, str], None], draws: int
+) -> None:
+    """It leaves those of the one segment that came next: not of warmup and draws, and not of two segments."""
+    advance(tmp_path, draws)
+    assert (tmp_path / "staged.zarr").is_dir()
+    shutil.rmtree(tmp_path / "draws.zarr")
+    for path in (tmp_path / "commits").iterdir():
+        path.unlink()
+    refuses(tmp_path, r"checkpoints/sample-.*npz: no marker in .*commits names it: a marker was lost")
+
+
+@pytest.mark.parametrize("reader", ["damage", "resume"])
+def test_what_a_writer_replaces_meanwhile_is_no_damage(
+    tmp_path: Path, advance: Advance, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    """Between reading the markers and hashing, shards grow, checkpoints go, and markers are replaced."""
+    advance(tmp_path / "group-000", 5)
+    store = ChainStore(tmp_path / "group-000", 4, {"identity": "0123456789abcdef"})
+    assert len(store.commits()) == 3
+    draws = iter(range(6, 99))
+
+    def slowly(path: Path) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(damage, "hash_file", hash_file)
+            advance(tmp_path / "group-000", min(next(draws), 10))
+        return hash_file(path)
+
+    monkeypatch.setattr(damage, "hash_file", slowly)
+    if reader == "damage":
+        assert list(store.damage()) == []
+    else:
+        store.resume()
+
+
+def test_markers_that_are_replaced_while_they_are_read_are_read_again(
+    tmp_path: Path, advance: Advance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(tmp_path, 5)
+    read, names = markers.read_sealed, iter([6])
+
+    def slowly(path: Path, *rest: Any, **more: Any) -> Any:
+        for draws in names:
+            advance(tmp_path, draws)
+        return read(path, *rest, **more)
+
+    monkeypatch.setattr(markers, "read_sealed", slowly)
+    assert markers.read_markers(tmp_path)[-1].stop == 6
+
+
+@pytest.mark.parametrize("environment", [None, [], "cpu"])
+def test_a_record_without_its_environment(folder: Path, environment: object) -> None:
+    about = folder / "store.json"
+    record = {k: v for k, v in json.loads(about.read_text()).items() if k != "sha256"}
+    about.write_text(json.dumps(record if environment is None else {**record, "environment": environment}))
+    with pytest.raises(StoreError, match=r"store\.json: is damaged: no environment in it\n  remedy: move"):
+        ChainStore(folder, 4, {"identity": "0123456789abcdef", "environment": {"kind": "cpu"}})
 
 
 METADATA = ["posterior/weights", "posterior", "sample_stats/diverging", "warmup_sample_stats", "."]

@@ -18,7 +18,6 @@ from bayesmesh.store.files import (
     hash_file,
     read_json,
     write_json,
-    write_json_once,
     write_text,
 )
 
@@ -158,26 +157,6 @@ def test_hash_is_sha256_of_the_bytes(tmp_path: Path) -> None:
     content = os.urandom(300_000)
     (tmp_path / "a").write_bytes(content)
     assert hash_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
-
-
-def test_what_is_written_once_stays(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "identity.json"
-    assert write_json_once(path, {"segment_draws": 64}) == {"segment_draws": 64}
-    assert write_json_once(path, {"segment_draws": 32}) == {"segment_draws": 64}
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_of_two_that_write_at_once_both_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one's file appears between looking and linking."""
-    path, link = tmp_path / "identity.json", os.link
-
-    def other_first(source: Path, target: Path) -> None:
-        write_json(path, {"segment_draws": 64})
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", other_first)
-    assert write_json_once(path, {"segment_draws": 32}) == {"segment_draws": 64}
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_new_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,11 +174,11 @@ def test_orphans_of_a_killed_writer_are_swept_by_the_next(tmp_path: Path, advanc
         tmp_path / "draws.zarr" / "zarr.0af.partial",
         tmp_path / "commits" / ".sample-000000000-000000004.json.0af.json",
         tmp_path / "checkpoints" / ".sample-000000004.npz.0af.npz",
-        tmp_path / "checkpoints" / "sample-000000099.npz",
+        tmp_path / "checkpoints" / "sample-000000004.npz",
     ]
     for orphan in orphans:
         orphan.touch()
-    advance(tmp_path, 4)
+    advance(tmp_path, 3)
     assert not [orphan for orphan in orphans if orphan.exists()]
 
 
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_a_store_that_goes_on(
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(markers, "write_json", fail)
+        patch.setattr(markers, "write_sealed", fail)
         with pytest.raises(OSError, match="no space"):
             advance(tmp_path / "full", 8)
     assert store.commits()[-1].stop == 6
@@ -298,9 +298,13 @@ def test_markers_are_read_from_disk_once(tmp_path: Path, advance: Advance, monke
     """Reading them all for every commit would make a run of n segments cost n squared."""
     advance(tmp_path, 12, segment=1)
     read = []
-    original = segments.read_json
+    original = segments.read_sealed
     for module in (segments, markers):
-        monkeypatch.setattr(module, "read_json", lambda path, *rest: (read.append(path.name), original(path, *rest))[1])
+        monkeypatch.setattr(
+            module,
+            "read_sealed",
+            lambda path, *rest, **more: (read.append(path.name), original(path, *rest, **more))[1],
+        )
     advance(tmp_path, 20, segment=1)
     assert len(read) == len(set(read)) == 1 + 4 + 12, "store.json and the markers that were there"
 

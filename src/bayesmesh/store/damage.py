@@ -1,0 +1,136 @@
+"""What of a chain group is not as its markers say. The group may be written meanwhile."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bayesmesh.store.draws import DRAWS, STAGED, digest_of
+from bayesmesh.store.files import hash_file
+from bayesmesh.store.markers import Commit, read_markers
+
+__all__ = ["find_damage"]
+
+_CHECKPOINT = re.compile(r"^(warmup|sample)-(\d{9})\.npz$")
+
+Check = Callable[[Sequence[Commit]], str]
+"""Markers -> what is wrong by them, empty when nothing is."""
+
+
+def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> Iterator[str]:
+    """Yield one line for everything that is not as the markers say: a missing or changed file, a hole, a lost marker.
+
+    Args:
+        folder: the chain group's folder.
+        segment_draws: iterations of a whole segment.
+        commits: its markers, as they were read; they are read again before anything is called damage.
+
+    Raises:
+        StoreError: a marker that was written meanwhile cannot be read.
+    """
+    group = _Group(folder, segment_draws)
+    for commit in commits:
+        yield from _confirmed(group, commits, functools.partial(group.hole, commit.name))
+        for file in commit.files:
+            yield from _confirmed(group, commits, functools.partial(group.file, file))
+    described = {name: None for commit in commits for name in commit.metadata}
+    for name in described:
+        yield from _confirmed(group, commits, functools.partial(group.description, name))
+    yield from _confirmed(group, commits, group.unnamed_shard)
+    yield from _confirmed(group, commits, group.unnamed_checkpoint)
+
+
+def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
+    """Yield what a check finds, if it finds it with the markers that are there before and after it."""
+    while line := check(commits):
+        before, commits = commits, read_markers(group.folder)
+        if commits == before:
+            yield line
+            return
+
+
+class _Group:
+    """Checks of one chain group; each takes the markers last, and looks at the files as they are now."""
+
+    def __init__(self, folder: Path, segment_draws: int) -> None:
+        self.folder, self._segment_draws = folder, segment_draws
+
+    def hole(self, name: str, commits: Sequence[Commit]) -> str:
+        """Say whether a commit, where it still is one, continues the one before it."""
+        for last, commit in zip((None, *commits), commits, strict=False):
+            if commit.name == name and not commit.follows(last):
+                return f"{self._marker(commit)}: the segment before it is missing"
+        return ""
+
+    def file(self, name: str, commits: Sequence[Commit]) -> str:
+        """Say what is wrong with a file that a commit names."""
+        commit = next((c for c in commits if name in c.files), None)
+        if commit is None:
+            return ""
+        path, is_newest, expected = self.folder / name, commit == commits[-1], commit.files[name]
+        staged = self._staged_path(name)
+        if is_newest and staged is not None and staged.is_file() and _hash_of(staged) == expected:
+            return ""
+        found = _hash_of(path)
+        if found is None:
+            # Of the checkpoints only the newest must still be there.
+            is_needed = name != commit.checkpoint or is_newest
+            return f"{path}: is missing, though {self._marker(commit)} names it" if is_needed else ""
+        if found != expected:
+            return f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}"
+        return ""
+
+    def description(self, name: str, commits: Sequence[Commit]) -> str:
+        """Say whether the description of an array or group is the one that the newest commit has which names it."""
+        commit = next((c for c in reversed(commits) if name in c.metadata), None)
+        path = self.folder / DRAWS / name / "zarr.json"
+        if commit is None or digest_of(path) == commit.metadata[name]:
+            return ""
+        return f"{path}: is missing or damaged: not as {self._marker(commit)} has it"
+
+    def unnamed_shard(self, commits: Sequence[Commit]) -> str:
+        """Say which shard in place no marker names: it is put there after its marker, which so was lost."""
+        found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
+        named = {self.folder / name for commit in commits for name in commit.files}
+        return next((self._lost(path) for path in sorted(found) if path not in named), "")
+
+    def unnamed_checkpoint(self, commits: Sequence[Commit]) -> str:
+        """Say which checkpoint no marker names, though it had one.
+
+        A writer that was killed between checkpoint and marker leaves one behind, of the segment that comes next,
+        and the folder in which it staged the shards; one that ended leaves neither.
+        """
+        last = commits[-1] if commits else None
+        found = []
+        for path in (self.folder / "checkpoints").glob("*.npz"):
+            if match := _CHECKPOINT.match(path.name):
+                found.append((match[1] == "sample", int(match[2]), path))
+        begun = (last.phase == "sample", last.stop) if last is not None else (False, 0)
+        newer = sorted(each for each in found if each[:2] > begun)
+        for is_sample, stop, path in newer:
+            done = begun[1] if is_sample == begun[0] else 0
+            fits = stop <= (done // self._segment_draws + 1) * self._segment_draws and is_sample == newer[0][0]
+            if not fits or not (self.folder / STAGED).is_dir():
+                return self._lost(path)
+        return ""
+
+    def _lost(self, path: Path) -> str:
+        return f"{path}: no marker in {self.folder / 'commits'} names it: a marker was lost"
+
+    def _staged_path(self, name: str) -> Path | None:
+        """Return where a shard lies until it is put in place; None for a checkpoint."""
+        store, _, file = name.partition("/")
+        return self.folder / STAGED / file if store == DRAWS else None
+
+    def _marker(self, commit: Commit) -> Path:
+        return self.folder / "commits" / commit.name
+
+
+def _hash_of(path: Path) -> str | None:
+    """Return the sha256 of a file, None where there is none."""
+    try:
+        return hash_file(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
