@@ -17,9 +17,10 @@ from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.claims import MeasureSettings
 from bayesmesh.experiment.stages import dataset_name, split_name
-from bayesmesh.store.files import hash_file, read_json
+from bayesmesh.store.files import hash_file
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.posterior import Posterior
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["best_film_entropy", "softmax_accuracy", "watch_matrix"]
 
@@ -115,8 +116,8 @@ def _opened(results: Path, measure: MeasureSettings) -> tuple[ExperimentLayout, 
     manifests = sorted(layout.chains.glob("group-*.json"))
     if not manifests:
         raise NotRun(f"{layout.experiment} has no chains")
-    identity = read_json(manifests[0]).get("identity", "")
-    data = read_json(layout.identity_record(identity))["config"]["data"]
+    identity = read_sealed(manifests[0]).get("identity", "")
+    data = read_sealed(layout.identity_record(identity))["config"]["data"]
     shards = DataLayout(results, dataset_name(data), split_name(data)).shards
     if not shards.exists():
         raise NotRun(f"{shards.relative_to(results)} is not there")

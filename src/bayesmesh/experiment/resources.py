@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.errors import StoreError
 from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.site import Site
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["sample_memory_mb", "sample_minutes"]
 
@@ -36,6 +37,7 @@ def sample_memory_mb(audit: Path, attempt: int, site: Site) -> int:
 
     Raises:
         FileNotFoundError: the compile stage has not run.
+        StoreError: what it wrote is damaged.
     """
     found = _read(audit)
     mesh = found["devices"]["mesh"]
@@ -52,6 +54,7 @@ def sample_minutes(audit: Path, attempt: int, site: Site, experiment: Experiment
 
     Raises:
         FileNotFoundError: the compile stage has not run.
+        StoreError: what it wrote is damaged.
     """
     found = _read(audit)
     iterations = experiment.sampling.warmup + experiment.sampling.draws
@@ -65,5 +68,10 @@ def _nodes(audit: Mapping[str, Any], site: Site) -> Any:
 
 
 def _read(audit: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(audit.read_text(encoding="utf-8"))
+    if not audit.exists():
+        raise FileNotFoundError(audit)
+    remedy = "delete it and run the compile stage again"
+    content = read_sealed(audit, remedy)
+    if missing := {"devices", "gradient", "programs"} - content.keys():
+        raise StoreError(f"{audit}: is damaged: no {', '.join(sorted(missing))} in it", remedy)
     return content

@@ -10,10 +10,10 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.report import formats
-from bayesmesh.report.documents import read_json
 from bayesmesh.report.figures.canvas import Panel
 from bayesmesh.report.figures.stopping import draw_target
 from bayesmesh.store.layout import ExperimentLayout, group_name
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["MEASURED", "Stopping", "build_stopping"]
 
@@ -108,7 +108,7 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopp
 
 def _read(layout: ExperimentLayout, name: str) -> dict[str, Any] | None:
     path = layout.sampled(name)
-    stop = read_json(path).get("stop")
+    stop = read_sealed(path).get("stop")
     if stop is None:
         return None
     if not isinstance(stop, dict) or not {"looks", "num_draws", "reason", "rule"} <= stop.keys():

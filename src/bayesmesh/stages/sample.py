@@ -127,7 +127,8 @@ def _open_store(
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
     # Where the record was lost, the chains beside it know the length of their segments.
-    content = {"segment_draws": segment_draws_of(record.parent) or segment_draws, "config": spec.config}
+    stored = None if record.exists() else segment_draws_of(record.parent)
+    content = {"segment_draws": stored or segment_draws, "config": spec.config}
     shared = write_sealed_once(record, content, IDENTITY_REMEDY)
     if type(shared.get("segment_draws")) is not int:
         raise StoreError(f"{record}: is damaged: no segment_draws in it", IDENTITY_REMEDY)

@@ -168,8 +168,10 @@ def _tables(layout: ExperimentLayout) -> Iterator[str]:
     for path in sorted(signed | {path for path in layout.tables if path.exists()}):
         if not path.is_file():
             yield f"{path}: is gone, though {receipt_file(path)} is there"
-            continue
-        try:
-            check_receipt(layout.results, path)
-        except StoreError as error:
-            yield error.message
+        elif not receipt_file(path).is_file():
+            yield f"{receipt_file(path)}: is missing, so that nothing says which run wrote {path}"
+        else:
+            try:
+                check_receipt(layout.results, path)
+            except StoreError as error:
+                yield error.message

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.errors import StoreError
 from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.resources import BASE_MEMORY_MB, BASE_MINUTES, sample_memory_mb, sample_minutes
 from bayesmesh.experiment.site import GpuNodes, Nodes, Site
@@ -58,3 +59,11 @@ def test_an_audit_that_is_not_there_is_asked_for_again(audit: Path) -> None:
         sample_memory_mb(audit, 1, SITE)
     with pytest.raises(FileNotFoundError):
         sample_minutes(audit, 1, SITE, EXPERIMENT)
+
+
+def test_an_audit_with_nothing_in_it_is_named_with_a_remedy(audit: Path) -> None:
+    audit.write_text("{}")
+    with pytest.raises(
+        StoreError, match=r"audit\.json: is damaged: no devices, .*\n  remedy: delete it and run the com"
+    ):
+        sample_memory_mb(audit, 1, SITE)
