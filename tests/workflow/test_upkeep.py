@@ -85,8 +85,8 @@ def _lose_all(folder: Path) -> None:
 
 NOT_WRITTEN = "its content is not what was written"
 DAMAGE |= {
-    "lost draws": ("chains/*/group-000", _lose_draws, "", ("sample", "assemble")),
-    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "markers were lost", ("sample", "assemble")),
+    "lost draws": ("chains/*/group-000", _lose_draws, "a marker was lost", ("sample",)),
+    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "markers were lost", ("sample",)),
     "a removed group": (GROUP, _remove_group, "is gone, though its draws are in", ("assemble",)),
     "a removed posterior": ("posterior.zarr", shutil.rmtree, "is gone, though", ("diagnose",)),
     "a removed table": ("diagnostics/summary.csv", Path.unlink, "is gone, though", ()),
@@ -94,8 +94,8 @@ DAMAGE |= {
     "a removed ledger": ("ledger.csv", Path.unlink, "is gone, though", ()),
     "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "is missing, so that", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
-    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble", "sample")),
-    "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ("sample",)),
+    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble",)),
+    "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ()),
     "an audit with nothing in it": ("program/audit.json", _flip, "is damaged", ("sample",)),
     "a changed manifest of fetch": ("../data/films-*/fetched.json", _change(options={}), NOT_WRITTEN, ()),
     "a changed manifest of shard": ("../data/films-*/held-*/sharded.json", _change(kind="rows"), NOT_WRITTEN, ()),
