@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-# What a lock says and whether its process is there are to be judged as by those who would take it over.
-from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, _read_owner, _start_of, _this_process
+from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, is_process_there, read_owner
 
 __all__ = ["STALE_BEATS", "Writer", "read_writer"]
 
@@ -48,19 +45,10 @@ def read_writer(folder: Path) -> Writer | None:
     """
     path = folder / LOCK_NAME
     try:
-        owner, last_beat = _read_owner(path), path.stat().st_mtime
+        owner, last_beat = read_owner(path), path.stat().st_mtime
     except FileNotFoundError:
         return None
     if owner is None:
         return None
     beat = min(float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
-    return Writer(str(owner.get("host", "")), _is_there(owner), last_beat, beat)
-
-
-def _is_there(owner: Mapping[str, Any]) -> bool | None:
-    """Whether the owner's process is; None where it cannot be looked up from here."""
-    here = _this_process()
-    is_in_sight = all(owner.get(name) == here[name] for name in ("host", "boot", "process_space"))
-    if not is_in_sight or not owner.get("started_ticks"):
-        return None
-    return _start_of(owner["pid"]) == owner["started_ticks"]
+    return Writer(str(owner.get("host", "")), is_process_there(owner), last_beat, beat)

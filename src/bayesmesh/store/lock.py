@@ -24,7 +24,7 @@ from typing import Any
 from bayesmesh.errors import StoreError
 from bayesmesh.store.files import write_json
 
-__all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "WriterLock"]
+__all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "LONGEST_HEARTBEAT", "WriterLock", "is_process_there", "read_owner"]
 
 HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0
@@ -63,7 +63,7 @@ class WriterLock:
         except FileExistsError as error:
             raise StoreError(f"{self.path.parent}: is a link or a file, not a folder", "move it away") from error
         while not self._take():
-            owner = _read_owner(self.path)
+            owner = read_owner(self.path)
             if owner is None:
                 # Gone between two looks: its owner has finished.
                 continue
@@ -108,7 +108,7 @@ class WriterLock:
         return True
 
     def _is_ours(self) -> bool:
-        owner = _read_owner(self.path)
+        owner = read_owner(self.path)
         return owner is not None and owner.get("token") == self._token
 
     def _set_aside(self, owner: Mapping[str, Any]) -> None:
@@ -116,17 +116,16 @@ class WriterLock:
         aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
-            if _read_owner(aside) != owner:
+            if read_owner(aside) != owner:
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
 
     def _is_alive(self, owner: Mapping[str, Any]) -> bool:
         """Return whether the owner still works, by its process where it can be seen, else by its heartbeat."""
-        here = _this_process()
-        # Machines may share a name, as containers and clones do: what is known is the process space of one boot.
-        if all(owner.get(name) == here[name] for name in ("host", "boot", "process_space")):
-            return _start_of(owner["pid"]) == owner.get("started_ticks")
+        is_there = is_process_there(owner)
+        if is_there is not None:
+            return is_there
         patience = 3 * min(float(owner.get("heartbeat_seconds", self._heartbeat_seconds)), LONGEST_HEARTBEAT)
         _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
@@ -152,7 +151,17 @@ class WriterLock:
                 _log.warning("%s: no heartbeat: %s", self.path, error)
 
 
-def _read_owner(path: Path) -> dict[str, Any] | None:
+def is_process_there(owner: Mapping[str, Any]) -> bool | None:
+    """Return whether an owner's process is; None where it cannot be looked up from here."""
+    here = _this_process()
+    # Machines may share a name, as containers and clones do: what can be seen is the process space of one boot.
+    is_in_sight = all(owner.get(name) == here[name] for name in ("host", "boot", "process_space"))
+    if not is_in_sight or not owner.get("started_ticks"):
+        return None
+    return _start_of(owner["pid"]) == owner["started_ticks"]
+
+
+def read_owner(path: Path) -> dict[str, Any] | None:
     """Return who holds a lock, None where there is none; of a damaged lock nothing is known but its heartbeat.
 
     A lock that cannot be read is no lock of a dead owner: that error is passed on.
