@@ -68,8 +68,8 @@ def _nodes(audit: Mapping[str, Any], site: Site) -> Any:
 
 
 def _read(audit: Path) -> dict[str, Any]:
-    if not audit.exists():
-        raise FileNotFoundError(audit)
+    # Raises by the file's name when it is not there: Snakemake asks again when a job has made it.
+    audit.stat()
     remedy = "delete it and run the compile stage again"
     content = read_sealed(audit, remedy)
     if missing := {"devices", "gradient", "programs"} - content.keys():

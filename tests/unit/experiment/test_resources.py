@@ -55,10 +55,12 @@ def test_both_grow_with_each_attempt_up_to_the_limit_of_the_kind_of_node(audit: 
 
 def test_an_audit_that_is_not_there_is_asked_for_again(audit: Path) -> None:
     """Snakemake leaves open what raises this, until the file is there."""
-    with pytest.raises(FileNotFoundError):
+    """By name, or Snakemake would not know that a job is going to make it."""
+    with pytest.raises(FileNotFoundError) as memory:
         sample_memory_mb(audit, 1, SITE)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as minutes:
         sample_minutes(audit, 1, SITE, EXPERIMENT)
+    assert memory.value.filename == minutes.value.filename == str(audit)
 
 
 def test_an_audit_with_nothing_in_it_is_named_with_a_remedy(audit: Path) -> None:

@@ -19,11 +19,14 @@ def paths_of(layout: DataLayout | ExperimentLayout) -> Iterator[tuple[str, Path]
         if name.startswith("_"):
             continue
         if isinstance(member, property):
-            yield name, getattr(layout, name)
+            found = getattr(layout, name)
         else:
             wanted = list(inspect.signature(member).parameters)[1:]
             values = {k: group_name(3) if (name, k) == ("sampled", "group") else ARGUMENTS[k] for k in wanted}
-            yield name, member(layout, **values)
+            found = member(layout, **values)
+        # Several together are those of other members.
+        if isinstance(found, Path):
+            yield name, found
 
 
 LAYOUTS = [DataLayout(Path("results"), "mnist-28", "half"), ExperimentLayout(Path("results"), "mnist")]
