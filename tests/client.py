@@ -1,6 +1,6 @@
-"""The command ``bayesmesh`` of a workflow under test: has a process forked by a zygote be it, and ends as that one does.
+"""A command ``bayesmesh`` for tests that start it and send it signals: has a process forked by a zygote be it, and ends as that one does.
 
-Not run from here: a zygote writes it, with its address, into a folder for PATH.
+Not run from here: a zygote writes it, with its address, into a folder of its own.
 """
 
 import json
@@ -15,7 +15,7 @@ def main(address: str, python: str) -> None:
     command = ["bayesmesh.cli", *sys.argv[1:]]
     if any(name.startswith("JAX_") and name != "JAX_PLATFORMS" for name in os.environ):
         # JAX has read its variables when it was imported.
-        os.execv(python, [python, "-m", *command])  # noqa: S606 - as Snakemake's shell would have started it
+        os.execv(python, [python, "-m", *command])  # noqa: S606 - as a shell would have started it
     request = {"command": command, "cwd": os.getcwd(), "environment": dict(os.environ), "path": []}
     message = json.dumps(request).encode()
     connection = socket.socket(socket.AF_UNIX)

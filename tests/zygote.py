@@ -3,7 +3,7 @@
 The package under test is not among the imports: every command takes it from its own workspace. What a command is not
 told by its arguments, environment and folder is as in a process that was started anew.
 
-Whoever asks, a test or the command ``bayesmesh`` that the jobs of a workflow call, connects to a socket, hands over what
+Whoever asks, a test or a command ``bayesmesh`` that it starts, connects to a socket, hands over what
 the command is to be, and waits. A connection that breaks kills the command: so killing who asked kills it.
 """
 
@@ -48,7 +48,7 @@ class Zygote:
         environment: of that process; JAX reads some of it when it is imported.
 
     Attributes:
-        bin: a folder for PATH, in which ``bayesmesh`` asks this process.
+        bin: a folder in which ``bayesmesh`` asks this process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

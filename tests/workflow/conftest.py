@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from workspace import Workspace, for_user, lay_out
-from zygote import zygote
 
 DIGITS = {
     "title": "Digits & <b>tags</b>",
@@ -48,9 +47,8 @@ EXPERIMENTS = {"digits": DIGITS, "films": FILMS}
 
 @pytest.fixture(scope="session")
 def environment(user_environment: dict[str, str]) -> dict[str, str]:
-    """Return the environment of a user without mirror; the jobs of a workflow are forks of a process with the imports."""
-    environment = for_user(user_environment)
-    return {**environment, "PATH": os.pathsep.join([str(zygote().bin), environment["PATH"]])}
+    """Return the environment of a user without mirror."""
+    return for_user(user_environment)
 
 
 @pytest.fixture(scope="session")
