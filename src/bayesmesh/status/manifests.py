@@ -9,7 +9,7 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.experiment.sampling import SamplingSettings
-from bayesmesh.store.files import read_json
+from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["Manifest", "read_manifest"]
 
@@ -51,7 +51,7 @@ def read_manifest(path: Path) -> Manifest | None:
         written_at = path.stat().st_mtime
     except FileNotFoundError:
         return None
-    value = read_json(path, _REMEDY)
+    value = read_sealed(path, _REMEDY)
     try:
         # Stores of the first release know no rule.
         stop = value.get("stop") or {}

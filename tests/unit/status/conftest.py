@@ -1,0 +1,26 @@
+"""A configuration that status is asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.experiment.plan import Plan
+from bayesmesh.status import table
+
+GOOD = (
+    "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
+    "sampling: {mode: independent, chains: 4, chain_groups: 2, warmup: 20, draws: 100}\n"
+)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Three experiments, of which one is listed; no scheduler."""
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [listed]\n")
+    for name in ("listed", "other", "begun"):
+        (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(GOOD)
+    monkeypatch.setattr(table, "queued_jobs", lambda *_: {})
+    return Plan(str(tmp_path / "config"), str(tmp_path / "results"))
