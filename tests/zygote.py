@@ -48,13 +48,17 @@ class Zygote:
         environment: of that process; JAX reads some of it when it is imported.
 
     Attributes:
-        bin: a folder in which ``bayesmesh`` asks this process.
+        bin: of an environment that is this Python's but for ``bayesmesh``, which asks this process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="zygote-")
         self.bin, self._address = Path(self._folder.name, "bin"), str(Path(self._folder.name, "socket"))
         self.bin.mkdir()
+        for part in ("pyvenv.cfg", "lib"):
+            Path(self._folder.name, part).symlink_to(Path(sys.prefix, part))
+        python = self.bin / "python"
+        python.symlink_to(sys.executable)
         command = self.bin / "bayesmesh"
         # Isolated and without site-packages: it starts in milliseconds.
         text = CLIENT.read_text(encoding="utf-8")
@@ -64,7 +68,7 @@ class Zygote:
         listening.bind(self._address)
         listening.listen(64)
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(listening.fileno())],
+            [sys.executable, __file__, str(listening.fileno()), str(python)],
             env=dict(environment), stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
         )  # fmt: skip
         listening.close()
@@ -104,11 +108,16 @@ def zygote() -> Zygote:
     return Zygote(kept)
 
 
-def serve(listening: socket.socket) -> None:
-    """Fork for every connection, until the process that started this one is gone."""
+def serve(listening: socket.socket, python: str) -> None:
+    """Fork for every connection, until the process that started this one is gone.
+
+    Args:
+        python: what forks take for their interpreter: the commands beside it are those that Snakemake's jobs find.
+    """
     base = [entry for entry in sys.path[1:] if entry]
     for module in PRELOADED:
         importlib.import_module(module)
+    sys.executable = python
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [])
@@ -177,4 +186,4 @@ def _become(request: dict[str, Any], files: Sequence[int], base: list[str]) -> N
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

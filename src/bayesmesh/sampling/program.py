@@ -20,7 +20,6 @@ from jax.sharding import Mesh, NamedSharding
 from bayesmesh.experiment.sampling import SamplingSettings
 from bayesmesh.kernels.base import Kernel, Position
 from bayesmesh.sampling.density import Data, Target
-from bayesmesh.sampling.initial import climb
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
 from bayesmesh.sampling.parts import bring_part, part_shape, put_part
 
@@ -81,6 +80,8 @@ class Program:
         active = self.target.active()
         position = {k: (initial.spread * v * active[k]).astype(v.dtype) for k, v in position.items()}
         if initial.method == "mode":
+            from bayesmesh.sampling.initial import climb  # loads optax: a tenth of the start
+
             position = climb(position, log_density, initial.steps, initial.learning_rate)
         return self.kernel.warmup_init(self.kernel.init(position, log_density), active)
 
