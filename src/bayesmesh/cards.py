@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.util
 import logging
 import os
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from bayesmesh.errors import DeviceError
 
-__all__ = ["cards", "hold_cards"]
+__all__ = ["cards", "chips", "has_accelerator", "hold_cards"]
 
 WAIT_SECONDS = 0.5
 
@@ -35,6 +36,23 @@ def cards(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tupl
         return every
     wanted = [name.strip() for name in visible.split(",")]
     return [(name, path) for name, path in every if name in wanted]
+
+
+def chips(devices: Path = Path("/dev")) -> list[Path]:
+    """Return the device files of a host's TPU chips."""
+    return sorted([*devices.glob("accel[0-9]*"), *devices.glob("vfio/[0-9]*")])
+
+
+def has_accelerator(environ: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
+    """Return whether JAX would find a GPU or a TPU here, as far as files, variables and what is installed tell."""
+    is_there = (cards(environ, devices) and _is_installed("jax_plugins")) or (
+        chips(devices) and _is_installed("libtpu")
+    )
+    return bool(is_there) and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.cards import cards, hold_cards
+from bayesmesh import cards as cards_module
+from bayesmesh.cards import cards, has_accelerator, hold_cards
 from bayesmesh.errors import DeviceError
 
 
@@ -30,6 +31,24 @@ def test_cards_are_counted_as_cuda_counts_them(devices: Path) -> None:
     ]  # fmt: skip
     assert [name for name, _ in cards({"CUDA_VISIBLE_DEVICES": "2,0"}, devices)] == ["0", "2"]
     assert cards({"CUDA_VISIBLE_DEVICES": ""}, devices) == []
+
+
+def test_an_accelerator_is_one_that_jax_can_use(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With JAX for the CPU alone, or told to use that, a card is none."""
+    installed: set[str] = set()
+    monkeypatch.setattr(cards_module, "_is_installed", installed.__contains__)
+    assert not has_accelerator({}, devices)
+    installed.add("jax_plugins")
+    assert has_accelerator({}, devices)
+    assert has_accelerator({"JAX_PLATFORMS": "cuda,cpu"}, devices)
+    assert not has_accelerator({"JAX_PLATFORMS": "cpu"}, devices)
+    assert not has_accelerator({"CUDA_VISIBLE_DEVICES": ""}, devices)
+    host = tmp_path / "host"
+    (host / "vfio").mkdir(parents=True)
+    (host / "vfio" / "0").touch()
+    assert not has_accelerator({}, host), "a chip without libtpu"
+    installed.add("libtpu")
+    assert has_accelerator({}, host)
 
 
 def test_each_job_sees_cards_of_its_own(devices: Path) -> None:

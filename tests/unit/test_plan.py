@@ -11,10 +11,14 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment import fingerprint
+from bayesmesh.experiment import plan as plan_module
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.stages import LATER, STAGES, parse_spec
 
 GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
+
+
+CPU = SimpleNamespace(cores=2, overwrite_resources={})
 
 
 @pytest.fixture
@@ -32,7 +36,16 @@ def config(tmp_path: Path) -> Path:
 
 def _plan(config: Path, **workflow: Any) -> Plan:
     about = (
-        SimpleNamespace(**{"dryrun": False, "local_exec": True, "remote_exec": False, "cores": 2, **workflow})
+        SimpleNamespace(
+            **{
+                "dryrun": False,
+                "local_exec": True,
+                "remote_exec": False,
+                "cores": 2,
+                "resource_settings": CPU,
+                **workflow,
+            }
+        )
         if workflow
         else None
     )
@@ -194,6 +207,18 @@ def test_claims_are_held_against_what_is_there_or_against_all_that_reproduce_mak
     digest = whole.claims_digest()
     (config / "claims.yaml").write_text(CLAIM + "# more\n")
     assert whole.claims_digest() != digest
+
+
+def test_published_budgets_are_reproduced_where_chains_run_on_an_accelerator(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\nreproduce_accelerated: [a]\n")
+    gpu = SimpleNamespace(cores=2, overwrite_resources={"sample": {"gpu": 1}})
+    for is_there in (False, True):
+        monkeypatch.setattr(plan_module, "has_accelerator", lambda environ, found=is_there: found)
+        assert _plan(config, local_exec=True).reproduction() == (["b", "a"] if is_there else ["b"])
+        assert _plan(config, local_exec=False).reproduction() == ["b"], "what this machine has is not what jobs have"
+        assert _plan(config, local_exec=False, resource_settings=gpu).reproduction() == ["b", "a"]
 
 
 @pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from bayesmesh.cards import chips
 from bayesmesh.doctor.finding import OK, WARNS, Finding, ask
 
 __all__ = ["check"]
@@ -71,5 +72,5 @@ def _gpus(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _tpus() -> list[Finding]:
-    chips = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
-    return [Finding(GROUP, "TPU", f"{len(chips)} chips")] if chips else []
+    count = len(chips())
+    return [Finding(GROUP, "TPU", f"{count} chips")] if count else []

@@ -59,6 +59,10 @@ class RunSettings(Settings):
 
     experiments: list[Name] = Field(min_length=1, description="Experiments that `make run` and plain `snakemake` run.")
     reproduce: list[Name] = Field([], description="Experiments of the published pieces, the target `reproduce`.")
+    reproduce_accelerated: list[Name] = Field(
+        [],
+        description="Further ones of that target where `sample` has a GPU or a TPU: those with the published budgets.",
+    )
     benchmarks: BenchmarkSettings = Field(BenchmarkSettings(), description="The target `benchmarks`.")
 
 

@@ -135,7 +135,9 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     """
     run = load_run(config / "config.yaml")
     folder = config / "experiments"
-    listed = [(key, name) for key in ("experiments", "reproduce") for name in getattr(run, key)]
+    listed = [
+        (key, name) for key in ("experiments", "reproduce", "reproduce_accelerated") for name in getattr(run, key)
+    ]
     paths = _experiment_files(folder)
     for key, name in listed:
         if name not in paths:

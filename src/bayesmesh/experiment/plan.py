@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.cards import has_accelerator
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.benchmarks import benchmark_files, list_benchmarks
 from bayesmesh.experiment.claims import Claims, load_claims
@@ -179,7 +180,7 @@ class Plan:
         Listed are those of `make run`, or of `make reproduce` when that is asked for; the latter has a page of claims.
         """
         is_reproduction = self._is_asked("reproduce")
-        listed = self.run.reproduce if is_reproduction else self.run.experiments
+        listed = self.reproduction() if is_reproduction else self.run.experiments
         pages = [self.layout(n).page for n in self.experiments if n in listed or self.layout(n).page.exists()]
         claims = ReproductionLayout(Path(self.results)).page
         return [*pages, claims] if is_reproduction or claims.exists() else pages
@@ -240,9 +241,20 @@ class Plan:
 
     def reproduced(self) -> list[Path]:
         """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
-        pages = [self.layout(name).page for name in self.run.reproduce]
+        pages = [self.layout(name).page for name in self.reproduction()]
         tables = (self.benchmark_layout.table(name) for name in self.benchmarks())
         return [*pages, *tables, self.benchmark_layout.page]
+
+    def reproduction(self) -> list[str]:
+        """Return the experiments of the target `reproduce`: where chains run on an accelerator, published budgets too."""
+        return [*self.run.reproduce, *(self.run.reproduce_accelerated if self._is_accelerated() else [])]
+
+    def _is_accelerated(self) -> bool:
+        """Return whether chains will run on a GPU or a TPU: their jobs ask for one, or this machine has it."""
+        if self.workflow is None:
+            return False
+        asks = "gpu" in self.workflow.resource_settings.overwrite_resources.get("sample", {})
+        return asks or (self.workflow.local_exec and has_accelerator(os.environ))
 
     def claims_digest(self) -> str:
         """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
