@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import DeviceError
+from bayesmesh.slurm import num_tasks
 
 __all__ = ["cards", "chips", "has_accelerator", "hold_cards"]
 
@@ -27,9 +28,11 @@ _log = logging.getLogger("bayesmesh")
 def cards(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tuple[str, Path]]:
     """Return (name for CUDA, device file) of every card that is visible.
 
-    CUDA counts the cards that there are, whatever their files are called; `CUDA_VISIBLE_DEVICES` may leave some out.
+    CUDA counts the cards that it may open, whatever their files are called: in a job a scheduler may have closed the
+    others. `CUDA_VISIBLE_DEVICES` may leave some out.
     """
-    files = sorted(devices.glob("nvidia[0-9]*"), key=lambda path: int(path.name.removeprefix("nvidia")))
+    there = [path for path in devices.glob("nvidia[0-9]*") if os.access(path, os.R_OK)]
+    files = sorted(there, key=lambda path: int(path.name.removeprefix("nvidia")))
     every = [(str(number), path) for number, path in enumerate(files)]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -59,19 +62,21 @@ def _is_installed(package: str) -> bool:
 def hold_cards(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
     """Hold so many cards while the block runs, and show only them; waits until they are free.
 
-    Inside a job of a scheduler nothing is done, for it has chosen the cards; nor is it for a count of 0.
+    Nothing is done for a count of 0, nor where a scheduler has chosen: it shows a job fewer cards than the job wants on
+    all its nodes, or has started several tasks. A job that sees enough may be one of several in an allocation.
 
     Args:
         count: cards wanted.
         devices: folder of the device files.
 
     Raises:
-        DeviceError: there are fewer.
+        DeviceError: there are fewer, and this is not inside a job.
     """
-    if count == 0 or "SLURM_JOB_ID" in os.environ:
+    there = cards(os.environ, devices)
+    in_job = "SLURM_JOB_ID" in os.environ
+    if count == 0 or (in_job and (count > len(there) or num_tasks(os.environ) > 1)):
         yield
         return
-    there = cards(os.environ, devices)
     if count > len(there):
         raise DeviceError(
             f"--gpus {count}: {len(there)} GPUs are visible here",

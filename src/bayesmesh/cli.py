@@ -136,13 +136,11 @@ def _place(arguments: argparse.Namespace) -> Place:
 
 def _start_processes(arguments: argparse.Namespace) -> int | None:
     """Start the processes that are asked for, and return their exit code; None when this is to do the work itself."""
-    from bayesmesh.cards import hold_cards
     from bayesmesh.launch import launch
 
     if arguments.verb not in WITH_PROCESSES:
         return None
-    with hold_cards(0 if arguments.processes == "1x1" else arguments.gpus):
-        return launch(arguments.words, arguments.processes, arguments.gpus, cores=arguments.cores)
+    return launch(arguments.words, arguments.processes, arguments.gpus, cores=arguments.cores)
 
 
 def _run_stage(arguments: argparse.Namespace, place: Place) -> None:

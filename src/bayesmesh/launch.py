@@ -8,7 +8,9 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from bayesmesh.cards import hold_cards
 from bayesmesh.errors import ConfigError, DeviceError
+from bayesmesh.slurm import num_tasks
 from bayesmesh.spawn import run_processes
 
 __all__ = ["launch", "parse_processes", "srun_command"]
@@ -29,7 +31,7 @@ def parse_processes(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int) -> list[str]:
+def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int, *, in_step: bool = False) -> list[str]:
     """Return the command that starts `nodes` x `each` processes, each with a GPU of its own where there are any.
 
     Args:
@@ -37,11 +39,13 @@ def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int) -> 
         nodes: nodes of the job.
         each: processes on each node.
         gpus: GPUs of the job.
+        in_step: whether this process is in a step itself, which holds what the new one needs.
     """
     return [
         "srun", f"--nodes={nodes}", f"--ntasks={nodes * each}", f"--ntasks-per-node={each}",
         # No MPI: JAX's processes find each other by what Slurm says of the step. One that fails ends all.
         "--mpi=none", "--kill-on-bad-exit=1", *(["--gpus-per-task=1"] if gpus else []),
+        *(["--overlap"] if in_step else []),
         sys.executable, "-m", "bayesmesh.cli", *arguments,
     ]  # fmt: skip
 
@@ -59,7 +63,7 @@ def launch(
     Args:
         arguments: of ``bayesmesh``.
         processes: ``--processes``.
-        gpus: GPUs of the job.
+        gpus: GPUs of the job; where the processes run on this machine, they are held for them.
         environ: the environment variables.
         cores: of this machine, for all of them; all when None.
 
@@ -67,20 +71,23 @@ def launch(
         None when this is one of them, or the only one; the exit code when they have run on this machine.
 
     Raises:
-        ConfigError: `processes` is not of the form ``2x4``.
-        DeviceError: several nodes are asked for, and this is not inside a Slurm job.
+        ConfigError: `processes` is not of the form ``2x4``, or a variable of Slurm is impossible.
+        DeviceError: several nodes are asked for, and this is not inside a Slurm job; or there are fewer GPUs.
     """
     nodes, each = parse_processes(processes)
-    if nodes * each == 1 or "SLURM_PROCID" in environ or "JAX_PROCESS_ID" in environ:
+    if nodes * each == 1 or "JAX_PROCESS_ID" in environ or num_tasks(environ) > 1:
         return None
-    if nodes == 1 and "SLURM_JOB_ID" not in environ:
-        return run_processes(arguments, each, cores, environ)
+    # A shell that srun has given, or a job of one task: all that is on this node is this process's already.
+    in_step = bool(environ.get("SLURM_STEP_NODELIST"))
+    if nodes == 1 and (in_step or "SLURM_JOB_ID" not in environ):
+        with hold_cards(gpus):
+            return run_processes(arguments, each, cores, environ)
     if "SLURM_JOB_ID" not in environ or shutil.which("srun", path=environ.get("PATH")) is None:
         raise DeviceError(
             f"--processes {processes}: several nodes need a Slurm job, and this is none",
             "use `--profile profiles/slurm-gpu-multinode` on a login node, or leave --processes out",
         )
-    command = srun_command(arguments, nodes, each, gpus)
+    command = srun_command(arguments, nodes, each, gpus, in_step=in_step)
     sys.stderr.flush()
     # In this process's place, so that a signal to it reaches srun, which passes it on.
     os.execvp(command[0], command)  # noqa: S606

@@ -20,7 +20,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with three cards, as /dev has them."""
     for name in ("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -31,6 +31,10 @@ def test_cards_are_counted_as_cuda_counts_them(devices: Path) -> None:
     ]  # fmt: skip
     assert [name for name, _ in cards({"CUDA_VISIBLE_DEVICES": "2,0"}, devices)] == ["0", "2"]
     assert cards({"CUDA_VISIBLE_DEVICES": ""}, devices) == []
+    # A card that may not be opened, as in a job's cgroup; permissions alone a superuser does not feel.
+    (devices / "nvidia0").unlink()
+    (devices / "nvidia0").symlink_to("closed")
+    assert [(name, path.name) for name, path in cards({}, devices)] == [("0", "nvidia2"), ("1", "nvidia10")]
 
 
 def test_an_accelerator_is_one_that_jax_can_use(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +106,28 @@ def test_more_cards_than_there_are_is_an_error(devices: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize(("count", "job"), [(0, False), (4, True)])
+TASK = {"SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_TASKS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("count", "variables"),
+    [(0, {}), (4, {"SLURM_JOB_ID": "7"}), (1, {"SLURM_JOB_ID": "7", **TASK})],
+    ids=["unasked", "of all nodes", "of several tasks"],
+)
 def test_nothing_is_done_unasked_nor_where_a_scheduler_chose(
-    devices: Path, monkeypatch: pytest.MonkeyPatch, count: int, job: bool
+    devices: Path, monkeypatch: pytest.MonkeyPatch, count: int, variables: dict[str, str]
 ) -> None:
-    if job:
-        monkeypatch.setenv("SLURM_JOB_ID", "7")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     with hold_cards(count, devices):
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_jobs_side_by_side_in_an_allocation_are_kept_apart(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    with hold_cards(1, devices):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1,2"  # as another process begins
+        with hold_cards(1, devices):
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"

@@ -13,6 +13,7 @@ from bayesmesh.experiment.fingerprint import ROOT, imported_modules
 
 LAYERS = [
     {"arguments", "errors", "progress"},
+    {"slurm"},
     {"store", "cards", "early"},
     {"spawn"},
     {"launch"},

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh import launch as launch_module
 from bayesmesh.errors import ConfigError, DeviceError
 from bayesmesh.launch import launch, parse_processes, srun_command
+
+STEP = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "1"}
+"""Of a task that is alone in its step."""
 
 
 @pytest.mark.parametrize("text", ["", "2", "0x4", "2x0", "2x-1", "2x4x1", "axb", "2 x 4"])
@@ -26,9 +30,12 @@ def test_one_process_a_gpu_on_every_node() -> None:
     assert "--gpus-per-task=1" not in srun_command([], 2, 1, gpus=0)
 
 
-@pytest.mark.parametrize(("processes", "environ"), [("1x1", {}), ("2x4", {"SLURM_PROCID": "3"})])
+@pytest.mark.parametrize(
+    ("processes", "environ"),
+    [("1x1", {}), ("2x4", STEP | {"SLURM_STEP_NUM_TASKS": "8"}), ("1x2", {"JAX_PROCESS_ID": "0"})],
+)
 def test_a_process_that_is_alone_or_one_of_them_goes_on(processes: str, environ: dict[str, str]) -> None:
-    launch(["sample"], processes, 0, environ)
+    assert launch(["sample"], processes, 0, environ) is None
 
 
 def test_outside_of_a_job_there_is_nobody_to_start_them() -> None:
@@ -43,3 +50,13 @@ def test_the_command_becomes_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "execvp", lambda program, command: became.append((program, command)))
     launch(["sample"], "2x1", 2, {"PATH": str(tmp_path), "SLURM_JOB_ID": "7"})
     assert became == [("srun", srun_command(["sample"], 2, 1, 2))]
+    # A shell that srun gave, whose step has all that the job has.
+    launch(["sample"], "2x1", 2, {"PATH": str(tmp_path), **STEP})
+    assert became[1:] == [("srun", srun_command(["sample"], 2, 1, 2, in_step=True))]
+    assert "--overlap" in became[1][1]
+    assert "--overlap" not in became[0][1]
+
+
+def test_in_a_step_of_one_task_the_processes_of_one_node_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_module, "run_processes", lambda words, each, cores, environ: each)
+    assert launch(["sample"], "1x3", 0, STEP) == 3

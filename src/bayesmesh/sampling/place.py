@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.slurm import num_tasks, whole_number
 
 __all__ = ["JOIN_VARIABLE", "VARIABLES", "Place", "check_place", "find_place"]
 
@@ -69,7 +70,7 @@ def _from_variables(environment: Mapping[str, str]) -> Place | None:
     address, count, index = (found[name] for name in VARIABLES)
     if not re.fullmatch(r".+:\d+", address):
         raise ConfigError(f"{VARIABLES[0]}={address}: is not HOST:PORT", "name a host that all reach, and a free port")
-    if not (count.isdigit() and index.isdigit() and int(index) < int(count)):
+    if not (count.isdecimal() and index.isdecimal() and int(index) < int(count)):
         raise ConfigError(
             f"{VARIABLES[1]}={count}, {VARIABLES[2]}={index}: are not a number and one below it", "number from 0"
         )
@@ -77,17 +78,24 @@ def _from_variables(environment: Mapping[str, str]) -> Place | None:
 
 
 def _from_slurm(environment: Mapping[str, str]) -> Place | None:
-    """A task of a step with several; a batch script by itself is no step."""
-    get = environment.get
-    hosts, count = get("SLURM_STEP_NODELIST", ""), int(get("SLURM_STEP_NUM_TASKS") or get("SLURM_NTASKS") or 1)
-    if not hosts or count == 1:
+    """A task of a step with several."""
+    count = num_tasks(environment)
+    if count == 1:
         return None
-    job, step = int(get("SLURM_JOB_ID", "0")), get("SLURM_STEP_ID", "0")
+    index = whole_number(environment, "SLURM_PROCID", 0)
+    if index >= count:
+        raise ConfigError(
+            f"SLURM_PROCID={index}: is no task of {count}, which are numbered from 0",
+            "start the processes with srun, which sets it for each",
+        )
+    job, step = whole_number(environment, "SLURM_JOB_ID", 0), environment.get("SLURM_STEP_ID", "0")
     # Steps of one job, and jobs on one host, are to have ports of their own.
-    port = _FIRST_PORT + (job * 16 + int(step if step.isdigit() else 0) % 16) % _NUM_PORTS
-    share_hosts = count > int(get("SLURM_STEP_NUM_NODES") or get("SLURM_NNODES") or 1)
-    device = int(get("SLURM_LOCALID", "0")) if share_hosts else None
-    return Place(count, int(get("SLURM_PROCID", "0")), f"{first_host(hosts)}:{port}", "SLURM_STEP_NUM_TASKS", device)
+    port = _FIRST_PORT + (job * 16 + int(step if step.isdecimal() else 0) % 16) % _NUM_PORTS
+    nodes = whole_number(environment, "SLURM_NNODES", 1, least=1)
+    share_hosts = count > whole_number(environment, "SLURM_STEP_NUM_NODES", nodes, least=1)
+    device = whole_number(environment, "SLURM_LOCALID", 0) if share_hosts else None
+    address = f"{first_host(environment['SLURM_STEP_NODELIST'])}:{port}"
+    return Place(count, index, address, "SLURM_STEP_NUM_TASKS", device)
 
 
 def first_host(hosts: str) -> str:
@@ -95,8 +103,17 @@ def first_host(hosts: str) -> str:
 
     >>> first_host("gpu[003-010,12],cpu1"), first_host("n1,n2")
     ('gpu003', 'n1')
+
+    Raises:
+        ConfigError: it is no such list.
     """
-    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", re.split(r",(?![^[]*\])", hosts)[0])
+    host = re.sub(r"\[(\d+)[-,\d]*\]", r"\1", re.split(r",(?![^[]*\])", hosts)[0])
+    if not re.fullmatch(r"\w([\w.-]*\w)?", host, re.ASCII):
+        raise ConfigError(
+            f"SLURM_STEP_NODELIST={hosts}: is no list of hosts as Slurm writes it",
+            "start the processes with srun, which sets it, or unset it",
+        )
+    return host
 
 
 def check_place(place: Place, processes: int, experiment: str) -> None:

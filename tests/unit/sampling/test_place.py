@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bayesmesh.errors import ConfigError
@@ -40,12 +42,33 @@ def test_a_step_of_slurm() -> None:
 
 
 def test_one_process_a_node_has_all_its_devices() -> None:
-    assert find_place(STEP | {"SLURM_STEP_NUM_TASKS": "3"}).device is None
+    assert find_place(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}).device is None
 
 
-@pytest.mark.parametrize("left_out", ["SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"])
-def test_a_job_that_is_no_step_of_several_is_one_process(left_out: str) -> None:
-    assert find_place({k: v for k, v in STEP.items() if k != left_out}) == Place()
+def test_a_job_that_is_no_step_of_several_is_one_process() -> None:
+    assert find_place({k: v for k, v in STEP.items() if k != "SLURM_STEP_NUM_TASKS"}) == Place()
+    assert find_place({"SLURM_JOB_ID": "77", "SLURM_NTASKS": "6", "SLURM_PROCID": "0"}) == Place(), "a batch script"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SLURM_STEP_NUM_TASKS", "abc", "SLURM_STEP_NUM_TASKS=abc: is no whole number from 1"),
+        ("SLURM_NTASKS", "abc", "SLURM_NTASKS=abc: is no whole number"),
+        ("SLURM_PROCID", "9", "SLURM_PROCID=9: is no task of 6"),
+        ("SLURM_PROCID", "-1", "SLURM_PROCID=-1: is no whole number"),
+        ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is no whole number"),
+        ("SLURM_LOCALID", "²", "SLURM_LOCALID=²: is no whole number"),
+        ("SLURM_STEP_NUM_NODES", "0", "SLURM_STEP_NUM_NODES=0: is no whole number from 1"),
+        ("SLURM_STEP_NODELIST", "n[1-", "SLURM_STEP_NODELIST=n[1-: is no list of hosts"),
+        ("SLURM_STEP_NODELIST", "n[]", "SLURM_STEP_NODELIST=n[]: is no list of hosts"),
+        ("SLURM_STEP_NODELIST", "", "SLURM_STEP_NODELIST: is not set"),
+    ],
+)
+def test_what_slurm_cannot_have_said_is_named_with_a_remedy(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        find_place(STEP | {name: value})
+    assert "srun" in caught.value.remedy
 
 
 @pytest.mark.parametrize("left_out", JAX)
