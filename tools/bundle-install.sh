@@ -3,7 +3,8 @@
 #
 #   install.sh [--python PATH] [--use-present-jax] FOLDER
 #
-# FOLDER gets the workflow and its .venv. --python: a Python @PYTHON@; python@PYTHON@ or python3 by default.
+# FOLDER gets the workflow and its .venv. Where it has this bundle's code already, only its .venv is made anew, beside
+# the old one, which it replaces when it works. --python: a Python @PYTHON@; python@PYTHON@ or python3 by default.
 # --use-present-jax: take the JAX that this Python has (0.11 or newer, with its CUDA packages) and install all else.
 set -eu
 
@@ -55,24 +56,46 @@ found=$(version "$python") || die "$python does not run"
 
 # --- the folder -----------------------------------------------------------------------------------------------
 
+other_project() { die "$folder: holds something else; name an empty folder, or one that is to be made"; }
+
+# Prints a file of the code that is not as in the bundle: this lock is made for that code alone.
+other_code() {
+    whole=$(mktemp -d)
+    (cd "$whole" && gzip -dc "$here/bayesmesh.tar.gz" | tar xf -)
+    (cd "$whole/bayesmesh" && find pyproject.toml Snakefile envs src workflow -type f) | sort | while read -r file; do
+        if ! cmp -s "$whole/bayesmesh/$file" "$folder/$file"; then
+            printf '%s\n' "$file"
+            break
+        fi
+    done
+    rm -rf "$whole"
+}
+
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd -P)
 if [ ! -e "$folder/pyproject.toml" ]; then
-    [ -z "$(ls -A "$folder")" ] || die "$folder: holds something else; name an empty folder, or one that is to be made"
+    [ -z "$(ls -A "$folder")" ] || other_project
     # No option of GNU alone; names in the archive begin with one folder.
     (cd "$folder" && gzip -dc "$here/bayesmesh.tar.gz" | tar xf - && mv bayesmesh/* bayesmesh/.[!.]* . && rmdir bayesmesh)
 else
+    grep -q '^name = "bayesmesh"$' "$folder/pyproject.toml" || other_project
+    differs=$(other_code)
+    [ -z "$differs" ] || die "$folder: holds other code than this bundle, such as $differs: install into another folder, and copy config/, profiles/site.yaml and results/ there"
     say "$folder: is there already; only its .venv is made anew"
 fi
 
 # --- the environment ------------------------------------------------------------------------------------------
 
-venv=$folder/.venv
+# Beside the one that is there, which stays if this one cannot be made.
+final=$folder/.venv
+venv=$folder/.venv.new
 rm -rf "$venv"
+trap 'rm -rf "$venv"' EXIT
+trap 'exit 1' HUP INT TERM
 if [ -n "$present" ]; then
     "$python" -c 'import jax, jaxlib' 2>/dev/null || die "$python has no JAX: leave --use-present-jax out, or name the Python that has it with --python"
     # Without pip, for which Debian's Python would lack a module; a wheel of it is here.
-    "$python" -m venv --without-pip --system-site-packages "$venv"
+    "$python" -m venv --without-pip --prompt .venv --system-site-packages "$venv"
     # An environment does not inherit from another one: what is in that is put behind what is in this.
     "$python" -c '
 import site, sys
@@ -81,16 +104,16 @@ if sys.prefix != sys.base_prefix:
 ' >"$venv/lib/python@PYTHON@/site-packages/present-jax.pth"
     grep -v -E '^(jax|jaxlib|jax-.*|nvidia-.*|libtpu)==' "$here/requirements.txt" >"$venv/requirements.txt"
 else
-    "$python" -m venv --without-pip "$venv"
+    "$python" -m venv --without-pip --prompt .venv "$venv"
     cp "$here/requirements.txt" "$venv/requirements.txt"
 fi
 pip() { "$venv/bin/python" "$(echo "$here"/pip-*.whl)/pip" --disable-pip-version-check --isolated "$@"; }
-say "installing $(grep -c == "$venv/requirements.txt") packages in $venv"
+say "installing $(grep -c == "$venv/requirements.txt") packages in $final"
 # Also those that the Python has in another place: what is run is what was locked.
 pip install --quiet --no-index --find-links "$here/wheels" --no-deps --require-hashes --ignore-installed --no-compile \
     -r "$venv/requirements.txt" || die "pip failed: what went wrong is above"
 pip install --quiet --no-index --no-deps --no-build-isolation --no-compile -e "$folder" || die "pip failed: what went wrong is above"
-"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
+"$venv/bin/python" -m compileall -qq -j 0 -s "$venv" -p "$final" "$venv/lib" || true
 
 # --- does it work? --------------------------------------------------------------------------------------------
 
@@ -109,8 +132,8 @@ if wrong:
 import jax, jaxlib
 from tensorflow_probability.substrates import jax as tfp
 draw = jax.jit(lambda key: tfp.distributions.Normal(0.0, 1.0).sample(seed=key))(jax.random.key(0))
-print(f"install: JAX {jax.__version__} of {jax.__file__}, on {jax.devices()[0].device_kind}", file=sys.stderr)
-' || die "the environment does not work: what went wrong is above"
+print(f"install: JAX {jax.__version__} of {jax.__file__.replace(sys.prefix, sys.argv[1])}, on {jax.devices()[0].device_kind}", file=sys.stderr)
+' "$final" || die "the environment does not work: what went wrong is above"
 
 # So that make takes the environment for what it is, and does not look for an index.
 {
@@ -119,6 +142,20 @@ print(f"install: JAX {jax.__version__} of {jax.__file__}, on {jax.devices()[0].d
         printf '%s %s\n' "$lock" "$(cd "$folder" && cat pyproject.toml envs/build.txt "envs/$lock.txt" | cksum)"
     done
 } >"$venv/.bayesmesh-locks"
+
+# Its scripts name their Python by its path.
+"$venv/bin/python" -c '
+import os, pathlib, sys
+here, there = map(os.fsencode, sys.argv[1:])
+folder = pathlib.Path(sys.argv[1])
+for path in (folder / "pyvenv.cfg", *(folder / "bin").iterdir()):
+    if not path.is_symlink() and path.is_file() and here in (content := path.read_bytes()):
+        path.write_bytes(content.replace(here, there))
+' "$venv" "$final"
+rm -rf "$final.old"
+if [ -e "$final" ] || [ -L "$final" ]; then mv "$final" "$final.old"; fi
+mv "$venv" "$final"
+rm -rf "$final.old"
 
 say "installed. Next:"
 say "    cd $folder"

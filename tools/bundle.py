@@ -203,12 +203,19 @@ def pack_checkout(output: Path) -> None:
 
 
 def build(accelerator: str, target: Target, platform_name: str, dist: Path) -> Path:
-    """Build the bundle; returns its folder. One that is there is replaced when all is well."""
+    """Build the bundle; returns its folder. One that is there is replaced when all is well.
+
+    Raises:
+        BundleError: something stands in the way.
+    """
     name = f"bundle-{accelerator}-py{target.python}-{platform_name}"
     part, whole = dist / f".{name}.part", dist / name
     shutil.rmtree(part, ignore_errors=True)
     wheels = part / "wheels"
-    wheels.mkdir(parents=True)
+    try:
+        wheels.mkdir(parents=True)
+    except OSError as error:
+        raise BundleError(f"{dist}: cannot be written: {error.strerror}; name another folder with --dist") from error
     locks = ["cpu", accelerator] if accelerator != "cpu" else ["cpu"]
     lines = read_lock(ROOT / "envs" / "build.txt", target)
     # A lock of an accelerator has all pins of cpu.txt.
@@ -242,7 +249,6 @@ def main() -> int:
     options = parser.parse_args()
     try:
         target = read_target(options.python, options.platform)
-        options.dist.mkdir(parents=True, exist_ok=True)
         folder = build(options.accelerator, target, options.platform, options.dist)
     except BundleError as error:
         print(f"bundle: {error}", file=sys.stderr)

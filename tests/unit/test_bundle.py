@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import platform
+import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import ModuleType
 
@@ -67,3 +71,74 @@ def test_machine_code_for_another_machine_is_refused(bundle: ModuleType) -> None
     bundle.check_built(Path("promise-2.3-py3-none-any.whl"), target)
     with pytest.raises(bundle.BundleError, match="immutables"):
         bundle.check_built(Path("immutables-0.21-cp312-cp312-linux_x86_64.whl"), target)
+
+
+def test_a_folder_that_cannot_be_written_is_named(bundle: ModuleType) -> None:
+    name = "manylinux_2_28_x86_64"
+    # Not by permissions, which a superuser does not feel.
+    with pytest.raises(bundle.BundleError, match=r"/proc/self/dist: cannot be written: .* --dist"):
+        bundle.build("cpu", bundle.read_target("3.12", name), name, Path("/proc/self/dist"))
+
+
+CODE = {
+    "pyproject.toml": '[project]\nname = "bayesmesh"\n', "Snakefile": "", "envs/cpu.txt": "jax==1\n",
+    "src/bayesmesh/a.py": "A = 1\n", "workflow/rules/a.smk": "", ".gitignore": "",
+}  # fmt: skip
+
+
+@pytest.fixture
+def installer(bundle: ModuleType, tmp_path: Path) -> Path:
+    """Return the install.sh of a bundle that has code, and no pip, so that no environment can be made with it."""
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    with tarfile.open(folder / "bayesmesh.tar.gz", "w:gz") as archive:
+        for name, text in CODE.items():
+            entry = tarfile.TarInfo(f"bayesmesh/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    (folder / "requirements.txt").write_text("jax==1\n")
+    script = (ROOT / "tools" / "bundle-install.sh").read_text()
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for key, value in {"PYTHON": python, "MACHINE": platform.machine(), "LOCKS": "cpu"}.items():
+        script = script.replace(f"@{key}@", value)
+    (folder / "install.sh").write_text(script)
+    (folder / "install.sh").chmod(0o755)
+    files = [path for path in folder.iterdir() if path.is_file()]
+    (folder / "SHA256SUMS").write_text("".join(f"{bundle.digest(path)}  {path.name}\n" for path in files))
+    return folder / "install.sh"
+
+
+def _install(installer: Path, folder: Path) -> str:
+    """Return what it says before it fails."""
+    done = subprocess.run(
+        [str(installer), "--python", sys.executable, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_only_a_folder_of_this_very_code_is_taken_for_an_installation(installer: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / ".venv").mkdir(parents=True)
+    (site / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+    assert "holds something else" in _install(installer, site)
+    for name, text in CODE.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    (site / "src" / "bayesmesh" / "a.py").write_text("A = 2\n")
+    said = _install(installer, site)
+    assert "other code than this bundle, such as src/bayesmesh/a.py: install into another folder" in said
+    assert (site / ".venv").is_dir()
+
+
+def test_an_environment_that_is_there_stays_until_the_new_one_works(installer: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    assert "pip failed" in _install(installer, site)
+    assert not (site / ".venv").exists()
+    (site / ".venv").mkdir()
+    (site / ".venv" / "old").touch()
+    said = _install(installer, site)
+    assert "only its .venv is made anew" in said
+    assert "pip failed" in said
+    assert (site / ".venv" / "old").exists()
+    assert [path.name for path in site.glob(".venv*")] == [".venv"]
