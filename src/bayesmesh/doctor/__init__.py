@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bayesmesh.doctor import configuration, data, devices, disk, platform, scheduler
+from bayesmesh.doctor import configuration, data, devices, disk, platform, scheduler, site
 from bayesmesh.doctor.finding import BLOCKS, WARNS, Finding
 
 __all__ = ["examine", "render", "run"]
 
-GROUPS = (devices, scheduler, platform, disk, data, configuration)
+GROUPS = (devices, scheduler, platform, disk, data, configuration, site)
 """Every one of them has `check(results, environ, config)`."""
 
 

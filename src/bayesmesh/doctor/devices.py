@@ -1,4 +1,4 @@
-"""doctor: cores, memory, and the accelerators that the system shows, without asking JAX."""
+"""doctor: cores, and the accelerators that the system shows, without asking JAX."""
 
 from __future__ import annotations
 
@@ -8,42 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.cards import chips
+from bayesmesh.doctor import memory
 from bayesmesh.doctor.finding import OK, WARNS, Finding, ask
 
 __all__ = ["check"]
 
 GROUP = "machine"
-LEAST_MEMORY_GIB = 3.0
-"""Of one job with JAX and a small experiment."""
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
     """Look at this machine."""
-    return [Finding(GROUP, "host", socket.gethostname()), _cores(), _memory(), *_gpus(environ), *_tpus()]
+    return [Finding(GROUP, "host", socket.gethostname()), _cores(), memory.check(environ), *_gpus(environ), *_tpus()]
 
 
 def _cores() -> Finding:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Finding(GROUP, "cores", f"{usable} usable of {os.cpu_count()}")
-
-
-def _memory() -> Finding:
-    gib = available_memory(Path("/proc/meminfo")) / 2**30
-    if gib < LEAST_MEMORY_GIB:
-        return Finding(
-            GROUP, "memory", f"{gib:.1f} GiB available", WARNS,
-            f"a job wants {LEAST_MEMORY_GIB:.0f} GiB: ask for more, or end what else runs here",
-        )  # fmt: skip
-    return Finding(GROUP, "memory", f"{gib:.1f} GiB available")
-
-
-def available_memory(meminfo: Path) -> int:
-    """Return the bytes that a new process may take; half of all where the system does not say."""
-    try:
-        lines = meminfo.read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _gpus(environ: Mapping[str, str]) -> list[Finding]:

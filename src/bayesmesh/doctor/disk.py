@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.doctor.finding import BLOCKS, OK, WARNS, Finding
+from bayesmesh.errors import explain_os_error
 
 __all__ = ["check"]
 
@@ -28,12 +31,7 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=place) as folder:
             seconds, links = _exercise(Path(folder))
     except OSError as error:
-        return [
-            Finding(
-                GROUP, "results", f"{where}: {error.strerror or error}", BLOCKS,
-                f"nothing can be kept there: make {place} writable, or move the checkout to a file system that is",
-            )
-        ]  # fmt: skip
+        return [Finding(GROUP, "results", f"{where}: {error.strerror or error}", BLOCKS, _remedy(error, place))]
     findings = [Finding(GROUP, "results", where), _flush(seconds)]
     if not links:
         findings.append(
@@ -43,6 +41,14 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
             )
         )  # fmt: skip
     return [*findings, _space(place), _cache(results)]
+
+
+def _remedy(error: OSError, place: Path) -> str:
+    """What to do where nothing can be written: a full disk is not mended by permissions."""
+    explained = explain_os_error(error)
+    if explained is None or error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"nothing can be kept there: make {place} writable, or move the checkout to a file system that is"
+    return explained.remedy
 
 
 def existing(path: Path) -> Path:
@@ -100,10 +106,17 @@ def _cache(results: Path) -> Finding:
     """Where compiled programs are kept; they are machine code, and so for the owner alone."""
     folder = results / ".cache" / "xla"
     place = existing(folder)
-    if not os.access(place, os.W_OK | os.X_OK):
-        return Finding(GROUP, "cache", f"{place}: may not be written", BLOCKS, f"make {place} writable for yourself")
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(GROUP, "cache", f"{place}: may not be read and written", BLOCKS, f"chmod u+rwx {place}")
     others = place == folder and stat.S_IMODE(folder.stat().st_mode) & 0o077
     if others:
         return Finding(GROUP, "cache", f"{folder}: open to others", WARNS, f"chmod 700 {folder}")
-    size = sum(p.stat().st_size for p in folder.glob("*")) if place == folder else 0
+    size = sum(map(_size, folder.iterdir())) if place == folder else 0
     return Finding(GROUP, "cache", f"{folder}, {size / 2**20:.0f} MiB of compiled programs", OK)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; a job may remove it meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.lstat().st_size
+    return 0

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.doctor.finding import BLOCKS, WARNS, Finding, ask
+from bayesmesh.errors import ConfigError
+from bayesmesh.sampling.place import find_place
 
 __all__ = ["check"]
 
@@ -31,17 +33,14 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
 
 
 def _processes(environ: Mapping[str, str]) -> Finding:
-    """How many processes share a program: those that srun started in this step."""
-    number = environ.get("SLURM_NTASKS", "1") if "SLURM_STEP_ID" in environ else "1"
-    if number == "1":
+    """How many processes share a program, as the stages find it out."""
+    try:
+        place = find_place(environ)
+    except ConfigError as error:
+        return Finding(GROUP, "processes", error.message, BLOCKS, error.remedy)
+    if place.num_processes == 1:
         return Finding(GROUP, "processes", "1")
-    place = environ.get("SLURM_PROCID", "?")
-    if not environ.get("SLURM_STEP_NODELIST", environ.get("SLURM_JOB_NODELIST")):
-        return Finding(
-            GROUP, "processes", f"process {place} of {number}, on unknown nodes", BLOCKS,
-            "the processes cannot find each other: start them with srun, which sets SLURM_STEP_NODELIST",
-        )  # fmt: skip
-    return Finding(GROUP, "processes", f"process {place} of {number}")
+    return Finding(GROUP, "processes", f"process {place.index} of {place.num_processes}, who meet at {place.address}")
 
 
 def _partitions(environ: Mapping[str, str]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from bayesmesh import doctor
-from bayesmesh.doctor import configuration, data, devices, disk, platform, scheduler
+from bayesmesh.doctor import configuration, data, devices, disk, memory, platform, scheduler, site
 from bayesmesh.doctor.finding import BLOCKS, OK, WARNS, Finding, ask
+from bayesmesh.errors import ConfigError
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 SEEN = {"version": "1", "platform": "cpu", "kinds": ["cpu", "cpu"], "error": 1e-7, "gpu_files": 0}
@@ -73,10 +75,36 @@ def test_the_exit_code_says_whether_jobs_could_run(tmp_path: Path, variables: di
 # -- machine -----------------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_what_the_system_calls_available(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 4000 kB\nMemAvailable:    1000 kB\n")
-    assert devices.available_memory(tmp_path / "meminfo") == 1000 * 1024
-    assert devices.available_memory(tmp_path / "gone") > 0
+STEP_OF_600_MB = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "600"}
+OF_THE_HOST = "4:cpu,memory:/of/the/host\n0::/elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "files", "said", "state"),
+    [
+        ({}, {}, "8.0 GiB available", OK),
+        (STEP_OF_600_MB, {}, "0.6 GiB available, all of this job", WARNS),
+        ({"SLURM_MEM_PER_NODE": "600"}, {}, "8.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "0"}, {}, "8.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}, {}, "4.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, {}, "SLURM_MEM_PER_NODE=much: is no whole number", WARNS),
+        ({}, {"self/cgroup": "0::/a/b\n", "a/memory.max": str(2**30), "a/b/memory.max": "max"}, "1.0 GiB", WARNS),
+        ({}, {"self/cgroup": OF_THE_HOST, "memory/memory.limit_in_bytes": str(2**32)}, "4.0 GiB available, all of", OK),
+    ],
+)
+def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
+    tmp_path: Path, environ: dict[str, str], files: dict[str, str], said: str, state: str
+) -> None:
+    for name, text in {"meminfo": f"MemTotal: 4 kB\nMemAvailable:    {2**23} kB\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = memory.check(environ, tmp_path, tmp_path)
+    assert found.seen.startswith(said)
+    assert found.state == state
+
+
+def test_memory_is_guessed_where_the_system_says_nothing(tmp_path: Path) -> None:
+    assert "GiB available" in memory.check({}, tmp_path, tmp_path).seen
 
 
 def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
@@ -100,15 +128,21 @@ def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_p
     environ = {
         **commands(sbatch="", sinfo="echo 'gpu   up 1:00:00 gpu:4'", sacct="exit 1"),
         "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2",
-        "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
+        "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
     }  # fmt: skip
     found = scheduler.check(tmp_path, environ, tmp_path)
     assert one(found, "job").seen == "JOB_ID=7, NTASKS=2, PROCID=1, JOB_GPUS=0"
-    assert one(found, "processes").seen == "process 1 of 2"
+    assert one(found, "processes").seen.startswith("process 1 of 2, who meet at n1:")
     assert one(found, "partitions").seen == "gpu up 1:00:00 gpu:4"
     assert "squeue" in one(found, "accounting").seen
-    del environ["SLURM_STEP_NODELIST"]
-    assert one(scheduler.check(tmp_path, environ, tmp_path), "processes").state == BLOCKS
+
+
+@pytest.mark.parametrize(("name", "value"), [("SLURM_NTASKS", "abc"), ("SLURM_PROCID", "9"), ("JAX_PROCESS_ID", "0")])
+def test_a_place_that_no_stage_would_take_blocks(tmp_path: Path, name: str, value: str) -> None:
+    step = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    found = one(scheduler.check(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes")
+    assert found.state == BLOCKS
+    assert name in found.seen
 
 
 def test_a_scheduler_that_is_down_is_said_with_its_own_words(commands: Any, tmp_path: Path) -> None:
@@ -172,6 +206,16 @@ def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
     assert found[0].remedy.startswith("nothing can be kept there")
 
 
+def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(disk, "_exercise", fail)
+    (found,) = disk.check(tmp_path, {}, tmp_path)
+    assert found.seen.endswith("No space left on device")
+    assert found.remedy.startswith("free some space")
+
+
 def test_a_file_system_without_links_costs_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise OSError("no links")
@@ -189,13 +233,31 @@ def test_a_cache_that_others_may_write_is_a_warning(tmp_path: Path) -> None:
     assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
 
 
+def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache" / "xla"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "dangling").symlink_to("gone")
+    assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
+    assert disk._size(folder / "gone") == 0
+
+
 @pytest.mark.parametrize(
     ("mirror", "state", "said"),
-    [(None, OK, "none"), ("gone", WARNS, "no such folder"), ("empty", WARNS, "has none of"), ("full", OK, ": mnist")],
+    [
+        (None, OK, "none"),
+        ("gone", WARNS, "no such folder"),
+        ("empty", WARNS, "has none of"),
+        ("half", WARNS, "ml-1m lacks ratings.dat, users.dat"),
+        ("zip", OK, ": ml-1m"),
+        ("full", OK, ": mnist"),
+    ],
 )
 def test_a_mirror_is_looked_into(tmp_path: Path, mirror: str | None, state: str, said: str) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "full" / "mnist").mkdir(parents=True)
+    files = [f"full/mnist/{name}" for name in data.FOLDERS["mnist"]]
+    for name in (*files, "half/ml-1m/movies.dat", "zip/ml-1m.zip"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
     environ = {"BAYESMESH_MIRROR": str(tmp_path / mirror)} if mirror else {}
     (found,) = data.check(tmp_path, environ, tmp_path)
     assert found.state == state
@@ -206,3 +268,44 @@ def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
     (found,) = configuration.check(tmp_path, {}, tmp_path / "config")
     assert found.state == BLOCKS
     assert "cannot be read" in found.seen
+
+
+def test_a_wrong_site_blocks(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
+    environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
+    (found,) = site.check(tmp_path, environ, tmp_path)
+    assert found.state == BLOCKS
+    assert "max_minuts" in found.seen
+    (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
+    assert [f.state for f in site.check(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+
+
+def test_the_scheduler_is_asked_as_the_profiles_do(
+    commands: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.yaml").write_text("gpu: {nodes: 3}\n")
+    environ = {**commands(sbatch=""), "BAYESMESH_SITE": str(tmp_path / "site.yaml")}
+
+    def refuse(path: Path, found: Any, kind: str, nodes: bool) -> None:
+        assert path == tmp_path / "site.yaml"
+        if nodes:
+            raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
+
+    monkeypatch.setattr(site, "check_with_scheduler", refuse)
+    found = site.check(tmp_path, environ, tmp_path)
+    assert one(found, "profiles").seen == "the scheduler takes jobs of slurm-cpu, slurm-gpu"
+    refused = one(found, "slurm-gpu-multinode")
+    assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
+
+    def hang(*_: Any) -> None:
+        raise ConfigError("sbatch did not answer in 15 s", "see with `sinfo` whether the scheduler is up")
+
+    monkeypatch.setattr(site, "check_with_scheduler", hang)
+    assert [f.state for f in site.check(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+
+
+def test_every_profile_of_a_scheduler_is_asked_about() -> None:
+    folder = Path(__file__).parents[3] / "profiles"
+    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in site.PROFILES.values()}
+    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == site.PROFILES.keys()
+    assert all(any(call in path.read_text() for path in folder.glob("slurm-*/config.yaml")) for call in calls)
