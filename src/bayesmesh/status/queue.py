@@ -6,13 +6,13 @@ import dataclasses
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["QueuedJob", "parse_queue", "queued_jobs"]
+__all__ = ["Queue", "QueuedJob", "parse_queue", "read_queue"]
 
 TIMEOUT_SECONDS = 1.0
-"""A scheduler that does not answer is left out of the table, which should be there in two seconds."""
+"""A scheduler that does not answer is not waited for: the table should be there in two seconds."""
 
 _COMMENT = re.compile(r"^(?:rule|group)_(\w+?)(?:_wildcards_(.*))?$")
 
@@ -27,16 +27,34 @@ class QueuedJob:
     reason: str
 
 
-def queued_jobs(experiments: Iterable[str], folder: Path) -> dict[str, list[QueuedJob]]:
-    """Return experiment -> its jobs that wait or run, of those submitted in a folder by this user."""
+@dataclasses.dataclass(frozen=True)
+class Queue:
+    """What the scheduler's queue says.
+
+    Attributes:
+        jobs: experiment -> its jobs that wait or run.
+        failure: why it could not be asked; empty where it could, and where there is none.
+    """
+
+    jobs: Mapping[str, Sequence[QueuedJob]] = dataclasses.field(default_factory=dict)
+    failure: str = ""
+
+
+def read_queue(experiments: Iterable[str], folder: Path) -> Queue:
+    """Ask for the jobs that this user submitted in a folder."""
     if shutil.which("squeue") is None:
-        return {}
+        return Queue()
     command = ["squeue", "--me", "--noheader", "--format=%T|%N|%r|%Z|%k"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return parse_queue(done.stdout, experiments, folder) if done.returncode == 0 else {}
+    except subprocess.TimeoutExpired:
+        return Queue(failure=f"squeue did not answer in {TIMEOUT_SECONDS:g} s")
+    except OSError as error:
+        return Queue(failure=f"squeue cannot be run: {error.strerror}")
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return Queue(failure=lines[-1] if lines else f"squeue ended with exit code {done.returncode}")
+    return Queue(parse_queue(done.stdout, experiments, folder))
 
 
 def parse_queue(text: str, experiments: Iterable[str], folder: Path) -> dict[str, list[QueuedJob]]:

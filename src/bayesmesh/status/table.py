@@ -13,7 +13,7 @@ from bayesmesh.experiment.plan import Plan
 from bayesmesh.experiment.sampling import SamplingSettings
 from bayesmesh.status.manifests import read_manifest
 from bayesmesh.status.progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
-from bayesmesh.status.queue import QueuedJob, queued_jobs
+from bayesmesh.status.queue import QueuedJob, read_queue
 from bayesmesh.store.files import read_json
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -56,15 +56,16 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     Reads only. Draws that are not there yet are told from the configuration: `draws` is "done/wanted".
 
     An experiment with a damaged file, or one that may not be read, is `unreadable`; the file is named below the table.
+    A queue that could not be asked is said there too.
     """
     now = time.time() if now is None else now
-    jobs = queued_jobs(plan.experiments, Path.cwd())
+    queue = read_queue(plan.experiments, Path.cwd())
     rows: list[tuple[str, ...]] = [HEADER]
     errors: list[str] = []
     for name in plan.experiments:
         try:
             if name in plan.run.experiments or plan.layout(name).folder.exists():
-                rows.append(_row(plan, name, jobs.get(name, []), now))
+                rows.append(_row(plan, name, queue.jobs.get(name, []), now))
         except (StoreError, OSError) as error:
             # The others are shown all the same.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
@@ -73,6 +74,9 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     if any("~" in cell for row in rows for cell in row):
         lines += ["", "~ of the log density alone, from what is committed; the gates look at all summaries"]
+    if queue.failure:
+        # Or a job that waits would look like one that was never submitted.
+        lines += ["", f"queue: {queue.failure}"]
     index = Path(plan.results) / "index.html"
     report = f"report: {index.resolve()}" if index.exists() else "report: not written yet"
     return "\n".join([*lines, *errors, "", report])

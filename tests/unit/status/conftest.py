@@ -8,6 +8,7 @@ import pytest
 
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.status import table
+from bayesmesh.status.queue import Queue
 
 GOOD = (
     "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -22,5 +23,5 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     (tmp_path / "config" / "config.yaml").write_text("experiments: [listed]\n")
     for name in ("listed", "other", "begun"):
         (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(GOOD)
-    monkeypatch.setattr(table, "queued_jobs", lambda *_: {})
+    monkeypatch.setattr(table, "read_queue", lambda *_: Queue())
     return Plan(str(tmp_path / "config"), str(tmp_path / "results"))

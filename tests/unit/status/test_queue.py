@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.status.queue import parse_queue
+import pytest
+
+from bayesmesh.experiment.plan import Plan
+from bayesmesh.status import queue, status_table, table
+from bayesmesh.status.queue import Queue, parse_queue, read_queue
 
 
 def test_jobs_of_this_folder_are_told_apart(tmp_path: Path) -> None:
@@ -21,3 +25,31 @@ def test_jobs_of_this_folder_are_told_apart(tmp_path: Path) -> None:
         "digits": [("sample", "RUNNING"), ("sample", "PENDING")],
         "digits-two": [("average", "PENDING")],
     }
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exec /bin/sleep 30", "squeue did not answer in 0.2 s"),
+        ("echo 'squeue: error: cannot contact' >&2; exit 1", "squeue: error: cannot contact"),
+        ("exit 3", "squeue ended with exit code 3"),
+        ("exit 0", ""),
+        (None, ""),
+    ],
+)
+def test_a_queue_that_cannot_be_asked_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
+) -> None:
+    if script is not None:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # Long enough for a shell to start on a busy machine, unless it is to be too short.
+    monkeypatch.setattr(queue, "TIMEOUT_SECONDS", 0.2 if "sleep" in str(script) else 20.0)
+    assert read_queue(["digits"], tmp_path) == Queue({}, said)
+
+
+def test_the_table_says_so_in_one_line(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "queue" not in status_table(plan)
+    monkeypatch.setattr(table, "read_queue", lambda *_: Queue(failure="squeue did not answer in 1 s"))
+    assert "\n\nqueue: squeue did not answer in 1 s\n\nreport: " in status_table(plan)

@@ -15,7 +15,7 @@ import pytest
 
 from bayesmesh.experiment.plan import Plan
 from bayesmesh.status import progress, status_table, table, writers
-from bayesmesh.status.queue import parse_queue
+from bayesmesh.status.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, WriterLock
 from bayesmesh.store.segments import ChainStore
 
@@ -385,7 +385,7 @@ def test_a_job_in_the_queue_is_the_state(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, line: str, state: str, where: str
 ) -> None:
     jobs = parse_queue(line.format("/here"), ["listed"], Path("/here"))
-    monkeypatch.setattr(table, "queued_jobs", lambda *_: jobs)
+    monkeypatch.setattr(table, "read_queue", lambda *_: Queue(jobs))
     assert row(plan, "listed")["state"] == state
     assert row(plan, "listed")["where"] == where
 
