@@ -97,8 +97,10 @@ def _add_others(verbs: Any) -> None:
     new.add_argument("name", metavar="NAME", help="name of the component or the experiment, and of its file")
     status = verbs.add_parser("status", help="how far every experiment is, its verdict, and the path of the report")
     status.add_argument("--watch", action="store_true", help="show it again every few seconds, on a terminal")
-    verify = verbs.add_parser("verify", help="hash all that an experiment stored, and name what is damaged")
-    verify.add_argument("experiment", metavar="EXPERIMENT", help="name of an experiment, or its folder of results")
+    verify = verbs.add_parser("verify", help="hash all that experiments stored, and name what is damaged")
+    verify.add_argument(
+        "experiment", nargs="?", metavar="EXPERIMENT", help="name of an experiment, or its folder; all that were run"
+    )
     gc = verbs.add_parser("gc", help="show chains that no configuration names any more, and remove them after asking")
     gc.add_argument("--yes", action="store_true", help="remove them without asking")
     add_benchmark(verbs)
@@ -268,16 +270,27 @@ def _schema(*, is_check: bool) -> int:
     return 1 if behind else 0
 
 
-def _verify(name: str) -> int:
+def _verify(name: str | None) -> int:
+    """Check one experiment, or all of the configuration that have anything stored."""
     from bayesmesh.errors import StoreError
-    from bayesmesh.upkeep.verify import damage_of, find_experiment
+    from bayesmesh.experiment.plan import Plan
+    from bayesmesh.upkeep.verify import damage_of, find_experiment, is_stored
 
-    layout = find_experiment(name, "results")
-    lines = list(damage_of(layout))
-    for line in lines:
-        print(line)
-    print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
-    return StoreError.exit_code if lines else 0
+    if name is None:
+        plan = Plan()
+        layouts = [layout for each in plan.experiments if is_stored(layout := plan.layout(each))]
+    else:
+        layouts = [find_experiment(name, "results")]
+    num_damaged = 0
+    for layout in layouts:
+        lines = list(damage_of(layout))
+        for line in lines:
+            print(line)
+        print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
+        num_damaged += len(lines)
+    if not layouts:
+        print("nothing to check: no experiment has chains or a posterior yet")
+    return StoreError.exit_code if num_damaged else 0
 
 
 def _benchmark(arguments: argparse.Namespace) -> int:

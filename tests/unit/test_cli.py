@@ -128,3 +128,19 @@ def test_the_command_starts_without_jax() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_verify_checks_all_that_were_run_when_none_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("two", "three"):
+        (folder / "config" / "experiments" / f"{name}.yaml").write_text(GOOD)
+    assert main(["verify"]) == 0
+    assert "nothing to check" in capsys.readouterr().out
+    (folder / "results" / "one" / "chains").mkdir(parents=True)
+    (folder / "results" / "three" / "posterior.zarr").mkdir(parents=True)
+    # An identity without its record.
+    (folder / "results" / "one" / "chains" / "0123456789abcdef").mkdir()
+    assert main(["verify"]) == 5
+    said = capsys.readouterr().out
+    assert "results/one: 1 damaged" in said
+    assert re.search("^results/three: ", said, re.M)
+    assert "two" not in said

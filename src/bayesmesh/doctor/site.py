@@ -36,8 +36,8 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
     taken = [name for name, error in refused.items() if error is None]
     findings = [Finding(GROUP, "profiles", f"the scheduler takes jobs of {', '.join(taken)}")] if taken else []
     # One that cannot be reached says so once.
-    for message, remedy in dict.fromkeys((e.message, e.remedy) for e in refused.values() if e is not None):
-        names = [name for name, error in refused.items() if error is not None and error.message == message]
+    for message, remedy in {e.message: e.remedy for e in refused.values() if e is not None}.items():
+        names = [name for name, found in refused.items() if found is not None and found.message == message]
         findings.append(Finding(GROUP, ", ".join(names), message, WARNS, remedy))
     return [file, *findings]
 

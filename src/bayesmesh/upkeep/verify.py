@@ -1,4 +1,4 @@
-"""verify: hash everything that an experiment stored, and name what is damaged."""
+"""verify: hash everything that experiments stored, and name what is damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesmesh.store.receipts import ENDING, check_receipt, receipt_file
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
 
-__all__ = ["damage_of", "find_experiment"]
+__all__ = ["damage_of", "find_experiment", "is_stored"]
 
 _GROUP = re.compile(r"^group-\d{3,}")
 
@@ -31,17 +31,18 @@ def find_experiment(name: str, results: str) -> ExperimentLayout:
         ConfigError: nothing is stored under that name.
     """
     folder = Path(name) if "/" in name else Path(results, name)
-    if (
-        not name
-        or len(name) > 4096
-        or not os.path.isdir(folder)
-        or not ((folder / "chains").is_dir() or (folder / "posterior.zarr").is_dir())
-    ):
+    layout = ExperimentLayout(folder.parent, folder.name)
+    if not name or len(name) > 4096 or not os.path.isdir(folder) or not is_stored(layout):
         raise ConfigError(
             f"{name}: holds no chains and no posterior",
             "give an experiment that was run, or its folder: bayesmesh verify results/NAME",
         )
-    return ExperimentLayout(folder.parent, folder.name)
+    return layout
+
+
+def is_stored(layout: ExperimentLayout) -> bool:
+    """Return whether an experiment has chains or a posterior."""
+    return layout.chains.is_dir() or layout.posterior.is_dir()
 
 
 def damage_of(layout: ExperimentLayout) -> Iterator[str]:

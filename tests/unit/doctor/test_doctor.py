@@ -297,8 +297,8 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
 
-    def hang(*_: Any) -> None:
-        raise ConfigError("sbatch did not answer in 15 s", "see with `sinfo` whether the scheduler is up")
+    def hang(path: Path, found: Any, kind: str, nodes: bool) -> None:
+        raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
 
     monkeypatch.setattr(site, "check_with_scheduler", hang)
     assert [f.state for f in site.check(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
