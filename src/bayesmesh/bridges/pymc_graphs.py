@@ -5,10 +5,12 @@ Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
@@ -31,11 +33,17 @@ Arrays = Mapping[str, jax.Array]
 
 
 @jax_funcify.register(Assert)
-@jax_funcify.register(CheckParameterValue)
 def _pass_through(op: Any, **_: Any) -> Callable[..., Any]:
-    """Checks of parameters cannot raise inside a compiled program; a value out of range gives no finite density."""
+    """Assertions cannot raise inside a compiled program."""
     del op
     return lambda value, *conditions: value
+
+
+@jax_funcify.register(CheckParameterValue)
+def _outside_of_support(op: Any, **_: Any) -> Callable[..., Any]:
+    """A parameter out of range has log density -inf, as where PyMC compiles a density; else NaN, as of a quantile."""
+    instead = -np.inf if op.can_be_replaced_by_ninf else np.nan
+    return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
 
 
 def to_jax(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[jax.Array]]:
@@ -66,7 +74,7 @@ class Graphs:
         predicted: name of the one variable observed in the rows; None when there is not exactly one.
 
     Raises:
-        ConfigError: the model has discrete latents, latents that depend on rows, or a likelihood without row axis.
+        ConfigError: the model has discrete latents, latents that depend on rows, or nothing that does.
     """
 
     def __init__(self, model: pymc.Model, rows: Mapping[str, Any], name: str) -> None:
@@ -110,17 +118,12 @@ class Graphs:
         of_rows = [self._uses_rows(term) for term in terms]
         self._prior_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if not is_of_rows]
         self._row_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if is_of_rows]
-        names = [v.name for v, is_of_rows in zip([*free, *seen, *potentials], of_rows, strict=True) if is_of_rows]
+        names = [str(v.name) for v in (*free, *seen, *potentials)]
+        self._row_names = [name for name, is_of_rows in zip(names, of_rows, strict=True) if is_of_rows]
         if not self._row_terms:
             raise ConfigError(
                 f"model {self._name}: nothing in it depends on the rows", "use the fields that build() is given"
             )
-        for term, name in zip(self._row_terms, names, strict=True):
-            if term.ndim == 0:
-                raise ConfigError(
-                    f"model {self._name}: '{name}' has one value for all rows",
-                    "give one for each: its first axis is that of the rows",
-                )
 
     def _in_terms_of_values(self, variables: Sequence[Any]) -> list[Any]:
         """Replace latents by the symbols of their values."""
@@ -135,10 +138,25 @@ class Graphs:
         return lambda latents: function(*self._of(latents))[0]
 
     def log_likelihood(self) -> Callable[[Arrays, Arrays], jax.Array]:
-        """(latents, rows) -> log likelihood of each row, (row,) float64."""
-        terms = [t.sum(axis=tuple(range(1, t.ndim))) if t.ndim > 1 else t for t in self._row_terms]
-        function = to_jax([*self._values, *self._rows.values()], [sum(terms[1:], start=terms[0])])
-        return lambda latents, rows: function(*self._of(latents), *self._of_rows(rows))[0]
+        """(latents, rows) -> log likelihood of each row, (row,) float64.
+
+        The function raises ConfigError when it is traced: the first axis of a term is not that of the rows.
+        """
+        function = to_jax([*self._values, *self._rows.values()], self._row_terms)
+
+        def per_row(latents: Arrays, rows: Arrays) -> jax.Array:
+            given = self._of_rows(rows)
+            num_rows, total = len(given[0]), jnp.zeros(len(given[0]))
+            for name, term in zip(self._row_names, function(*self._of(latents), *given), strict=True):
+                if term.shape[:1] != (num_rows,):
+                    raise ConfigError(
+                        f"model {self._name}: '{name}' has a log density of shape {term.shape} for {num_rows} rows",
+                        "give one value, or several, for each row: its first axis is that of the rows",
+                    )
+                total += term.reshape(num_rows, -1).sum(1)
+            return total
+
+        return per_row
 
     def constrain(self) -> Callable[[Arrays], dict[str, jax.Array]]:
         """Unconstrained values -> latents."""
@@ -225,4 +243,4 @@ class Graphs:
         return [latents[name].astype(v.dtype) for name, v in zip(self.names, self._values, strict=True)]
 
     def _of_rows(self, rows: Arrays) -> list[jax.Array]:
-        return [jax.numpy.asarray(rows[name], np.dtype(v.dtype)) for name, v in self._rows.items()]
+        return [jnp.asarray(rows[name], np.dtype(v.dtype)) for name, v in self._rows.items()]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.data.base import DataSpec
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.mesh import RowLayout
@@ -35,6 +36,9 @@ class Target:
     Attributes:
         position_shapes: latent name -> shape of one chain's unconstrained position; local latents have their row
             axis first and are padded to ``layout.padded_rows``.
+
+    Raises:
+        ConfigError: the model's log likelihood has another shape than (rows,).
     """
 
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
@@ -46,6 +50,30 @@ class Target:
         self.bijector = self.prior.experimental_default_event_space_bijector()
         abstract = jax.eval_shape(self._sample_unconstrained, jax.random.key(0))
         self.position_shapes = {k: self._padded_shape(k, v.shape) for k, v in sorted(abstract.items())}
+        # At two numbers of rows, since a fixed length may be one of them; shapes alone, so that it costs nothing.
+        for num_rows in (2, 3):
+            self._check_likelihood(num_rows)
+
+    def _check_likelihood(self, num_rows: int) -> None:
+        """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
+        local = self.model.local_latents
+        latents = jax.eval_shape(lambda key: self.prior.sample(seed=key), jax.random.key(0))
+        aligned = {
+            k: jax.ShapeDtypeStruct(
+                [num_rows if axis == local.get(k) else n for axis, n in enumerate(v.shape)], self.dtype
+            )
+            for k, v in latents.items()
+        }
+        rows = {
+            k: jax.ShapeDtypeStruct((num_rows, *f.shape), _device_dtype(f.dtype, self.dtype))
+            for k, f in self.spec.fields.items()
+        }
+        found = jax.eval_shape(self.model.log_likelihood, aligned, rows).shape
+        if found != (num_rows,):
+            raise ConfigError(
+                f"model {type(self.model).__name__}: its log_likelihood has shape {found} for {num_rows} rows",
+                f"return one value for each row, here of shape ({num_rows},); its sum over rows is taken by the pipeline",
+            )
 
     def _sample_unconstrained(self, key: jax.Array) -> dict[str, jax.Array]:
         return dict(self.bijector.inverse(self.prior.sample(seed=key)))
@@ -172,6 +200,9 @@ class Target:
     def lay_out(self, rows: Mapping[str, np.ndarray], devices: range | None = None) -> dict[str, np.ndarray]:
         """Pad and reshape rows on the host to the share that some devices have of what `data_shapes` says.
 
+        A tile with a row in it is padded by repeating the last: zeros may be what the model cannot take, such as a
+        scale, and its gradient by shared latents would then be NaN, for NaN times 0 is NaN.
+
         Args:
             rows: field -> (row, ...), the rows of these devices in order.
             devices: their numbers along the device axis; all when None.
@@ -184,6 +215,8 @@ class Target:
             values = slots < self.spec.num_rows if name == "is_row" else rows[name]
             padded = np.zeros((len(slots), *shape.shape[3:]), shape.dtype)
             padded[: len(values)] = values
+            if name != "is_row" and 0 < len(values) < len(slots):
+                padded[len(values) :] = values[-1]
             laid_out[name] = padded.reshape(len(devices), *shape.shape[1:])
         return laid_out
 

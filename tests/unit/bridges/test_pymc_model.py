@@ -140,6 +140,17 @@ class Wholesale(Regression):
         pymc.Potential("fit", -((rows["y"] - mean) ** 2).sum())
 
 
+class Across(Regression):
+    def build(self, rows: Mapping[str, Any]) -> None:
+        pymc.Normal("z", pymc.Normal("mean", 0, 1), 1, observed=rows["y"][None, :])
+
+
+class Summed(Regression):
+    def build(self, rows: Mapping[str, Any]) -> None:
+        mean = pymc.Normal("mean", 0, 1)
+        pymc.Potential("fit", -((rows["y"] - mean) ** 2).sum(keepdims=True))
+
+
 class Local(Regression):
     def build(self, rows: Mapping[str, Any]) -> None:
         pymc.Normal("y", pymc.Normal("effects", 0, 1, shape=rows["y"].shape), 1, observed=rows["y"])
@@ -154,11 +165,57 @@ class Blind(Regression):
     ("wrong", "said"),
     [
         (Discrete, "'count' is int"),
-        (Wholesale, "'fit' has one value for all rows"),
+        (Wholesale, r"Wholesale: 'fit' has a log density of shape \(\) for 2 rows"),
+        (Across, r"Across: 'z' has a log density of shape \(1, 2\) for 2 rows"),
+        (Summed, r"Summed: 'fit' has a log density of shape \(1,\) for 2 rows"),
         (Local, "'effects' depends on the rows"),
         (Blind, "nothing in it depends on the rows"),
     ],
 )
 def test_what_cannot_be_taken_is_refused(wrong: type[PymcModel], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        wrong(Settings(), SPEC).prior(SPEC)
+        Target(wrong(Settings(), SPEC), SPEC, lay_out_rows(NUM_ROWS, 1, 5))
+
+
+class Coins(PymcModel):
+    """The probability is a latent without bounds, and the number of throws one of the rows."""
+
+    pretty_name = "Coins"
+    offers = ()
+
+    def build(self, rows: Mapping[str, Any]) -> None:
+        probability = pymc.Normal("probability", 0, 1)
+        pymc.Bernoulli("heads", probability, observed=rows["heads"])
+        pymc.Binomial("many", rows["throws"], probability, observed=rows["many"])
+        pymc.Normal("measured", probability, rows["scale"], observed=rows["measured"])
+
+
+COINS = {
+    "heads": np.array([1, 1, 0, 1, 0]),
+    "throws": np.array([3, 4, 5, 2, 7]),
+    "many": np.array([0, 4, 2, 1, 6]),
+    "scale": np.array([0.5, 1.0, 2.0, 0.3, 0.7]),
+    "measured": np.array([0.2, 0.9, 0.1, 0.4, 0.6]),
+}
+
+
+@pytest.fixture(scope="module")
+def coins() -> tuple[Target, dict[str, jax.Array]]:
+    spec = DataSpec(5, {k: FieldSpec((), v.dtype.name) for k, v in COINS.items()}, {}, "float64")
+    target = Target(Coins(Settings(), spec), spec, lay_out_rows(5, 1, 3))
+    return target, {k: jnp.asarray(v) for k, v in target.lay_out(COINS).items()}
+
+
+@pytest.mark.parametrize("probability", [-0.2, 1.2, 0.0, 1e-9, 0.37, 1.0])
+def test_support_and_density_are_pymc_s(coins, probability: float) -> None:
+    """Out of range it is -inf, in range it is finite and so is its gradient: five rows in tiles of three, one padded."""
+    target, data = coins
+    found = target.log_density({"probability": jnp.full(1, probability)}, data)
+    with pymc.Model() as model:
+        target.model.build(COINS)
+    expected = model.compile_logp(mode="FAST_COMPILE")({"probability": probability})
+    np.testing.assert_allclose(found.log_prior[0] + found.log_likelihood[0], expected, rtol=1e-12)
+    assert np.isfinite(expected) == (0 < probability < 1)
+    if np.isfinite(expected):
+        (slope,) = model.compile_dlogp(mode="FAST_COMPILE")({"probability": probability})
+        np.testing.assert_allclose(found.gradient["probability"][0], slope, rtol=1e-9)

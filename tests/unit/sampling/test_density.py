@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.registry import list_components
 from bayesmesh.kernels.base import Density
 
@@ -191,3 +192,28 @@ def test_a_row_left_out_is_noticed(case, make_program, position, expected, shard
     program.target.lay_out = lambda rows, devices: less
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         assert_near(evaluate(case, program, position), expected, PRECISION["float64"])
+
+
+def test_a_likelihood_that_is_no_value_a_row_is_refused(case, make_target, monkeypatch) -> None:
+    """Whatever it is: a length of 1, and all lengths at one row, would be counted once for every row."""
+    right = case.model_class.log_likelihood
+    for wrong in (
+        lambda *given: right(*given).sum(),
+        lambda *given: right(*given).sum(keepdims=True),
+        lambda *given: right(*given)[:, None],
+        lambda *given: jnp.resize(right(*given), 2),
+    ):
+        monkeypatch.setattr(case.model_class, "log_likelihood", wrong)
+        with pytest.raises(ConfigError, match=rf"{case.model_class.__name__}: its log_likelihood has shape \(.*for \d"):
+            make_target(case)
+
+
+def test_padding_repeats_a_row(case, make_target) -> None:
+    """A zero may be what the model cannot take: the scale of an outcome, say."""
+    target = make_target(case, num_devices=3, row_tile=2)
+    laid_out = target.lay_out(case.rows)
+    is_row = laid_out["is_row"].ravel()
+    assert is_row.sum() == case.spec.num_rows < is_row.size
+    for name, values in case.rows.items():
+        flat = laid_out[name].reshape(-1, *values.shape[1:])
+        np.testing.assert_array_equal(flat[~is_row], np.broadcast_to(flat[is_row][-1], flat[~is_row].shape))
