@@ -46,6 +46,9 @@ compiled makes it a third faster, and a counter is mixed no less than a key."""
 
 _AXIS = "chain"
 
+_State = tuple[jax.Array, ...]
+"""Of the chains of a tile: what a `Walk` holds but the steps taken, in its order."""
+
 
 class Walk(NamedTuple):
     """State of all chains, and sums over the states that they were in; a rejected step counts its state again.
@@ -53,12 +56,14 @@ class Walk(NamedTuple):
     Attributes:
         position: float32 (device, tile, chain).
         total: sum of the positions after each step, float64 of that shape.
-        squares: sum of the squares of every `BLOCK_STEPS`-th position, float64.
+        thinned: sum of every `BLOCK_STEPS`-th position, float64.
+        squares: sum of the squares of the same, float64.
         taken: steps taken, int64 scalar.
     """
 
     position: jax.Array
     total: jax.Array
+    thinned: jax.Array
     squares: jax.Array
     taken: jax.Array
 
@@ -69,7 +74,7 @@ class Moments(NamedTuple):
     Attributes:
         num_states: of all chains.
         mean: of all of them.
-        variance: about that mean, of every `BLOCK_STEPS`-th.
+        variance: of every `BLOCK_STEPS`-th, about the mean of the same.
     """
 
     num_states: int
@@ -135,24 +140,23 @@ def _take_block(
     return position, total
 
 
-def _walk_tile(
-    density_fn: DensityFn, walk: tuple[jax.Array, jax.Array, jax.Array], chain: jax.Array, control: _Control
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _walk_tile(density_fn: DensityFn, walk: _State, chain: jax.Array, control: _Control) -> _State:
     """Take all steps of the chains of a tile."""
 
-    def body(block: jax.Array, carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        packed, total, squares = carry
+    def body(block: jax.Array, carry: _State) -> _State:
+        packed, total, thinned, squares = carry
         packed = pack(*_take_block(density_fn, unpack(packed)[0], chain, block, control))
         # Float64 once a block; within it the sum is of few numbers.
         position, added = (each.astype(jnp.float64) for each in unpack(packed))
         is_whole = (block + 1) * BLOCK_STEPS <= control.stop
-        return packed, total + added, squares + jnp.where(is_whole, position * position, 0.0)
+        counted = jnp.where(is_whole, position, 0.0)
+        return packed, total + added, thinned + counted, squares + counted * counted
 
-    position, total, squares = walk
+    position, *sums = walk
     first, stop = control.first // BLOCK_STEPS, -(-control.stop // BLOCK_STEPS)
-    start = (pack(position, jnp.zeros_like(position)), total, squares)
-    packed, total, squares = lax.fori_loop(first, stop, body, start)
-    return unpack(packed)[0], total, squares
+    start = (pack(position, jnp.zeros_like(position)), *sums)
+    packed, *sums = lax.fori_loop(first, stop, body, start)
+    return unpack(packed)[0], *sums
 
 
 def _walk_device(
@@ -162,14 +166,13 @@ def _walk_device(
     control = _Control(seed, scale, walk.taken, walk.taken + steps)
     before = lax.axis_index(_AXIS) * (layout.num_tiles * layout.tile_chains)
 
-    def tile(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def tile(carry: tuple[jax.Array, ...]) -> _State:
         number, *state = carry
         chain = jnp.arange(layout.tile_chains) + (before + number * layout.tile_chains)
-        return _walk_tile(density_fn, (state[0], state[1], state[2]), chain.astype(jnp.uint32), control)
+        return _walk_tile(density_fn, tuple(state), chain.astype(jnp.uint32), control)
 
-    state = (walk.position[0], walk.total[0], walk.squares[0])
-    position, total, squares = lax.map(tile, (jnp.arange(layout.num_tiles), *state))
-    return Walk(position[None], total[None], squares[None], control.stop)
+    state = (each[0] for each in walk[:-1])
+    return Walk(*(each[None] for each in lax.map(tile, (jnp.arange(layout.num_tiles), *state))), taken=control.stop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,9 +194,9 @@ class Program:
     def start(self, position: float) -> Walk:
         """Return all chains at one position, with no steps taken."""
         shape = self.layout.shape
-        total, squares = (jax.device_put(np.zeros(shape), self.sharding) for _ in range(2))
+        sums = (jax.device_put(np.zeros(shape), self.sharding) for _ in range(3))
         at = jax.device_put(np.full(shape, position, np.float32), self.sharding)
-        return Walk(at, total, squares, jax.device_put(np.int64(0), self.everywhere))
+        return Walk(at, *sums, taken=jax.device_put(np.int64(0), self.everywhere))
 
     def advance(self, walk: Walk, num_steps: int, *, scale: float, seed: int) -> Walk:
         """Return the chains after more steps. A run that is cut anywhere is the same run: bit for bit in its positions.
@@ -210,13 +213,15 @@ class Program:
     def moments(self, walk: Walk) -> Moments:
         """Return the moments so far; the variance is NaN before the first whole block.
 
-        The sums are in float64 about 0: the variance loses digits as the square of the mean grows over it.
+        The sums are in float64 about 0, in which squares of float32 are exact: what the variance loses, about 1e-16 of the
+        squared mean times the root of the blocks, is less than what float32 positions lose so far from 0.
         """
         taken, chains = int(walk.taken), self.layout.num_chains
-        mean = float(self.chains(walk.total).mean()) / taken
-        blocks = taken // BLOCK_STEPS
-        square = float(self.chains(walk.squares).mean()) / blocks if blocks else float("nan")
-        return Moments(taken * chains, mean, square - mean**2)
+        mean, blocks = float(self.chains(walk.total).mean()) / taken, taken // BLOCK_STEPS
+        if not blocks:
+            return Moments(taken * chains, mean, float("nan"))
+        thinned, square = (float(self.chains(each).mean()) / blocks for each in (walk.thinned, walk.squares))
+        return Moments(taken * chains, mean, square - thinned**2)
 
     def chains(self, array: jax.Array) -> np.ndarray:
         """Return an array of a `Walk` as (chain,), without padding."""
@@ -237,7 +242,7 @@ def compile_walk(
     layout = lay_out(num_chains, len(devices), tile_chains)
     mesh = Mesh(np.array(devices[: layout.num_devices]), (_AXIS,))
     spread, whole = PartitionSpec(_AXIS), PartitionSpec()
-    specs = Walk(spread, spread, spread, whole)
+    specs = Walk(spread, spread, spread, spread, whole)
     body = functools.partial(_walk_device, density_fn, layout)
     walk = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(specs, whole, whole, whole), out_specs=specs))
     sharding = NamedSharding(mesh, spread)
@@ -248,6 +253,6 @@ def compile_walk(
 
     position = shape_of(np.float32, layout.shape, sharding)
     sums = shape_of(np.float64, layout.shape, sharding)
-    shapes = Walk(position, sums, sums, shape_of(np.int64))
+    shapes = Walk(position, sums, sums, sums, shape_of(np.int64))
     compiled = walk.lower(shapes, shape_of(np.int64), shape_of(np.float32), shape_of(np.uint32)).compile()
     return Program(layout, sharding, everywhere, compiled)
