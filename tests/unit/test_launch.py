@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,5 +60,15 @@ def test_the_command_becomes_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_in_a_step_of_one_task_the_processes_of_one_node_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_module, "run_processes", lambda words, each, cores, environ: each)
-    assert launch(["sample"], "1x3", 0, STEP) == 3
+    held: list[int] = []
+
+    @contextlib.contextmanager
+    def hold(count: int) -> Iterator[None]:
+        held.append(count)
+        yield
+        held.clear()
+
+    monkeypatch.setattr(launch_module, "hold_cards", hold)
+    monkeypatch.setattr(launch_module, "run_processes", lambda words, each, cores, environ: each if held == [2] else 0)
+    assert launch(["sample"], "1x3", 2, STEP) == 3
+    assert held == [], "the cards are held while they run"
