@@ -172,7 +172,9 @@ def _walk_device(
         return _walk_tile(density_fn, tuple(state), chain.astype(jnp.uint32), control)
 
     state = (each[0] for each in walk[:-1])
-    return Walk(*(each[None] for each in lax.map(tile, (jnp.arange(layout.num_tiles), *state))), taken=control.stop)
+    walked = lax.map(tile, (jnp.arange(layout.num_tiles), *state))
+    position, total, thinned, squares = (each[None] for each in walked)
+    return Walk(position, total, thinned, squares, control.stop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,9 +196,9 @@ class Program:
     def start(self, position: float) -> Walk:
         """Return all chains at one position, with no steps taken."""
         shape = self.layout.shape
-        sums = (jax.device_put(np.zeros(shape), self.sharding) for _ in range(3))
+        total, thinned, squares = (jax.device_put(np.zeros(shape), self.sharding) for _ in range(3))
         at = jax.device_put(np.full(shape, position, np.float32), self.sharding)
-        return Walk(at, *sums, taken=jax.device_put(np.int64(0), self.everywhere))
+        return Walk(at, total, thinned, squares, jax.device_put(np.int64(0), self.everywhere))
 
     def advance(self, walk: Walk, num_steps: int, *, scale: float, seed: int) -> Walk:
         """Return the chains after more steps. A run that is cut anywhere is the same run: bit for bit in its positions.
