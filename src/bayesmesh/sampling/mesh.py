@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,10 +16,25 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from bayesmesh.errors import DeviceError
 from bayesmesh.experiment.compute import ComputeSettings
 
-__all__ = ["CHAIN_AXIS", "DATA_AXIS", "RowLayout", "build_mesh", "configure_jax", "lay_out_rows", "sharding"]
+__all__ = [
+    "CHAIN_AXIS",
+    "DATA_AXIS",
+    "RowLayout",
+    "build_mesh",
+    "configure_jax",
+    "describe_devices",
+    "lay_out_rows",
+    "sharding",
+    "warn_of_idle_gpu",
+]
 
 CHAIN_AXIS = "chain"
 DATA_AXIS = "data"
+
+GIVEN = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "CUDA_VISIBLE_DEVICES")
+"""Variables that name, or count, the GPUs that a job was given: by a scheduler, or by `--gpus`."""
+
+_log = logging.getLogger("bayesmesh")
 
 
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
@@ -144,3 +161,16 @@ def describe_devices(mesh: Mesh) -> dict[str, Any]:
     """Return platform, kind and number of the mesh's devices."""
     first = mesh.devices.flat[0]
     return {"platform": first.platform, "kind": first.device_kind, "mesh": dict(mesh.shape)}
+
+
+def warn_of_idle_gpu(mesh: Mesh, compute: ComputeSettings, environ: Mapping[str, str] = os.environ) -> None:
+    """Warn, once for all processes, where a job has a GPU and computes on the CPU though nobody asked for that."""
+    given = [f"{name}={environ[name]}" for name in GIVEN if environ.get(name, "") not in ("", "-1", "NoDevFiles")]
+    is_on_cpu = mesh.devices.flat[0].platform == "cpu" and compute.platform != "cpu"
+    if given and is_on_cpu and jax.process_index() == 0:
+        _log.warning(
+            "this job was given a GPU (%s), and JAX computes on the CPU: make the environment with"
+            " `make env ACCELERATOR=cuda` and leave JAX_PLATFORMS unset; `bayesmesh doctor` in such a job says what is"
+            " missing. Where the CPU is meant, say `compute: {platform: cpu}`, and ask for no GPU",
+            given[0],
+        )

@@ -21,7 +21,7 @@ from bayesmesh.sampling.audit import (
 from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.judged import compile_judged
-from bayesmesh.sampling.mesh import configure_jax, describe_devices
+from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import Lengths, choose_lengths, make_program
 from bayesmesh.sampling.program import Program
@@ -71,6 +71,7 @@ def run(
                 equations = growth_of_equations(model_class, options, data_spec)
             growth = _growth(spec, data_spec, equations)
             probe = make_program(spec, data_spec, slice_draws=1)
+            warn_of_idle_gpu(probe.mesh, compute)
             ledger.device = describe_devices(probe.mesh)["kind"]
             start = time.perf_counter()
             data = probe.put_data(shards.read_rows(*probe.rows_here))

@@ -22,7 +22,7 @@ from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.interruption import Interruption
-from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.place import Place, check_place
 from bayesmesh.sampling.plan import make_program
@@ -73,6 +73,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(experiment_layout(spec).audit)
             program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
+            warn_of_idle_gpu(program.mesh, compute)
             identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from bayesmesh.errors import DeviceError
 from bayesmesh.experiment.compute import ComputeSettings
-from bayesmesh.sampling.mesh import build_mesh, describe_devices, lay_out_rows
+from bayesmesh.sampling.mesh import build_mesh, describe_devices, lay_out_rows, warn_of_idle_gpu
 
 NUM_DEVICES = 8
 
@@ -54,6 +55,32 @@ def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:
     with pytest.raises(DeviceError, match=re.escape("compute.mesh: chain 3 x data 3 needs 9 devices")) as raised:
         build_mesh(compute, num_chains=9, is_sharded=True)
     assert "mesh: auto" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "is_told"),
+    [
+        ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ("auto", {"SLURM_JOB_GPUS": "3", "CUDA_VISIBLE_DEVICES": ""}, True),
+        ("auto", {"SLURM_GPUS_ON_NODE": "2"}, True),
+        ("cpu", {"CUDA_VISIBLE_DEVICES": "0"}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
+        ("auto", {}, False),
+    ],
+)
+def test_a_gpu_that_is_given_and_not_used_is_told_of(
+    platform: str, environ: dict[str, str], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    compute = ComputeSettings.model_validate({"platform": platform})
+    mesh = build_mesh(compute, num_chains=1, is_sharded=False)
+    with caplog.at_level(logging.WARNING, "bayesmesh"):
+        warn_of_idle_gpu(mesh, compute, environ)
+    assert [record.levelname for record in caplog.records] == (["WARNING"] if is_told else [])
+    if is_told:
+        name, value = next((n, v) for n, v in environ.items() if v)
+        assert f"given a GPU ({name}={value})" in caplog.text
+        assert "ACCELERATOR=cuda" in caplog.text
 
 
 def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
