@@ -29,8 +29,8 @@ PARTITIONS = {
 }
 """Partition -> nodes, and what else there is to say of it."""
 
-CPUS, MEMORY_MB, GPUS = 4, 8000, 2
-"""Of each node; more than the machine may have."""
+CPUS, MEMORY_MB, GPUS = 4, 8000, 3
+"""Of each node; more than the machine may have. Three GPUs, so that four on two nodes may be one and three."""
 
 MAX_MINUTES = 120
 CONF, HOSTS = Path("/etc/slurm"), Path("/etc/hosts")

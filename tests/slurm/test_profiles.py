@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import yaml
 import zarr
 
 from bayesmesh.experiment.site import site_for
+from bayesmesh.launch import srun_command
 from bayesmesh.report.ledger import AROUND, WAITING
 from loopback import GPUS, MAX_MINUTES, Cluster
+from submission import sbatch_command
 from workspace import ROOT, Workspace
 
 GPU, CPU, MULTINODE = "profiles/slurm-gpu", "profiles/slurm-cpu", "profiles/slurm-gpu-multinode"
@@ -98,7 +101,7 @@ def test_the_quickstart_runs_with_one_gpu_a_job(cluster: Cluster, runs: dict[str
     # By the audit: a small program needs little more than Python, and minutes.
     sample = next(job for job in jobs if job["comment"].startswith("rule_sample_wildcards_gaussian"))
     assert int(re.sub(r"\D", "", sample["memory"])) < 3000
-    assert sample["limit"] == "11:00"
+    assert sample["limit"] == "12:00", "and a minute in which it is to stop"
 
 
 def test_the_quickstart_is_ten_jobs_at_most(cluster: Cluster, runs: dict[str, Workspace]) -> None:
@@ -186,6 +189,39 @@ def test_two_processes_on_two_nodes_draw_as_one(cluster: Cluster, runs: dict[str
     weights = here["group-000/posterior/weights"]
     assert weights.dtype == np.float64
     assert len(np.unique(weights[0, :, 0, 0])) > 10
+
+
+def test_a_job_on_two_nodes_waits_for_its_share_of_each(
+    cluster: Cluster, site: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.yaml").write_text(_wrong(site, "gpu.gpus_per_node", 2))
+    monkeypatch.setenv("BAYESMESH_SITE", str(tmp_path / "site.yaml"))
+    where = ("--account=tests", "--partition=gpu", "--mem=100", f"--output={tmp_path / 'busy'}")
+    # Of four GPUs that are left one is on the first node.
+    busy = cluster.ask("sbatch", "--parsable", *where, "--nodelist=n1", "--gpus=h100:2", "--wrap=sleep 300")
+    assert _state_after_waiting(cluster, busy.stdout.strip()).startswith("RUNNING")
+    said, step = tmp_path / "said", srun_command([], 2, 2, 4)
+    start = [*step[: step.index("-m") - 1], "sh", "-c", "'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"]
+    # As in a job step of the executor, which drops Slurm's other variables.
+    wrap = f"env -i PATH=$PATH SLURM_JOB_ID=$SLURM_JOB_ID {' '.join(start)}"
+    job = cluster.ask(*sbatch_command("slurm-gpu-multinode", "sample", said), f"--wrap={wrap}")
+    try:
+        assert _state_after_waiting(cluster, job.stdout.strip()) == "PENDING Resources", job.stderr
+    finally:
+        cluster.ask("scancel", busy.stdout.strip())
+    assert _state_after_waiting(cluster, job.stdout.strip(), "COMPLETED").startswith("COMPLETED"), said.read_text()
+    assert sorted(said.read_text().splitlines()) == ["n1 0", "n1 1", "n2 0", "n2 1"]
+
+
+def _state_after_waiting(cluster: Cluster, job: str, *ends: str) -> str:
+    """State and reason of a job once the scheduler has looked at it, or once it is in one of the states."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        said = cluster.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").stdout.strip()
+        if said.startswith(ends or ("RUNNING", "COMPLETED", "PENDING Resources", "FAILED")):
+            break
+        time.sleep(0.2)
+    return said
 
 
 IMPOSSIBLE = [

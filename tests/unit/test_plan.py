@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from snakemake.resources import Resources
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment import fingerprint
@@ -219,6 +220,82 @@ def test_published_budgets_are_reproduced_where_chains_run_on_an_accelerator(
         assert _plan(config, local_exec=True).reproduction() == (["b", "a"] if is_there else ["b"])
         assert _plan(config, local_exec=False).reproduction() == ["b"], "what this machine has is not what jobs have"
         assert _plan(config, local_exec=False, resource_settings=gpu).reproduction() == ["b", "a"]
+
+
+def _asking(**resources: Any) -> dict[str, Any]:
+    """A run whose profile submits jobs and asks so much for each of sampling."""
+    overwritten = {"sample": Resources.parse([f"{k}={v}" for k, v in resources.items()], allow_expressions=True)}
+    return {"local_exec": False, "resource_settings": SimpleNamespace(cores=None, overwrite_resources=overwritten)}
+
+
+@pytest.mark.parametrize("stage", ["compile", "sample"])
+@pytest.mark.parametrize(
+    ("wanted", "given", "said", "remedy"),
+    [
+        (
+            1,
+            "2x4",
+            "is 1, and each job of this profile has 8 (2 x 4, by profiles/site.yaml",
+            "use profiles/slurm-gpu, or",
+        ),
+        (4, "2x4", "keys 'gpu.nodes' and 'gpu.gpus_per_node'", "change those keys of profiles/site.yaml, or set"),
+        (8, "1x1", "is 8, and each job of this profile has 1\n", "use profiles/slurm-gpu-multinode, or set"),
+    ],
+)
+def test_processes_that_a_profile_does_not_start_end_the_planning(
+    config: Path, stage: str, wanted: int, given: str, said: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config / "experiments" / "a.yaml"
+    path.write_text(GOOD.format(share=0) + f"compute: {{processes: {wanted}}}\n")
+    with pytest.raises(SystemExit) as caught:
+        _plan(config, **_asking(processes=given)).spec(stage)({"experiment": "a"})
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {path}: key 'compute.processes': ")
+    assert said in message
+    assert remedy in message
+    assert not (config.parent / "results").exists()
+
+
+def test_processes_that_a_profile_starts_and_what_is_there_already_are_taken(config: Path) -> None:
+    path = config / "experiments" / "a.yaml"
+    path.write_text(GOOD.format(share=0) + "compute: {processes: 8}\n")
+    _plan(config, **_asking(processes="2x4")).spec("sample")({"experiment": "a"})
+    _plan(config, **_asking(gpu=1)).spec("sample")({"experiment": "a"})
+    other = _plan(config, **_asking(processes="1x1"))
+    for file in (other.layout("a").audit, *other.manifests("a")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for stage in ("compile", "sample", "report"):
+        other.spec(stage)({"experiment": "a"})
+
+
+def test_limits_are_those_of_the_profiles_nodes_whatever_was_found_there(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = config.parent / "site.yaml"
+    site.write_text("cpu: {max_memory_mb: 1000, max_minutes: 20}\ngpu: {max_memory_mb: 2000, max_minutes: 30}\n")
+    monkeypatch.setenv("BAYESMESH_SITE", str(site))
+    audit = _plan(config).layout("a").audit
+    audit.parent.mkdir(parents=True)
+    found = {
+        "devices": {"platform": "cpu", "mesh": {"chain": 1, "data": 4}},
+        "gradient": {"seconds": 0.1, "per_draw": 10.0},
+        "programs": {"sample": {"memory": {"peak": 1e9}}},
+    }
+    audit.write_text(json.dumps(found))
+    wildcards = SimpleNamespace(experiment="a")
+    asked = {
+        name: (plan.sample_memory_mb(wildcards, 9), plan.sample_minutes(wildcards, 9))
+        for name, plan in {
+            "cpu": _plan(config, **_asking(processes="1x1")),
+            "gpu": _plan(config, **_asking(gpu=1)),
+        }.items()
+    }
+    assert asked == {"cpu": (1000, 20), "gpu": (2000, 30)}
+    site.write_text("gpu: {max_memory_mb: 20000}\n")
+    several = _plan(config, **_asking(gpu=4, processes="2x2")).sample_memory_mb(wildcards, 1)
+    assert several == 2000 + 1.5 * 2000, "memory of one of two nodes"
 
 
 @pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])

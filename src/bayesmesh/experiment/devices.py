@@ -1,4 +1,4 @@
-"""Counts the devices of this machine without importing JAX, to refuse an impossible mesh before any job starts."""
+"""Counts devices and processes of jobs without importing JAX, to refuse what cannot be before any job starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.experiment import ExperimentBase
 
-__all__ = ["check_devices", "count_devices"]
+__all__ = ["check_devices", "check_processes", "count_devices"]
 
 
 def count_devices(platform: str, cores: int) -> int:
@@ -61,3 +61,30 @@ def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
             f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{platform}'{share}",
             f"use\n    compute:\n      mesh: auto\n  or give more with --cores{fewer}",
         )
+
+
+def check_processes(path: Path, experiment: ExperimentBase, nodes: int, each: int, site: Path) -> None:
+    """Compare an experiment's processes with those that a profile starts in each job.
+
+    Args:
+        path: the experiment's file.
+        experiment: what it holds.
+        nodes: nodes of a job.
+        each: processes on each node.
+        site: the site's file, of which the profile has them.
+
+    Raises:
+        ConfigError: they differ; the job would find that out, again with each attempt.
+    """
+    wanted, given = experiment.compute.processes, nodes * each
+    if wanted == given:
+        return
+    source = f"{nodes} x {each}, by {site}: keys 'gpu.nodes' and 'gpu.gpus_per_node'"
+    profile = "profiles/slurm-gpu" if wanted == 1 else "profiles/slurm-gpu-multinode"
+    raise ConfigError(
+        f"{path}: key 'compute.processes': is {wanted}, and each job of this profile has {given}"
+        + (f" ({source})" if given > 1 else ""),
+        f"use {profile}, or set\n    compute:\n      processes: {given}"
+        if 1 in (wanted, given)
+        else f"change those keys of {site}, or set\n    compute:\n      processes: {given}",
+    )

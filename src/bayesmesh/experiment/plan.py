@@ -15,14 +15,15 @@ from bayesmesh.cards import has_accelerator
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.experiment.benchmarks import benchmark_files, list_benchmarks
 from bayesmesh.experiment.claims import Claims, load_claims
-from bayesmesh.experiment.devices import check_devices
+from bayesmesh.experiment.devices import check_devices, check_processes
 from bayesmesh.experiment.experiment import ExperimentBase
 from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
 from bayesmesh.experiment.loading import load_all
 from bayesmesh.experiment.registry import component_path
-from bayesmesh.experiment.resources import sample_memory_mb, sample_minutes
+from bayesmesh.experiment.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.experiment.site import Site, load_site
 from bayesmesh.experiment.stages import COMPONENTS, dataset_name, later_stages, make_spec, split_name
+from bayesmesh.launch import parse_processes
 from bayesmesh.store.files import atomic_path
 from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, group_name
 
@@ -55,19 +56,37 @@ class Plan:
         self._datasets = {self.dataset(n): n for n in self.experiments}
         self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
 
-    def _check_devices(self, name: str) -> None:
-        """End the run with exit code 2 when an experiment's mesh does not fit this machine, if its jobs run here.
+    def _check_job(self, stage: str, name: str) -> None:
+        """End the run with exit code 2 when an experiment does not fit this machine, or the profile, if it is to run.
 
         Snakemake knows where jobs run only once it plans them, and would wrap an error of ours in one of its own.
         """
-        if self.workflow is None or not self.workflow.local_exec:
+        if self.workflow is None:
             return
+        path, experiment = self.config / "experiments" / f"{name}.yaml", self.experiments[name]
         try:
-            path = self.config / "experiments" / f"{name}.yaml"
-            check_devices(path, self.experiments[name], self.threads(name, self.workflow.cores or os.cpu_count()))
+            if self.workflow.local_exec:
+                check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
+            # What another profile has made is taken as it is.
+            made = {"compile": [self.layout(name).audit], "sample": self.manifests(name)}.get(stage, [])
+            if self._processes is not None and not all(file.exists() for file in made):
+                check_processes(path, experiment, *self._processes, load_site()[0])
         except ConfigError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
+
+    def _asked(self, resource: str) -> str | None:
+        """What a profile or the command line asks for each sampling job, as it is written there; None for nothing."""
+        if self.workflow is None:
+            return None
+        asked = self.workflow.resource_settings.overwrite_resources.get("sample", {})
+        return str(getattr(asked[resource], "raw", asked[resource])) if resource in asked else None
+
+    @property
+    def _processes(self) -> tuple[int, int] | None:
+        """Nodes of a program and processes on each, where the profile says; the experiment does otherwise."""
+        asked = self._asked("processes")
+        return None if asked is None else parse_processes(asked)
 
     def experiment(self, name: str) -> ExperimentBase:
         """Return one experiment.
@@ -140,14 +159,20 @@ class Plan:
         """What the cluster is like; all defaults where there is none."""
         return load_site()[1]
 
+    @property
+    def _sample_job(self) -> SampleJob:
+        """What a sampling job is on the cluster."""
+        limits = self.site.cpu if self._asked("gpu") is None else self.site.gpu
+        return SampleJob(limits, self.site.stop_minutes, (self._processes or (1, 1))[0])
+
     def sample_memory_mb(self, wildcards: Any, attempt: int) -> int:
         """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
-        return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self.site)
+        return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self._sample_job)
 
     def sample_minutes(self, wildcards: Any, attempt: int) -> int:
         """Return the time of a chain group's job, for `resources`, once the compile stage has measured it."""
         name = wildcards.experiment
-        return sample_minutes(self.layout(name).audit, attempt, self.site, self.experiments[name])
+        return sample_minutes(self.layout(name).audit, attempt, self._sample_job, self.experiments[name])
 
     def manifests(self, name: str) -> list[Path]:
         """Return the manifests of all chain groups."""
@@ -253,8 +278,7 @@ class Plan:
         """Return whether chains will run on a GPU or a TPU: their jobs ask for one, or this machine has it."""
         if self.workflow is None:
             return False
-        asks = "gpu" in self.workflow.resource_settings.overwrite_resources.get("sample", {})
-        return asks or (self.workflow.local_exec and has_accelerator(os.environ))
+        return self._asked("gpu") is not None or (self.workflow.local_exec and has_accelerator(os.environ))
 
     def claims_digest(self) -> str:
         """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
@@ -297,7 +321,7 @@ class Plan:
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
         if stage not in ("fetch", "shard"):
-            self._check_devices(name)
+            self._check_job(stage, name)
         spec = make_spec(stage, name, self.experiments[name], self.results)
         layout = self.layout(name)
         if stage in ("fetch", "shard"):

@@ -6,6 +6,7 @@ site from `site_for`, which asks the scheduler first whether it would take such 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -14,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.experiment.explain import explain
 from bayesmesh.experiment.loading import read_yaml
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.experiment.settings import Settings, does_not_fit
 
 __all__ = ["SITE_FILE", "GpuNodes", "Nodes", "Site", "is_profile_given", "load_site", "site_for"]
 
@@ -35,9 +36,10 @@ class Nodes(Settings):
     """A kind of node, and what one job may ask of it."""
 
     partition: Word | None = Field(None, description="Partition; the scheduler's default when null.")
+    qos: Word | None = Field(None, description="Quality of service; the scheduler's default when null.")
     cores: int = Field(4, ge=1, le=1024, description="Cores of one job.")
     max_memory_mb: int = Field(32_000, ge=1000, description="Most memory of one job, in MB.")
-    max_minutes: int = Field(240, ge=1, description="Longest job, in minutes: the limit of the partition.")
+    max_minutes: int = Field(240, ge=5, description="Longest job, in minutes: the limit of the partition.")
 
 
 class GpuNodes(Nodes):
@@ -46,6 +48,20 @@ class GpuNodes(Nodes):
     model: Word | None = Field(None, description="Model of GPU as the scheduler spells it; any when null.")
     nodes: int = Field(2, ge=1, le=4096, description="Nodes of one job that spans several.")
     gpus_per_node: int = Field(1, ge=1, le=64, description="GPUs that such a job takes on each of its nodes.")
+
+    @property
+    def total(self) -> int:
+        """GPUs of a job that spans several nodes, and its processes."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def on_each_node(self) -> str:
+        """What such a job asks of each node. Of a total, a node that is partly taken would give less than its share."""
+        return f"--ntasks-per-node={self.gpus_per_node} --gpus-per-node={self.gpus(self.gpus_per_node)}"
+
+    def gpus(self, count: int) -> str:
+        """Return a number of GPUs as the scheduler spells it, with their model."""
+        return f"{self.model}:{count}" if self.model else str(count)
 
 
 class Site(Settings):
@@ -57,6 +73,34 @@ class Site(Settings):
     stop_seconds: int = Field(
         120, ge=10, le=3600, description="A job is told to stop so long before its time is up, so that it can commit."
     )
+
+    @model_validator(mode="after")
+    def _leave_time_to_work(self) -> Site:
+        for kind, nodes in (("cpu", self.cpu), ("gpu", self.gpu)):
+            if 2 * self.stop_seconds > 60 * nodes.max_minutes:
+                raise does_not_fit(
+                    "stop_seconds",
+                    f"{self.stop_seconds} s are more than half of {kind}.max_minutes: {nodes.max_minutes}",
+                    f"set stop_seconds to at most {30 * nodes.max_minutes}, or raise {kind}.max_minutes",
+                )
+        return self
+
+    @property
+    def stop_minutes(self) -> int:
+        """Minutes that a job is given besides, because it is told to stop before its time is up."""
+        return math.ceil(self.stop_seconds / 60)
+
+    def runtime(self, kind: str, minutes: int, shares: int = 1) -> str:
+        """Return the minutes that a job asks for as Snakemake's expression, more with each attempt.
+
+        Args:
+            kind: ``cpu`` or ``gpu``.
+            minutes: for the work, at the first attempt.
+            shares: rules that take turns in one job and whose times add up; this is one's.
+        """
+        limits = self.cpu if kind == "cpu" else self.gpu
+        stop = math.ceil(self.stop_minutes / shares)
+        return f"min({minutes} * attempt + {stop}, {limits.max_minutes // shares})"
 
 
 def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
@@ -119,13 +163,13 @@ def check_with_scheduler(path: Path, site: Site, kind: str, nodes: bool = False)
         raise ConfigError(
             f"sbatch did not answer in {TIMEOUT_SECONDS:.0f} s", "see with `sinfo` whether the scheduler is up"
         ) from error
-    if re.search("contact|configuration source|unknown host", done.stderr, re.IGNORECASE):
-        raise ConfigError(
-            f"the scheduler cannot be reached: {done.stderr.strip().splitlines()[-1]}",
-            "start Snakemake on a login node of the cluster; on one machine leave --profile out",
-        )
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        lines = _of_slurm(done.stderr)
+        if silent := next((line for line in lines if _UNREACHABLE.search(line)), None):
+            raise ConfigError(
+                f"the scheduler cannot be reached: {silent}",
+                "start Snakemake on a login node of the cluster; on one machine leave --profile out",
+            )
         said = next((line for line in lines if "error" in line), lines[-1] if lines else "no reason given")
         reason = re.sub(r"^(sbatch|allocation failure): (error: )?", "", said)
         key, remedy = _blame(" ".join(lines), kind)
@@ -140,14 +184,26 @@ def _test_command(site: Site, kind: str, nodes: bool) -> list[str]:
     command += [f"--cpus-per-task={where.cores}"]
     command += [f"--partition={where.partition}"] if where.partition else []
     command += [f"--account={site.account}"] if site.account else []
+    command += [f"--qos={where.qos}"] if where.qos else []
     if isinstance(where, GpuNodes):
-        each = where.gpus_per_node if nodes else 1
-        command += [f"--nodes={where.nodes if nodes else 1}", f"--ntasks-per-node={each}"]
-        command += [f"--gres=gpu:{where.model}:{each}" if where.model else f"--gres=gpu:{each}"]
+        command += [f"--gpus={where.gpus(where.total if nodes else 1)}"]
+        command += [f"--nodes={where.nodes}", f"--ntasks={where.total}", *where.on_each_node.split()] if nodes else []
     return [*command, "--wrap=true"]
 
 
+_UNREACHABLE = re.compile(
+    "unable to contact slurm controller|establish a? ?configuration source|unknown host", re.IGNORECASE
+)
+
+
+def _of_slurm(said: str) -> list[str]:
+    """The lines that are sbatch's own: a site may have it say more, to everybody. All where none is."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    return [line for line in lines if re.match("sbatch: |allocation failure", line)] or lines
+
+
 _REASONS = (
+    ("qos", "{kind}.qos", "take one of those that `sacctmgr show user $USER withassoc` lists, or null"),
     ("partition name|invalid partition", "{kind}.partition", "take one of those that `sinfo` lists"),
     ("account", "account", "take one of those that `sacctmgr show user $USER withassoc` lists"),
     ("time limit", "{kind}.max_minutes", "take at most the TIMELIMIT that `sinfo` shows for the partition"),

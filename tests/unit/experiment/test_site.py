@@ -55,7 +55,12 @@ def test_no_file_means_defaults_but_a_named_one_must_be_there(tmp_path: Path, mo
         ("gpu: {partition: 'gpu; rm -rf /'}\n", "gpu.partition"),
         ("account: --wrap\n", "account"),
         ("cpu: {model: h100}\n", "cpu.model"),
-        ("gpu: {max_minutes: 0}\n", "gpu.max_minutes"),
+        ("gpu: {max_minutes: 4}\n", "gpu.max_minutes"),
+        ("cpu: {qos: 'x y'}\n", "cpu.qos"),
+        (
+            "gpu: {max_minutes: 5}\nstop_seconds: 151\n",
+            "key 'stop_seconds': 151 s are more than half of gpu.max_minutes: 5",
+        ),
         ("gpu: {nodes: two}\n", "gpu.nodes"),
     ],
 )
@@ -74,6 +79,7 @@ def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, said: str) -> 
         ("sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified", "gpu", "gpu.partition"),
         ("allocation failure: Invalid account or account/partition combination specified", "cpu", "account"),
         ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", "cpu", "cpu.max_minutes"),
+        ("allocation failure: Invalid qos specification", "gpu", "gpu.qos"),
         ("allocation failure: Node count specification invalid", "gpu", "gpu.nodes"),
         ("allocation failure: More processors requested than permitted", "cpu", "cpu.cores"),
         ("sbatch: error: Memory specification can not be satisfied", "gpu", "gpu.max_memory_mb"),
@@ -97,7 +103,7 @@ def test_what_is_asked_is_the_largest_job_of_the_site(sbatch: Callable[..., Path
     arguments = sbatch()
     site = Site(
         account="a",
-        cpu=Nodes(partition="c", cores=3),
+        cpu=Nodes(partition="c", qos="q", cores=3),
         gpu=GpuNodes(partition="g", model="h100", nodes=2, gpus_per_node=8),
     )
     asked = {}
@@ -105,20 +111,46 @@ def test_what_is_asked_is_the_largest_job_of_the_site(sbatch: Callable[..., Path
         check_with_scheduler(PATH, site, kind, nodes)
         asked[name] = arguments.read_text().split()
     assert asked["cpu"][0] == "--test-only"
-    assert {"--partition=c", "--account=a", "--cpus-per-task=3", "--time=240", "--mem=32000"} <= set(asked["cpu"])
-    assert {"--partition=g", "--nodes=1", "--gres=gpu:h100:1"} <= set(asked["gpu"])
-    assert {"--nodes=2", "--gres=gpu:h100:8", "--ntasks-per-node=8"} <= set(asked["multinode"])
+    assert {"--partition=c", "--account=a", "--qos=q", "--cpus-per-task=3", "--time=240", "--mem=32000"} <= set(
+        asked["cpu"]
+    )
+    assert {"--partition=g", "--gpus=h100:1"} <= set(asked["gpu"])
+    assert not any(word.startswith("--qos") for word in asked["gpu"])
+    of_all = {"--nodes=2", "--ntasks=16", "--gpus=h100:16"}
+    assert of_all | {"--gpus-per-node=h100:8", "--ntasks-per-node=8"} <= set(asked["multinode"])
 
 
 def test_a_machine_without_scheduler_or_one_that_is_down_is_told_apart(
     sbatch: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sbatch("sbatch: error: Unable to contact slurm controller (connect failure)", 1)
+    sbatch("Contact the help desk.\nsbatch: error: Unable to contact slurm controller (connect failure)\nBye.", 1)
     with pytest.raises(ConfigError, match=r"the scheduler cannot be reached: .*connect failure"):
         check_with_scheduler(PATH, Site(), "cpu")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(ConfigError, match="no sbatch here"):
         check_with_scheduler(PATH, Site(), "cpu")
+
+
+BANNER = "Unknown host keys, memory errors? Contact the help desk, with your account."
+
+
+def test_what_a_site_says_to_everybody_is_not_the_schedulers_word(sbatch: Callable[..., Path]) -> None:
+    sbatch(BANNER)
+    check_with_scheduler(PATH, Site(), "cpu")
+    sbatch(f"{BANNER}\nallocation failure: Invalid partition name specified\n{BANNER}", 1)
+    with pytest.raises(
+        ConfigError, match=r"key 'cpu.partition': .* refuse the jobs: Invalid partition name specified\n"
+    ):
+        check_with_scheduler(PATH, Site(), "cpu")
+
+
+def test_a_job_asks_for_the_time_in_which_it_is_to_stop_besides() -> None:
+    site = Site(cpu=Nodes(max_minutes=60), stop_seconds=130)
+    asked = {attempt: eval(site.runtime("cpu", 20), {"attempt": attempt, "min": min}) for attempt in (1, 2, 9)}  # noqa: S307
+    assert asked == {1: 23, 2: 43, 9: 60}
+    # Of five that take turns each asks for a share of that, and of the limit.
+    shares = [eval(site.runtime("cpu", 5, shares=5), {"attempt": n, "min": min}) for n in (1, 9)]  # noqa: S307
+    assert shares == [6, 12]
 
 
 def test_a_profile_ends_with_the_message_and_no_traceback(
