@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,43 +109,113 @@ def equation_counts(results: Path, measure: MeasureSettings) -> Reading:
 
 
 def hidden_markov(results: Path, measure: MeasureSettings) -> Reading:
-    """Log densities of the published hidden Markov model at columns ``signal`` and ``noise``, against column ``value``.
+    """Log densities of the published hidden Markov model at the latents of a row, against column ``value``.
 
     Column ``quantity`` says which: ``log_likelihood_first`` of the 70 processes, ``log_likelihood_all``,
     ``derivative_signal`` of the latter, or ``log_prior_`` of a parameter on the unconstrained scale that PyMC samples.
+    Who evaluated it, column ``by``, did so at a point too that was drawn in the run, by the seed that stands in its row.
     """
-    observed = _published_processes()
 
     def compute(row: Row) -> float:
-        signal, noise, quantity = float(row["signal"]), float(row["noise"]), row["quantity"]
-        if quantity in _LOG_PRIORS:
-            return _LOG_PRIORS[quantity](signal, noise)
-        if quantity == "log_likelihood_first":
-            return _forward(observed[:1], signal, noise)
-        if quantity in ("log_likelihood", "log_likelihood_all"):
-            return _forward(observed, signal, noise)
-        if quantity == "derivative_signal":
-            step = 1e-5
-            return (_forward(observed, signal + step, noise) - _forward(observed, signal - step, noise)) / (2 * step)
-        raise StoreError(f"{measure.file}: nothing is known of the quantity '{quantity}'", _REMEDY)
+        latents = _latents(str(measure.file), row)
+        try:
+            # By the texts of the row, which several numbers of a claim are read beside.
+            return _of_published_processes(row["quantity"], *(row[name] for name in latents._fields))
+        except KeyError as error:
+            raise StoreError(f"{measure.file}: nothing is known of the quantity {error}", _REMEDY) from error
 
-    return _recompute(results, measure, "value", compute, 1e-6)
+    found = _recompute(results, measure, "value", compute, 1e-9)
+    _check_drawn(results / str(measure.file), measure)
+    return found
+
+
+class _Latents(NamedTuple):
+    signal: complex
+    noise: float
+    initial: np.ndarray
+    transition: np.ndarray
+
+
+def _latents(file: str, row: Row) -> _Latents:
+    try:
+        initial, transition = (np.array(row[name].split(), np.float64) for name in ("initial", "transition"))
+        return _Latents(float(row["signal"]), float(row["noise"]), initial.reshape(3), transition.reshape(3, 3))
+    except (KeyError, ValueError) as error:
+        raise StoreError(f"{file}: a row has no latents to compute it from: {error!r}", _REMEDY) from error
+
+
+def _check_drawn(path: Path, measure: MeasureSettings) -> None:
+    """Hold the points that have a seed to it, and the seeds, nanoseconds of the clock, to the time of the run.
+
+    Raises:
+        StoreError: a point or its seed is another, or who evaluated what is asked for did so at no drawn point.
+    """
+    wanted = matching_rows(path, measure.where)[0]
+    beside = {name: wanted.get(name, "") for name in ("quantity", "by")}
+    if not any(row.get("seed") for row in matching_rows(path, beside)):
+        what = f"{wanted['quantity']} by {wanted.get('by', '')}"
+        raise StoreError(f"{measure.file}: {what} is at no point that was drawn in the run", _REMEDY)
+    for row in matching_rows(path, {}):
+        if not row["seed"]:
+            continue
+        try:
+            seed = int(row["seed"])
+            written = datetime.strptime(row["measured_at"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        except (KeyError, ValueError) as error:
+            raise StoreError(f"{measure.file}: a drawn point without seed or time: {error!r}", _REMEDY) from error
+        if not -60 < written - seed / 1e9 < _LONGEST_S:
+            raise StoreError(
+                f"{measure.file}: seed {seed} was not drawn in the run that ended at {row['measured_at']}", _REMEDY
+            )
+        drawn, said = (np.hstack([np.ravel(each) for each in z]) for z in (_draw(seed), _latents(str(path), row)))
+        if not np.allclose(drawn, said, rtol=1e-12, atol=0):
+            raise StoreError(f"{measure.file}: case {row['case']} is not the point of seed {seed}", _REMEDY)
+
+
+_LONGEST_S = 3600.0
+"""From the draw of a point to the table; two processes of at most 300 s evaluate it."""
+
+
+def _draw(seed: int) -> _Latents:
+    """Return the point of a seed, as the benchmark draws it."""
+    generator = np.random.default_rng(seed)
+    signal, noise = generator.uniform(0.7, 1.4), generator.uniform(0.1, 0.45)
+    return _Latents(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3))
 
 
 _LOG_NORMAL = 0.5 * math.log(2 * math.pi)
-_LOG_SIMPLEX = math.log(2) + math.log(3) - 3 * math.log(3)
-"""Log density of Dirichlet(1, 1, 1) at equal probabilities, with the volume of PyMC's map from the plane to the simplex."""
 
-_LOG_PRIORS: Mapping[str, Callable[[float, float], float]] = {
-    "log_prior_signal": lambda signal, _: -0.5 * signal**2 - _LOG_NORMAL,
-    "log_prior_noise": lambda _, noise: math.log(2) - 0.5 * noise**2 - _LOG_NORMAL + math.log(noise),
-    "log_prior_initial": lambda *_: _LOG_SIMPLEX,
-    "log_prior_transition": lambda *_: 3 * _LOG_SIMPLEX,
+
+def _log_simplex(p: np.ndarray) -> float:
+    """Log density of Dirichlet(1, 1, 1) for each row of `p`, summed, with the volume of PyMC's map to the simplex."""
+    return float(sum(math.log(2) + math.log(3) + np.log(row).sum() for row in np.atleast_2d(p)))
+
+
+_QUANTITIES: Mapping[str, Callable[[np.ndarray, _Latents], float]] = {
+    "log_likelihood_first": lambda observed, z: _forward(observed[:1], z).real,
+    "log_likelihood_all": lambda observed, z: _forward(observed, z).real,
+    "log_likelihood": lambda observed, z: _forward(observed, z).real,
+    # A step along the imaginary axis: nothing is subtracted, so that no digit is lost.
+    "derivative_signal": lambda observed, z: _forward(observed, z._replace(signal=z.signal + 1e-30j)).imag / 1e-30,
+    "log_prior_signal": lambda _, z: -0.5 * z.signal.real**2 - _LOG_NORMAL,
+    "log_prior_noise": lambda _, z: math.log(2) - 0.5 * z.noise**2 - _LOG_NORMAL + math.log(z.noise),
+    "log_prior_initial": lambda _, z: _log_simplex(z.initial),
+    "log_prior_transition": lambda _, z: _log_simplex(z.transition),
 }
+
+
+@functools.lru_cache(maxsize=256)
+def _of_published_processes(quantity: str, *texts: str) -> float:
+    """Return a quantity at the latents of a row; KeyError where it is none."""
+    row = dict(zip(_Latents._fields, texts, strict=True))
+    return _QUANTITIES[quantity](_published_processes(), _latents("", row))
+
+
 _INITIAL = (0.9, 0.09, 0.01)
 _TRANSITION = ((0.9, 0.09, 0.01), (0.1, 0.8, 0.1), (0.2, 0.1, 0.7))
 
 
+@functools.cache
 def _published_processes() -> np.ndarray:
     """Return the 70 processes of 51 observations, as the source simulates them after a first one."""
     generator = np.random.default_rng(104109109)
@@ -157,14 +230,14 @@ def _published_processes() -> np.ndarray:
     return np.stack([process() for _ in range(70)])
 
 
-def _forward(observed: np.ndarray, signal: float, noise: float) -> float:
+def _forward(observed: np.ndarray, latents: _Latents) -> complex:
     """Return the log-likelihood of processes, (processes, times), by the forward recursion in log scale, in nats."""
-    means = (np.arange(3) + 1) * signal
-    emission = -0.5 * ((observed[..., None] - means) / noise) ** 2 - math.log(noise) - 0.5 * math.log(2 * math.pi)
-    log_state = np.log(_INITIAL) + emission[:, 0]
+    noise, means = latents.noise, (np.arange(3) + 1) * complex(latents.signal)
+    emission = -0.5 * ((observed[..., None] - means) / noise) ** 2 - math.log(noise) - _LOG_NORMAL
+    log_state = np.log(latents.initial) + emission[:, 0]
     for time in range(1, observed.shape[1]):
-        joint = log_state[:, :, None] + np.log(_TRANSITION)
-        most = joint.max(1)
+        joint = log_state[:, :, None] + np.log(latents.transition)
+        most = joint.real.max(1)
         log_state = emission[:, time] + most + np.log(np.exp(joint - most[:, None]).sum(1))
-    most = log_state.max(1)
-    return float((most + np.log(np.exp(log_state - most[:, None]).sum(1))).sum())
+    most = log_state.real.max(1)
+    return complex((most + np.log(np.exp(log_state - most[:, None]).sum(1))).sum())

@@ -27,14 +27,18 @@ def test_the_others_sample_the_published_posterior() -> None:
 
 
 def test_exact_rows_hold_the_published_numbers_and_others() -> None:
-    rows = {(r["quantity"], r["case"]): r for r in Exact().prepare({})["rows"]}
+    rows = {(r["quantity"], r["case"]): r for r in Exact().prepare({"seed": 7})["rows"]}
     assert f"{rows['log_likelihood_first', 'published']['value']:.8f}" == "-3.93533794"
     assert f"{rows['log_likelihood_all', 'published']['value']:.8f}" == "-37.00348857"
     assert f"{rows['derivative_signal', 'published']['value']:.8f}" == "-297.86490611"
     probe = rows["log_likelihood_all", "probe-1"]
-    expected = float(jax_log_likelihood(EMISSIONS, probe["signal"], probe["noise"], INITIAL, TRANSITION))
+    initial, transition = (np.array(probe[name].split(), np.float64) for name in ("initial", "transition"))
+    given = (probe["signal"], probe["noise"], initial, transition.reshape(3, 3))
+    expected = float(jax_log_likelihood(EMISSIONS, *given))
     np.testing.assert_allclose(probe["value"], expected, rtol=1e-12)
-    assert len({case for _, case in rows}) >= 3
+    other = {(r["quantity"], r["case"]): r for r in Exact().prepare({"seed": 8})["rows"]}
+    for name in ("signal", "noise", "initial", "transition", "value"):
+        assert other["log_likelihood_all", "probe-1"][name] != probe[name]
 
 
 def test_the_worst_coordinate_counts() -> None:
