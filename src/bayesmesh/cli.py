@@ -84,6 +84,7 @@ def _add_others(verbs: Any) -> None:
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     claims = verbs.add_parser("claims", help="hold the published figures against what is stored, each with a verdict")
+    claims.add_argument("--gate", action="store_true", help="write nothing; exit code 1 when a claim failed")
     claims.add_argument("--log", type=Path, help="also write the log there")
     claims.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     study = verbs.add_parser("study", help="measure on known posteriors what a choice of method costs")
@@ -254,7 +255,9 @@ def _judge(arguments: argparse.Namespace) -> int:
     else:
         from bayesmesh.stages.claims import run_claims
 
-        _log.info("claims: %s", run_claims(Path("config/claims.yaml"), Path("results")))
+        said, num_failed = run_claims(Path("config/claims.yaml"), Path("results"), is_gate=arguments.gate)
+        _log.info("claims: %s", said)
+        return 1 if arguments.gate and num_failed else 0
     return 0
 
 

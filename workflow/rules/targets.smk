@@ -4,11 +4,21 @@ rule quickstart:
         "results/index.html",
 
 
+# A claim that fails ends the run with an error, once everything is there.
 rule reproduce:
     input:
         PLAN.reproduced(),
         "results/reproduction/claims.csv",
         "results/index.html",
+    log:
+        "results/logs/reproduce.log",
+    conda:
+        "../../envs/bayesmesh.yaml"
+    retries: 0
+    message:
+        "Hold the claims to their gate"
+    shell:
+        "bayesmesh claims --gate --log {log:q}"
 
 
 rule benchmarks:

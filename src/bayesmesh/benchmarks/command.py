@@ -36,7 +36,9 @@ def add_benchmark(verbs: Any) -> None:
     }
     verb = verbs.add_parser("benchmark", help="measure contenders in turns, in one run")
     verb.add_argument("name", choices=tuple(found), help="; ".join(f"{name}: {what}" for name, what in found.items()))
-    verb.add_argument("--quick", action="store_true", help="small sizes, under a minute")
+    verb.add_argument(
+        "--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv"
+    )
     verb.add_argument("--seconds-limit", type=_seconds, metavar="S", help="time limit of one run of a contender")
     verb.add_argument("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
     verb.add_argument("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
@@ -72,12 +74,13 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
         settings = load_run(Path("config/config.yaml")).benchmarks
     _use_cores(arguments.cores)
     limit = settings.seconds_limit if arguments.seconds_limit is None else arguments.seconds_limit
-    options = Options(arguments.quick or settings.quick, limit, Path("results"))
+    layout = BenchmarkLayout(Path("results"), is_trial=arguments.quick)
+    options = Options(arguments.quick or settings.quick, limit, layout)
     outcome: Outcome = importlib.import_module(f"bayesmesh.benchmarks.{arguments.name}").run(options)
-    layout = BenchmarkLayout(options.results)
     write_outcome(layout, arguments.name, outcome, is_quick=options.is_quick)
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""
+        gate += f" ({ratio.reason})" if ratio.reason else ""
         spread = f"{ratio.ratio:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
         print(f"{ratio.case}: {ratio.contender} {spread} x {ratio.against}{gate}")
     print(layout.table(arguments.name))

@@ -14,11 +14,13 @@ from typing import Any
 
 from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, compare
 from bayesmesh.store.files import write_json
-from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
 
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
+
+ON_CPU = {"JAX_PLATFORMS": "cpu"}
+"""The published times are those of one platform."""
 
 MOST_TEXT = 400
 """Points up to which the text of a program is kept, for a second count of its equations."""
@@ -33,7 +35,9 @@ _DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
 def run(options: Options) -> Outcome:
     """Compile both arms anew in every round; the slow one up to the published 1,600 points or its time limit."""
     sizes = options.pick((50, 100, 200, 400, 800, 1600), quick=(20, 40, 80))
-    arms = [Contender(name, f"{__name__}:Compilation", {"arm": name}) for name in (PYTHON_SUM, JNP_SUM)]
+    arms = [
+        Contender(name, f"{__name__}:Compilation", {"arm": name}, variables=ON_CPU) for name in (PYTHON_SUM, JNP_SUM)
+    ]
     cases = [Case({"n": n}, arms, series="n") for n in sizes]
     cases += [Case({"n": n}, arms[1:]) for n in options.pick((6400, 100_000), quick=())]
     cases += [Case({"n": n}, [_uncompiled()]) for n in options.pick((1600, 6400), quick=(80,))]
@@ -42,14 +46,14 @@ def run(options: Options) -> Outcome:
         rounds=options.pick(3, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
     )
     measured = compare(cases, limits)
-    path = BenchmarkLayout(options.results).folder / "compile_scaling-programs.json"
+    path = options.layout.table("compile_scaling-programs").with_suffix(".json")
     write_json(path, _texts(measured))
     rows = [{name: value for name, value in m.row().items() if name != "text"} for m in measured]
     return Outcome(rows, metrics=("build_s", "equations"), files=(path,))
 
 
 def _uncompiled() -> Contender:
-    return Contender("jnp sum uncompiled", f"{__name__}:Uncompiled")
+    return Contender("jnp sum uncompiled", f"{__name__}:Uncompiled", variables=ON_CPU)
 
 
 def _texts(measured: list[Measurement]) -> dict[str, dict[str, str]]:

@@ -36,8 +36,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from bayesmesh.benchmarks.process import Contender, Ended, Process
+from bayesmesh.store.layout import BenchmarkLayout
 
-__all__ = ["Case", "Contender", "Limits", "Measurement", "Options", "Outcome", "Ratio", "compare", "ratio"]
+__all__ = ["OK", "Case", "Contender", "Limits", "Measurement", "Options", "Outcome", "Ratio", "compare", "ratio"]
 
 _log = logging.getLogger("bayesmesh")
 
@@ -71,12 +72,12 @@ class Options(NamedTuple):
     Attributes:
         is_quick: small sizes, under a minute.
         seconds_limit: for one run of a contender.
-        results: folder of results.
+        layout: where tables go.
     """
 
     is_quick: bool = False
     seconds_limit: float = 60.0
-    results: Path = Path("results")
+    layout: BenchmarkLayout = BenchmarkLayout(Path("results"))
 
     def pick(self, full: _T, *, quick: _T) -> _T:
         """Return the first, or the second in a quick run."""
@@ -113,6 +114,7 @@ class Measurement:
         seconds: of each round.
         facts: what it said; of its runs the median of numbers, and the last of others.
         peak_mib: peak resident memory since the case began, in MiB; NaN when it did not get so far.
+        versions: of what it imported.
     """
 
     case: Mapping[str, Any]
@@ -122,6 +124,7 @@ class Measurement:
     seconds: list[float] = dataclasses.field(default_factory=list)
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     peak_mib: float = float("nan")
+    versions: str = ""
 
     def row(self) -> dict[str, Any]:
         """Return a row of the benchmark's table; without a time the three columns of seconds are empty."""
@@ -137,6 +140,7 @@ class Measurement:
             "peak_mib": self.peak_mib,
             **self.facts,
             "message": self.message,
+            "versions": self.versions,
         }
 
 
@@ -148,6 +152,7 @@ class Ratio(NamedTuple):
         low: smallest over the rounds.
         high: largest over the rounds.
         least: the gate; None when there is none.
+        reason: why the gate cannot hold, whatever the ratio is.
     """
 
     case: str
@@ -158,11 +163,12 @@ class Ratio(NamedTuple):
     high: float
     rounds: int
     least: float | None = None
+    reason: str = ""
 
     @property
     def verdict(self) -> str:
         """``holds`` or ``failed``, or nothing without a gate; what was not measured does not hold."""
-        return "" if self.least is None else "holds" if self.ratio >= self.least else "failed"
+        return "" if self.least is None else "holds" if self.ratio >= self.least and not self.reason else "failed"
 
 
 class Outcome(NamedTuple):
@@ -229,6 +235,7 @@ def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measu
             request = {"do": "prepare", "case": dict(case.values)}
             if answer := _ask(pool, contender, request, limits.prepare_s, measurement):
                 measurement.facts |= answer["facts"]
+                measurement.versions = answer["versions"]
     begin, said = time.monotonic(), {id(m): list[Mapping[str, Any]]() for _, m in measured}
     for repeat in range(limits.rounds):
         if repeat >= limits.least_rounds and time.monotonic() - begin > limits.case_s:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bayesmesh.benchmarks.process import Contender, Process
+from bayesmesh.benchmarks.process import Contender, ask_once
 
-__all__ = ["Platforms", "list_platforms"]
+__all__ = ["ON", "Platforms", "list_platforms", "on_platforms"]
+
+ON = " on "
+"""Between the name of a contender and its platform, where that is not the CPU."""
 
 _LIMIT_S = 120.0
 
@@ -33,9 +36,21 @@ class Platforms:
 
 def list_platforms() -> dict[str, str]:
     """Return platform (cpu, gpu, tpu) -> the word by which `JAX_PLATFORMS` chooses it; the CPU is always there."""
-    process = Process(Contender("platforms", f"{__name__}:Platforms"))
-    try:
-        found: dict[str, str] = process.ask({"do": "prepare", "case": {}}, _LIMIT_S)["facts"]["platforms"]
-    finally:
-        process.close()
+    found: dict[str, str] = ask_once(Contender("platforms", f"{__name__}:Platforms"), {}, _LIMIT_S)["platforms"]
     return found
+
+
+def on_platforms(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+    """Return contenders on JAX, each once a platform: on the CPU, where others are, by its own name; else as ``NAME on gpu``.
+
+    Args:
+        contenders: who.
+        platforms: as of `list_platforms`.
+    """
+    return [
+        c._replace(
+            name=c.name if name == "cpu" else f"{c.name}{ON}{name}", variables={**c.variables, "JAX_PLATFORMS": word}
+        )
+        for name, word in platforms.items()
+        for c in contenders
+    ]

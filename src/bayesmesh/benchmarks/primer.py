@@ -15,9 +15,8 @@ import numpy as np
 
 from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh.benchmarks.platforms import list_platforms
-from bayesmesh.benchmarks.process import Process
+from bayesmesh.benchmarks.process import ask_once
 from bayesmesh.benchmarks.table import write_rows
-from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = ["Gradient", "JaxWork", "NumpyWork", "run"]
 
@@ -41,7 +40,7 @@ def run(options: Options) -> Outcome:
     ]
     limits = options.limits(run_s=max(options.seconds_limit, 60.0), rounds=options.pick(7, quick=3), case_s=60)
     measured = compare(cases, limits)
-    write_rows(BenchmarkLayout(options.results).table("primer-gradient"), _gradient())
+    write_rows(options.layout.table("primer-gradient"), _gradient())
     return Outcome([m.row() for m in measured], _ratios(measured, list(platforms)), PHASES)
 
 
@@ -57,12 +56,8 @@ def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
 
 def _gradient() -> list[dict[str, Any]]:
     """Rows of the gradient at the published point, and at one that is drawn now."""
-    process = Process(Contender("gradient", f"{__name__}:Gradient"))
-    try:
-        request = {"do": "prepare", "case": {"seed": time.time_ns()}}
-        rows: list[dict[str, Any]] = process.ask(request, _LIMIT_S)["facts"]["rows"]
-    finally:
-        process.close()
+    gradient = Contender("gradient", f"{__name__}:Gradient")
+    rows: list[dict[str, Any]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
     return rows
 
 

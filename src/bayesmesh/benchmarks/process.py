@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Contender", "Ended", "Process"]
+__all__ = ["Contender", "Ended", "Process", "ask_once"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.1
@@ -107,6 +107,12 @@ class Process:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End the process and all that it started."""
         with contextlib.suppress(ProcessLookupError):
@@ -143,3 +149,14 @@ class Process:
         named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
         last = (named or lines or [f"ended with exit code {code}"])[-1]
         self._end("failed", f"{doing}: {last[:300]}")
+
+
+def ask_once(contender: Contender, case: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    """Return the facts of one preparation, of what is evaluated and not timed.
+
+    Raises:
+        Ended: there are none.
+    """
+    with Process(contender) as process:
+        facts: dict[str, Any] = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
+    return facts

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
+import logging
+import os
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.benchmarks.harness import Outcome
+from bayesmesh.benchmarks.harness import Outcome, Ratio
 from bayesmesh.benchmarks.versions import version_line
 from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import BenchmarkLayout
@@ -19,6 +22,11 @@ from bayesmesh.store.machine import machine_name
 from bayesmesh.store.receipts import write_receipts
 
 __all__ = ["add_row", "write_outcome", "write_rows"]
+
+_log = logging.getLogger("bayesmesh")
+
+HISTORY = ("measured_at", "benchmark", "case", "contender", "metric", "value", "machine", "versions")
+"""Columns of the history."""
 
 
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -61,16 +69,22 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
         is_quick: whether it ran with small sizes.
     """
     about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
-    rows = [{**row, **about} for row in outcome.rows]
+    rows = [_with(row, about) for row in outcome.rows]
     _write(layout.table(name), rows, list(dict.fromkeys(column for row in rows for column in row)))
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
-    columns = ["benchmark", "case", "contender", "against", "ratio", "low", "high", "rounds", "least", "verdict"]
-    _write(layout.ratios(name), ratios, [*columns, *about])
+    _write(layout.ratios(name), ratios, ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about])
     job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
     write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
     write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
     kept = [
-        {"benchmark": name, "case": _case(row), "contender": row["contender"], "metric": metric, "value": row[metric]}
+        {
+            "benchmark": name,
+            "case": _case(row),
+            "contender": row["contender"],
+            "metric": metric,
+            "value": row[metric],
+            "versions": row["versions"],
+        }
         for row in outcome.rows
         for metric in ("median_s", "peak_mib", *outcome.metrics)
         if row.get(metric) not in ("", None)
@@ -85,8 +99,12 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
         }
         for r in outcome.ratios
     ]
-    history = ["measured_at", "benchmark", "case", "contender", "metric", "value", "machine", "versions"]
-    _write(layout.history, [*_read(layout.history), *({**row, **about} for row in kept)], history)
+    _append(layout.history, [_with(row, about) for row in kept])
+
+
+def _with(row: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with when and where, and the versions of its contender where it said them."""
+    return {**row, **about, "versions": row.get("versions") or about["versions"]}
 
 
 def _case(row: Mapping[str, Any]) -> str:
@@ -100,15 +118,52 @@ def _now() -> str:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table, none where there is none; a damaged one is set aside."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as handle:
-        return list(csv.DictReader(handle))
+    try:
+        with path.open(encoding="utf-8", newline="") as handle:
+            rows = list(csv.DictReader(handle))
+    except (UnicodeDecodeError, csv.Error):
+        rows = [{None: "what is no text"}]
+    if any(None in row for row in rows):
+        _set_aside(path)
+        return []
+    return rows
+
+
+def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to the history, behind those of any other run that writes at the same time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = _text([], HISTORY).encode()
+    if path.exists():
+        with path.open("rb") as begun:
+            is_ours = begun.readline() in (header, b"")
+        if not is_ours:
+            _set_aside(path)
+    with path.open("a+b") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        content = _text(rows, HISTORY).encode()
+        if end := handle.seek(0, os.SEEK_END):
+            handle.seek(end - 1)
+            # Whoever was killed here before may have left half a line.
+            content = (b"" if handle.read(1) == b"\n" else b"\n") + content.removeprefix(header)
+        handle.write(content)
+
+
+def _set_aside(path: Path) -> None:
+    kept = path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    path.rename(kept)
+    _log.warning("%s is no table that a benchmark wrote: kept as %s, and begun anew", path, kept.name)
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    write_text(path, _text(rows, columns))
+
+
+def _text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    return text.getvalue()

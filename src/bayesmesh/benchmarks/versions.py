@@ -1,19 +1,39 @@
-"""Which versions are installed, for tables of benchmarks."""
+"""Which versions a process has imported, for tables of benchmarks. Only the standard library is imported here."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Container
 from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["version_line"]
 
-_PACKAGES = ("bayesmesh", "jax", "jaxlib", "tfp-nightly", "numpy")
+_PACKAGES = {
+    "bayesmesh": "bayesmesh",
+    "jax": "jax",
+    "jaxlib": "jaxlib",
+    "tensorflow_probability": "tfp-nightly",
+    "numpy": "numpy",
+    "pymc": "pymc",
+    "pytensor": "pytensor",
+    "numba": "numba",
+    "numpyro": "numpyro",
+    "nutpie": "nutpie",
+    "blackjax": "blackjax",
+}
+"""Module -> distribution."""
 
 
-def version_line() -> str:
-    """Return the versions of what is measured, such as ``bayesmesh 0.2, jax 0.12.0``; left out what is not there."""
+def version_line(modules: Container[str] = _PACKAGES) -> str:
+    """Return the versions of what is measured, such as ``python 3.12.1, bayesmesh 0.2, jax 0.12.0``.
+
+    Args:
+        modules: those that were imported, all by default; left out is what is not among them or not installed.
+    """
     found = []
-    for name in _PACKAGES:
+    for module, name in _PACKAGES.items():
+        if module not in modules:
+            continue
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:

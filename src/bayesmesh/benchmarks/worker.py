@@ -22,14 +22,18 @@ import importlib
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from bayesmesh.benchmarks.versions import version_line
+
 __all__ = ["Work", "peak_mib", "serve"]
 
+_PR_SET_PDEATHSIG = 1
 _STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -84,7 +88,8 @@ def serve(factory: Callable[[], Work], requests: Iterable[str]) -> Iterator[dict
             work = None  # what the case before held is free before the next begins
             _forget_peak()
             work = factory()
-            yield {"ok": True, "facts": dict(work.prepare(request["case"])), "peak_mib": peak_mib()}
+            facts = dict(work.prepare(request["case"]))
+            yield {"ok": True, "facts": facts, "peak_mib": peak_mib(), "versions": version_line(sys.modules)}
             continue
         assert work is not None, "prepare comes first"
         begin = time.perf_counter()
@@ -100,9 +105,16 @@ def _take_stdout() -> TextIO:
     return answers
 
 
+def _end_with_parent() -> None:
+    """Be killed when whoever asks is gone, also in the middle of a run: it would disturb the next measurement."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(words: list[str]) -> None:
     """Serve the contender that the command line names."""
     answers = _take_stdout()
+    _end_with_parent()
     module, _, name = words[0].partition(":")
     factory = getattr(importlib.import_module(module), name)
     options = json.loads(words[1] if len(words) > 1 else "{}")

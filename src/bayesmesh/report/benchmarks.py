@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,9 @@ from bayesmesh.store.files import write_text
 from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = ["Section", "read_section", "write_benchmark_page"]
+
+RATIO_TO = "ratio to "
+"""How metrics of the history begin that are ratios; the other contender follows."""
 
 _HIDDEN = {"min_s", "max_s", "rounds", "message", "measured_at", "machine", "versions", "keeps_means"}
 """Columns that the page shows elsewhere, or not at all; all are in the file."""
@@ -40,7 +44,7 @@ class Section:
         about: what it measures.
         columns: headings of the table, in the order of cells.
         rows: cells, and whether the row has a time.
-        ratios: case, contender, ratio, against, spread, verdict.
+        ratios: case, contender, ratio, against, spread, that of the run before on the same machine, verdict.
         panels: its drawings, by the stem of their files; one without any line is left out.
         measured_at: when.
         machine: where.
@@ -89,13 +93,14 @@ def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
     rows = read_csv(layout.table(name), ("contender", "status", "median_s", "machine"))
     columns = [column for column in (rows[0].cells if rows else ()) if column not in _HIDDEN]
     ratios = read_csv(layout.ratios(name), ("case", "contender", "against", "ratio")) if rows else []
+    before = _ratios_before(layout.history, ratios[0]) if ratios else {}
     cell = (lambda column: rows[0].text(column)) if rows else (lambda column: "")
     return Section(
         name=name,
         about=about,
         columns=tuple(_HEADINGS.get(column, column.replace("_", " ")) for column in columns),
         rows=tuple((tuple(_cell(row, c) for c in columns), bool(row.text("median_s"))) for row in rows),
-        ratios=tuple(_ratio(row) for row in ratios),
+        ratios=tuple(_ratio(row, before) for row in ratios),
         panels={
             f.stem: draw_lines(f, lines, _names(f, rows)) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))
         },
@@ -122,11 +127,32 @@ def _cell(row: Row, column: str) -> str:
     return (formats.count(number) if is_whole and abs(number) < 1e15 else formats.real(number, 4)) + spread
 
 
-def _ratio(row: Row) -> tuple[str, ...]:
+def _ratios_before(path: Path, newest: Row) -> dict[tuple[str, str, str], str]:
+    """Return (case, contender, against) -> ratio of the run before the newest, on the same machine.
+
+    Lines of the history that are damaged are no evidence, and are passed over.
+    """
+    if not path.exists():
+        return {}
+    found = {}
+    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        for row in csv.DictReader(lines):
+            same = all(row.get(column) == newest.text(column) for column in ("benchmark", "machine"))
+            metric, is_newest = row.get("metric") or "", row.get("measured_at") == newest.text("measured_at")
+            if same and not is_newest and metric.startswith(RATIO_TO):
+                key = str(row["case"]), str(row["contender"]), metric.removeprefix(RATIO_TO)
+                found[key] = str(row["value"])
+    return found
+
+
+def _ratio(row: Row, before: Mapping[tuple[str, str, str], str]) -> tuple[str, ...]:
     spread = f"{formats.real(row.number('low'), 3)} to {formats.real(row.number('high'), 3)}"
     gate = f"{row.text('verdict')}: at least {formats.real(row.number('least'), 3)}" if row.text("verdict") else ""
+    gate += f" ({row.text('reason')})" if row.text("reason") else ""
     ratio = f"× {formats.real(row.number('ratio'), 3)}"
-    return row.text("case"), row.text("contender"), ratio, row.text("against"), spread, gate
+    key = row.text("case"), row.text("contender"), row.text("against")
+    earlier = f"× {formats.real(float(before[key]), 3)}" if key in before else ""
+    return key[0], key[1], ratio, key[2], spread, earlier, gate
 
 
 def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:

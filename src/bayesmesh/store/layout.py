@@ -39,9 +39,14 @@ def study_file(results: Path, name: str, ending: str) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkLayout:
-    """Files of the benchmarks."""
+    """Files of the benchmarks.
+
+    Attributes:
+        is_trial: tables of a quick run by hand, which stand beside those that the workflow makes and never in their place.
+    """
 
     results: Path
+    is_trial: bool = False
 
     @property
     def folder(self) -> Path:
@@ -49,11 +54,11 @@ class BenchmarkLayout:
 
     def table(self, name: str) -> Path:
         """The newest run of a benchmark; one row per case and contender."""
-        return self.folder / f"{name}.csv"
+        return self.folder / f"{name}{'-quick' if self.is_trial else ''}.csv"
 
     def ratios(self, name: str) -> Path:
         """What the newest run says of contenders against each other, with gates and verdicts."""
-        return self.folder / f"{name}-ratios.csv"
+        return self.table(f"{name}-ratios")
 
     @property
     def history(self) -> Path:

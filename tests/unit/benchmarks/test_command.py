@@ -14,6 +14,7 @@ from bayesmesh.benchmarks.harness import Measurement, Options, Outcome, Ratio
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError
 from bayesmesh.experiment.benchmarks import benchmark_files, list_benchmarks, parse_benchmarks
+from bayesmesh.store.layout import BenchmarkLayout
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 
@@ -57,11 +58,13 @@ def test_a_ratio_below_its_gate_is_an_exit_code_only_when_asked(
     assert "n 1: ours 0.5 (0.4 to 0.6) x theirs, failed: at least 1" in printed.out
     assert "a ratio is below its gate" in printed.err
     assert Path("results/benchmarks/metropolis.csv").exists()
+    assert [o.layout.is_trial for o in asked] == [False, True], "a trial does not replace what a run of full size found"
+    assert Path("results/benchmarks/metropolis-quick.csv").exists()
 
 
 def test_the_workflow_hands_over_the_settings(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "metropolis", "--settings", '{"quick": true, "seconds_limit": 5.0}']) == 0
-    assert asked == [Options(True, 5.0, Path("results"))]
+    assert asked == [Options(True, 5.0, BenchmarkLayout(Path("results")))]
     assert main(["benchmark", "metropolis", "--settings", '{"quikc": true}']) == 2
     assert "--settings: quikc" in capsys.readouterr().err
 

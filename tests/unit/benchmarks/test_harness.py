@@ -5,14 +5,20 @@ from __future__ import annotations
 import csv
 import logging
 import math
+import os
+import select
+import subprocess
+import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bayesmesh.benchmarks.harness import Case, Contender, Limits, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.benchmarks.table import write_outcome
+from bayesmesh.benchmarks.process import Ended, ask_once
+from bayesmesh.benchmarks.table import add_row, write_outcome
 from bayesmesh.store.layout import BenchmarkLayout
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -143,6 +149,82 @@ def test_tables_are_of_the_newest_run_and_the_history_of_all(tmp_path: Path) -> 
         *(("n 3", "ours", "median_s", "1.0"), ("n 3", "ours", "median_s", "2.0"))
     ]
     assert len(kept) == 8
+
+
+def test_a_damaged_history_is_set_aside_and_a_torn_line_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    layout = BenchmarkLayout(tmp_path)
+    outcome = Outcome([Measurement({"n": 3}, "ours", seconds=[1.0]).row()])
+    write_outcome(layout, "b", outcome)
+    whole = layout.history.read_text()
+    layout.history.write_text(whole + "2026,b,n 3,ours,medi")
+    write_outcome(layout, "b", outcome)
+    lines = layout.history.read_text().splitlines()
+    assert len(lines) == 2 * len(whole.splitlines())  # a header less, half a line more
+    assert "2026,b,n 3,ours,medi" in lines, "half a line does not spoil the next one"
+    layout.history.write_bytes(b"\xff\xfe no table")
+    write_outcome(layout, "b", outcome)
+    assert layout.history.read_text().splitlines()[0] == lines[0]
+    (aside,) = layout.folder.glob("history.damaged-*")
+    assert aside.read_bytes() == b"\xff\xfe no table"
+    assert f"kept as {aside.name}" in caplog.text
+
+
+def test_a_table_of_rows_that_was_damaged_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks" / "writing.csv"
+    add_row(path, {"a": 1})
+    add_row(path, {"a": 2})
+    assert [r["a"] for r in csv.DictReader(path.read_text().splitlines())] == ["1", "2"]
+    path.write_text(path.read_text() + "1,2,3,4,5,6,7,8,9\n")
+    add_row(path, {"a": 3})
+    assert [r["a"] for r in csv.DictReader(path.read_text().splitlines())] == ["3"]
+    assert len(list(path.parent.glob("writing.damaged-*"))) == 1
+
+
+def test_a_trial_stands_beside_the_tables_of_the_workflow(tmp_path: Path) -> None:
+    outcome = Outcome([Measurement({"n": 3}, "ours", seconds=[1.0]).row()])
+    write_outcome(BenchmarkLayout(tmp_path), "b", outcome)
+    before = BenchmarkLayout(tmp_path).table("b").read_bytes()
+    write_outcome(BenchmarkLayout(tmp_path, is_trial=True), "b", outcome, is_quick=True)
+    assert BenchmarkLayout(tmp_path).table("b").read_bytes() == before
+    assert sorted(p.name for p in (tmp_path / "benchmarks").glob("b*.csv")) == [
+        "b-quick.csv", "b-ratios-quick.csv", "b-ratios.csv", "b.csv"
+    ]  # fmt: skip
+
+
+def test_a_gate_with_a_reason_does_not_hold() -> None:
+    good = Ratio("n 3", "ours", "theirs", 2.0, 1.0, 3.0, 3, 1.5)
+    assert good.verdict == "holds"
+    assert good._replace(reason="theirs: failed").verdict == "failed"
+
+
+def test_versions_are_those_that_the_contender_imported(record: Path) -> None:
+    (measured,) = compare(cases([fake(record, "a")], 1), Limits(rounds=1))
+    assert measured.versions.startswith("python 3.")
+    assert f"bayesmesh {version('bayesmesh')}" in measured.versions
+    assert "jax" not in measured.versions, "the fake imports none"
+
+
+def test_who_is_asked_once_ends_also_when_it_fails(record: Path) -> None:
+    with pytest.raises(Ended, match="failed: prepare: ModuleNotFoundError"):
+        ask_once(Contender("a", "bayesmesh.no_such:Thing"), {}, 60.0)
+    assert ask_once(fake(record, "a"), {"n": 1}, 60.0) is not None
+
+
+def test_a_contender_ends_with_who_asks(record: Path, tmp_path: Path) -> None:
+    """In the middle of a run, and though it has a session of its own."""
+    code = (
+        "import sys\nfrom bayesmesh.benchmarks.process import Contender, Process\n"
+        f"process = Process(Contender('a', 'contenders:Fake', {{'record': {str(record)!r}, 'name': 'a', 'seconds': 600}}))\n"
+        "process.ask({'do': 'prepare', 'case': {'n': 1}}, 60)\nprint(process._process.pid, flush=True)\n"
+        "process.ask({'do': 'run', 'repeat': 0}, 600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as asks:
+        assert asks.stdout is not None
+        worker = os.pidfd_open(int(asks.stdout.readline()))
+        asks.kill()
+        assert select.select([worker], [], [], 60)[0], "it lives on"
+        os.close(worker)
 
 
 def test_options_pick_sizes_and_limits() -> None:

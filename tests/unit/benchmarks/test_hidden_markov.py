@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytensor
 import pytest
 
-from bayesmesh.benchmarks.harness import Options
-from bayesmesh.benchmarks.hidden_markov import _contenders
+from bayesmesh.benchmarks import hidden_markov
+from bayesmesh.benchmarks.harness import Contender, Measurement, Options
+from bayesmesh.benchmarks.hidden_markov import _contenders, _ratios
 from bayesmesh.benchmarks.hidden_markov.exact import Exact
 from bayesmesh.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
 from bayesmesh.benchmarks.hidden_markov.sizes import describe
+from bayesmesh.benchmarks.process import Ended
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
 
 EMISSIONS = simulate_processes(70, 50, 104109109)
@@ -58,9 +62,51 @@ def test_the_worst_coordinate_counts() -> None:
 
 
 def test_all_contenders_get_one_data_file_and_the_published_budget() -> None:
-    contenders = _contenders(Options(), "emissions.npy", "python")
+    contenders = _contenders(Options(), "emissions.npy", "python", {"cpu": "cpu", "gpu": "cuda"})
     assert {c.options["data"] for c in contenders} == {"emissions.npy"}
     others = [c for c in contenders if not c.name.startswith("ours")]
     assert len(others) >= 4
     assert {(c.options["chains"], c.options["warmup"], c.options["draws"]) for c in others} == {(2, 1000, 1000)}
     assert {c.python for c in others} == {"python"}
+    assert {c.variables["JAX_PLATFORMS"] for c in others} == {"cpu"}
+    assert {c.name: c.variables["JAX_PLATFORMS"] for c in contenders if c.name.startswith("ours")} == {
+        "ours: ChEES-HMC": "cpu", "ours: NUTS": "cpu",
+        "ours: ChEES-HMC on gpu": "cuda", "ours: NUTS on gpu": "cuda",
+    }
+
+
+def test_the_gate_holds_only_when_all_answered_and_ours_converged() -> None:
+    def measured(**changes: object) -> list[Measurement]:
+        def one(name: str, rate: float) -> Measurement:
+            return Measurement({"processes": 70}, name, seconds=[1.0], facts={"ess_per_s": rate, "max_r_hat": 1.004})
+
+        found = {"ours": one("ours: ChEES-HMC", 100.0), "nutpie": one("nutpie", 10.0), "pymc": one("PyMC", 1.0)}
+        for name, changed in changes.items():
+            found[name] = dataclasses.replace(found[name], **changed)
+        return list(found.values())
+
+    def judge(**changes: object) -> tuple[str, str, str]:
+        (gated,) = [r for r in _ratios(measured(**changes), {"processes": 70}, Options()) if r.least is not None]
+        return gated.against, gated.verdict, gated.reason
+
+    assert judge() == ("nutpie", "holds", "")
+    failed = {"status": "failed", "facts": {}, "seconds": []}
+    assert judge(nutpie=failed) == ("PyMC", "failed", "nutpie: failed"), "the strongest did not answer"
+    stuck = {"facts": {"ess_per_s": 100.0, "max_r_hat": 1.9}}
+    assert judge(ours=stuck) == ("nutpie", "failed", "ours: ChEES-HMC: R-hat 1.9, more than 1.02")
+
+
+def test_what_was_measured_is_kept_when_peers_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(contender: Contender, case: object, limit_s: float) -> dict[str, object]:
+        if contender.python == "peers":
+            raise Ended("failed", "prepare: ImportError: no PyMC")
+        return {"rows": [{"quantity": "q", "case": "published", "value": 1.0}]}
+
+    monkeypatch.setattr(hidden_markov, "ask_once", answer)
+    (row,), (silent,) = hidden_markov._exact("peers", {"processes": 70})
+    assert row["value"] == 1.0
+    assert (silent.contender, silent.status) == ("exact numbers: ExactInPymc", "failed")
+    assert silent.row()["message"] == "prepare: ImportError: no PyMC"
+    assert "no PyMC" in caplog.text

@@ -65,6 +65,7 @@ def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch)
         return found
 
     monkeypatch.setattr(metropolis, "compare", measure)
+    monkeypatch.setattr(metropolis, "list_platforms", lambda: {"cpu": "cpu"})
     outcome = metropolis.run(Options())
     arms = {
         arm: {(c["chains"], c["samples"]) for c in asked if c["arm"] == arm} for arm in ("samples", "chains", "gate")
@@ -79,3 +80,23 @@ def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch)
     # Everyone, wherever there are a thousand chains or more: six sizes of samples, with one contender more, four of chains.
     assert len([r for r in outcome.ratios if r.least == 1.0]) == 6 * 6 + 4 * 5
     assert {c["scale"] for c in asked if c["arm"] == "adapted"} == {6.3}
+
+
+def test_an_accelerator_adds_rows_and_is_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Case] = []
+
+    def measure(cases: list[Case], limits: Limits) -> list[Measurement]:
+        asked.extend(cases)
+        return [Measurement(case.values, c.name, seconds=[1.0]) for case in cases for c in case.contenders]
+
+    monkeypatch.setattr(metropolis, "compare", measure)
+    monkeypatch.setattr(metropolis, "list_platforms", lambda: {"cpu": "cpu", "gpu": "cuda"})
+    outcome = metropolis.run(Options())
+    of_sweep = next(case for case in asked if case.values["arm"] == "chains").contenders
+    platforms = {c.name: c.variables.get("JAX_PLATFORMS") for c in of_sweep}
+    assert (platforms["numpy"], platforms["ours"], platforms["ours on gpu"]) == (None, "cpu", "cuda")
+    assert "numpy on gpu" not in platforms
+    pairs = {(r.contender, r.against) for r in outcome.ratios}
+    assert ("ours on gpu", "jax compiled loop on gpu") in pairs
+    assert ("ours", "jax compiled loop on gpu") not in pairs
+    assert ("ours on gpu", "ours on gpu") not in pairs

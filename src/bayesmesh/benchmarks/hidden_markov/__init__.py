@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.benchmarks.process import Process
+from bayesmesh.benchmarks.harness import OK, Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.benchmarks.platforms import list_platforms, on_platforms
+from bayesmesh.benchmarks.process import Ended, ask_once
 from bayesmesh.benchmarks.table import write_rows
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
-from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = ["run"]
 
@@ -32,6 +32,11 @@ _log = logging.getLogger("bayesmesh")
 
 LEAST = 8.0
 """Gate: times the effective draws per second of the best of the others."""
+
+MOST_R_HAT = 1.02
+"""Of ours: draws of chains that disagree are no effective draws."""
+
+NAN = float("nan")
 
 PEERS = "BAYESMESH_PEERS"
 """Environment variable: the Python of the other samplers' environment; that of ``.venv-peers`` when not set."""
@@ -55,15 +60,17 @@ def run(options: Options) -> Outcome:
         data = str(Path(folder) / "emissions.npy")
         np.save(data, emissions)
         case = Case(
-            {"processes": emissions.shape[0], "observations": emissions.shape[1]}, _contenders(options, data, peers)
+            {"processes": emissions.shape[0], "observations": emissions.shape[1]},
+            _contenders(options, data, peers, list_platforms()),
         )
         limit = max(options.seconds_limit, 600.0)
         limits = options.limits(
             run_s=limit, prepare_s=limit, rounds=options.pick(3, quick=1), least_rounds=1, case_s=240
         )
         measured = compare([case], limits)
-        write_rows(BenchmarkLayout(options.results).table("hidden_markov-exact"), _exact(peers))
-    rows = [m.row() for m in measured]
+    exact, silent = _exact(peers, case.values)
+    write_rows(options.layout.table("hidden_markov-exact"), exact)
+    rows = [m.row() for m in [*measured, *silent]]
     return Outcome(rows, _ratios(measured, case.values, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
 
 
@@ -76,18 +83,21 @@ def _peers_python() -> str | None:
     return None
 
 
-def _contenders(options: Options, data: str, peers: str | None) -> list[Contender]:
+def _contenders(options: Options, data: str, peers: str | None, platforms: Mapping[str, str]) -> list[Contender]:
+    """Return ours on every platform, and the others where their environment is there, on the CPU."""
     iterations = options.pick(1000, quick=50)
     budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
     many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
     ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
-    found = [
+    kernels = [
         Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
         Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
     ]
+    found = on_platforms(kernels, platforms)
     if peers is None:
         return found
     work = f"{__name__}.contenders"
+    on_cpu = {"JAX_PLATFORMS": "cpu"}
     others = [
         Contender("BlackJAX NUTS", f"{work}:BlackjaxNuts", budget, peers),
         Contender("NumPyro NUTS", f"{work}:NumpyroNuts", budget, peers),
@@ -96,30 +106,47 @@ def _contenders(options: Options, data: str, peers: str | None) -> list[Contende
         Contender("PyMC NUTS, JAX operation", f"{work}:PymcNuts", {**budget, "likelihood": "jax"}, peers),
         Contender("PyMC NUTS, PyTensor", f"{work}:PymcNuts", {**budget, "likelihood": "pytensor"}, peers),
     ]
-    return [*found, *options.pick(others, quick=others[:1])]
+    return [*found, *(c._replace(variables=on_cpu) for c in options.pick(others, quick=others[:1]))]
 
 
 def _ratios(measured: Sequence[Measurement], case: Mapping[str, Any], options: Options) -> list[Ratio]:
-    """Ours against each of the others, and with a gate against the best of them."""
+    """Ours against each of the others, and with a gate against the best of them, if all answered and ours converged."""
     rates = {m.contender: m.facts["ess_per_s"] for m in measured if "ess_per_s" in m.facts}
     others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
     best = max(others, key=others.__getitem__, default="another sampler")
     gate = options.pick(LEAST, quick=None)
     names = [best, *sorted(others.keys() - {best})]
-    return [
+    found = [
         ratio(measured, case, OURS, against=name, least=gate if name == best else None, fact="ess_per_s")
         for name in names
     ]
+    return [r._replace(reason=_reason(measured)) if r.least is not None else r for r in found]
 
 
-def _exact(peers: str | None) -> list[dict[str, Any]]:
-    """Rows of the numbers that must hold to the digits that were published, and at points drawn now; the last need PyMC."""
+def _reason(measured: Sequence[Measurement]) -> str:
+    """Return why there is no best of the others to be held to, or why ours does not count; empty when all is well."""
+    missing = [f"{m.contender}: {m.status}" for m in measured if m.status != OK]
+    ours = next((m.facts.get("max_r_hat", NAN) for m in measured if m.contender == OURS), NAN)
+    if not ours <= MOST_R_HAT:
+        missing.append(f"{OURS}: R-hat {ours:.3g}, more than {MOST_R_HAT:g}")
+    return "; ".join(missing)
+
+
+def _exact(peers: str | None, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[Measurement]]:
+    """Return rows of the numbers that must hold to the digits that were published, and at points drawn now.
+
+    The last of them need PyMC. Who cannot be asked is returned as a measurement that says why: what was measured before is not
+    lost by it, and claims find no number.
+    """
     rows: list[dict[str, Any]] = []
+    silent: list[Measurement] = []
     case = {"seed": time.time_ns()}
     for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):
         if python is None:
             continue
-        process = Process(Contender(work, f"{__name__}.exact:{work}", {}, python))
-        rows += process.ask({"do": "prepare", "case": case}, 300.0)["facts"]["rows"]
-        process.close()
-    return rows
+        try:
+            rows += ask_once(Contender(work, f"{__name__}.exact:{work}", {}, python), case, 300.0)["rows"]
+        except Ended as ended:
+            _log.error("benchmark hidden_markov: %s: %s", work, ended)
+            silent.append(Measurement(values, f"exact numbers: {work}", ended.status, ended.message))
+    return rows, silent

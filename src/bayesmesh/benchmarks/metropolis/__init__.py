@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
+from bayesmesh.benchmarks.platforms import ON, list_platforms, on_platforms
 
 __all__ = ["run"]
 
@@ -38,11 +39,12 @@ def _contender(name: str, work: str, **options: Any) -> Contender:
     return Contender(name, f"{__name__}.{work}", options)
 
 
+_NUMPY = _contender(NUMPY, "plain:Published")
 _OURS = _contender(OURS, "ours:Ours")
 _TFP = _contender(TFP, "probability:Tfp", mode="compiled")
 
 PUBLISHED = (
-    _contender(NUMPY, "plain:Published"),
+    _NUMPY,
     _contender(STEPWISE, "compiled:Stepwise", is_published=True),
     _contender(LOOP, "compiled:Loop", is_published=True),
     _TFP,
@@ -94,6 +96,13 @@ _FULL = _Sizes(
 _QUICK = _Sizes([(1_000, 1), (1_000, 20)], [(1_000, 20), (4_000, 20)], [(10_000, 50)], (1_000, 100))
 
 
+def _everywhere(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+    """Return those of NumPy, and all others once a platform of JAX."""
+    given = list(contenders)
+    on_jax = [c for c in given if not c.name.startswith(NUMPY)]
+    return [*(c for c in given if c not in on_jax), *on_platforms(on_jax, platforms)]
+
+
 def run(options: Options) -> Outcome:
     """Measure both sweeps, ours against NumPy at the gates, the kernels side by side, and the adapted proposal."""
     sizes = options.pick(_FULL, quick=_QUICK)
@@ -106,12 +115,15 @@ def run(options: Options) -> Outcome:
     patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
     (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "ours:Adaptation")])], once)
     found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
-    cases = [Case(_case("samples", *each), (*PUBLISHED, EAGER), "samples") for each in sizes.samples]
-    cases += [Case(_case("chains", *each), PUBLISHED, "chains") for each in sizes.chains]
-    cases += [Case(_case("gate", *each), (PUBLISHED[0], CORRECT[0], _OURS), limits=patient) for each in sizes.gates]
-    everyone = (*PUBLISHED[:3], *CORRECT)
+    platforms = list_platforms()
+    published, correct = _everywhere(PUBLISHED, platforms), _everywhere(CORRECT, platforms)
+    eager, gated = on_platforms([EAGER], platforms), _everywhere((_NUMPY, CORRECT[0], _OURS), platforms)
+    everyone = [*_everywhere(PUBLISHED[:3], platforms), *correct]
+    cases = [Case(_case("samples", *each), [*published, *eager], "samples") for each in sizes.samples]
+    cases += [Case(_case("chains", *each), published, "chains") for each in sizes.chains]
+    cases += [Case(_case("gate", *each), gated, limits=patient) for each in sizes.gates]
     cases += [Case(_case("kernels", *sizes.kernels, scale), everyone, limits=once) for scale in (STEP, *found)]
-    cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), CORRECT) for scale in found]
+    cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), correct) for scale in found]
     measured = compare(cases, limits)
     rows = [_row(m) for m in measured]
     return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
@@ -136,12 +148,14 @@ def _ratios(measured: list[Measurement], gates: Iterable[tuple[int, int]]) -> It
         yield ratio(measured, case, OURS, against=NUMPY, least=GATE)
         yield ratio(measured, case, OURS, against=f"{NUMPY}, correct")
     for m in measured:
-        if m.contender == OURS or not m.seconds or m.case["chains"] < 1_000:
+        # Those on one platform against each other.
+        ours = "".join([OURS, *m.contender.partition(ON)[1:]])
+        if m.contender == ours or not m.seconds or m.case["chains"] < 1_000:
             continue
         case = {name: m.case[name] for name in ("arm", "chains", "samples")}
         if m.case["arm"] in ("samples", "chains"):
             least = 1.0 if m.case["samples"] >= _PUBLISHED_SAMPLES else None
-            yield ratio(measured, case, OURS, against=m.contender, least=least)
+            yield ratio(measured, case, ours, against=m.contender, least=least)
         elif m.case["arm"] == "adapted":
-            by_ess = ratio(measured, case, OURS, against=m.contender, fact="ess_per_s")
+            by_ess = ratio(measured, case, ours, against=m.contender, fact="ess_per_s")
             yield by_ess._replace(case=f"{by_ess.case}, ESS per second")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.benchmarks.harness import Case, Contender, Options, Outcome, compare, ratio
-from bayesmesh.benchmarks.process import Process
+from bayesmesh.benchmarks.process import ask_once
 from bayesmesh.benchmarks.table import write_rows
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.store.arrays import open_group, write_array
@@ -40,7 +40,7 @@ _LIMIT_S = 120.0
 
 def run(options: Options) -> Outcome:
     """Sample, and evaluate what must hold exactly."""
-    layout = BenchmarkLayout(options.results)
+    layout = options.layout
     draws, rounds = options.pick(1000, quick=50), options.pick(3, quick=1)
     with tempfile.TemporaryDirectory() as folder:
         saved = str(Path(folder) / "states.npy")
@@ -107,10 +107,5 @@ def moments(draws: np.ndarray) -> list[dict[str, Any]]:
 
 def _facts() -> dict[str, list[dict[str, Any]]]:
     """Return the rows of sums and of densities over devices."""
-    process = Process(Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES))
-    try:
-        request = {"do": "prepare", "case": {"seed": time.time_ns() % 2**31}}
-        found: dict[str, list[dict[str, Any]]] = process.ask(request, _LIMIT_S)["facts"]
-    finally:
-        process.close()
-    return found
+    collectives = Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES)
+    return ask_once(collectives, {"seed": time.time_ns() % 2**31}, _LIMIT_S)
