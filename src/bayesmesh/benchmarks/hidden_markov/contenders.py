@@ -200,9 +200,8 @@ class BlackjaxNuts(_Contender):
             return jax.lax.scan(one, state, jax.random.split(key_draws, self.num_draws))[1]
 
         along = jax.sharding.PartitionSpec("chain")
-        every = jax.shard_map(
-            jax.vmap(chain), mesh=jax.make_mesh((self.chains,), ("chain",)), in_specs=along, out_specs=along, check_vma=False
-        )  # fmt: skip
+        mesh = jax.make_mesh((self.chains,), ("chain",), axis_types=(jax.sharding.AxisType.Auto,))
+        every = jax.shard_map(jax.vmap(chain), mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
         return every(jax.random.split(key, self.chains))
 
     def run(self, repeat: int) -> dict[str, Any]:
