@@ -94,7 +94,7 @@ def combine(measure: MeasureSettings, read: Callable[[MeasureSettings], Reading]
     return Reading(value, (*first.files, *second.files), first.machine or second.machine, first.written_at)
 
 
-def matching_rows(path: Path, where: Mapping[str, str | float]) -> list[dict[str, str]]:
+def matching_rows(path: Path, where: Mapping[str, str | float | list[str]]) -> list[dict[str, str]]:
     """Return the rows of a table whose columns have these values; numbers are compared as numbers.
 
     Raises:
@@ -111,7 +111,9 @@ def matching_rows(path: Path, where: Mapping[str, str | float]) -> list[dict[str
     return [row for row in rows if all(_is_same(row[name], value) for name, value in where.items())]
 
 
-def _is_same(text: str, wanted: str | float) -> bool:
+def _is_same(text: str, wanted: str | float | list[str]) -> bool:
+    if isinstance(wanted, list):
+        return text in wanted
     if isinstance(wanted, str):
         return text == wanted
     try:
@@ -164,7 +166,7 @@ def _number(path: Path, row: Mapping[str, str], column: str) -> float:
 
 
 def _reduce(where: str, values: Sequence[float], statistic: str, along: Sequence[float] = ()) -> float:
-    """Return one number of several.
+    """Return one number of several; the entropy is in nats, of values that are scaled to add to 1.
 
     >>> _reduce("x", [1.0, 10.0, 100.0], "slope", [1.0, 10.0, 100.0]), _reduce("x", [2.0, 3.0], "spread")
     (1.0, 1.5)
@@ -177,11 +179,13 @@ def _reduce(where: str, values: Sequence[float], statistic: str, along: Sequence
     found: dict[str, Callable[[], float]] = {
         "mean": lambda: array.mean(),
         "sd": lambda: array.std(ddof=1),
+        "variance": array.var,
         "min": array.min,
         "max": array.max,
         "sum": array.sum,
         "count": lambda: array.size,
         "distinct": lambda: len(np.unique(array)),
+        "entropy": lambda: -sum(p * math.log(p) for p in array / array.sum() if p > 0),
         "spread": lambda: array.max() / array.min(),
         "slope": lambda: np.polyfit(np.log(along), np.log(array), 1)[0],
     }

@@ -36,7 +36,22 @@ Witness = Literal[
 WITNESSES: tuple[str, ...] = get_args(Witness)
 """Names of the computations in `bayesmesh.claims.witnesses`."""
 
-Statistic = Literal["only", "last", "mean", "sd", "min", "max", "sum", "count", "distinct", "spread", "slope", "shape"]
+Statistic = Literal[
+    "only",
+    "last",
+    "mean",
+    "sd",
+    "min",
+    "max",
+    "sum",
+    "count",
+    "distinct",
+    "spread",
+    "slope",
+    "variance",
+    "entropy",
+    "shape",
+]
 
 Kind = Literal["exact", "statistical", "hardware", "shape"]
 
@@ -68,7 +83,9 @@ class MeasureSettings(Settings):
     """Where a number comes from: a file of results, a named computation, or two numbers combined."""
 
     file: str | None = Field(None, description="File below the folder of results: .csv, .json or a .zarr store.")
-    where: dict[str, str | int | float] = Field({}, description="Column -> value that a row of a table must have.")
+    where: dict[str, str | int | float | list[str]] = Field(
+        {}, description="Column -> value that a row of a table must have, or a list of texts of which it must have one."
+    )
     column: str | None = Field(None, description="Column of a table, or group/name of an array in a store.")
     against: str | None = Field(None, description="Column that a slope is taken over, both in their logarithms.")
     statistic: Statistic = Field(

@@ -70,8 +70,10 @@ def test_all_contenders_get_one_data_file_and_the_published_budget() -> None:
     assert {c.python for c in others} == {"python"}
     assert {c.variables["JAX_PLATFORMS"] for c in others} == {"cpu"}
     assert {c.name: c.variables["JAX_PLATFORMS"] for c in contenders if c.name.startswith("ours")} == {
-        "ours: ChEES-HMC": "cpu", "ours: NUTS": "cpu",
-        "ours: ChEES-HMC on gpu": "cuda", "ours: NUTS on gpu": "cuda",
+        "ours: ChEES-HMC": "cpu",
+        "ours: NUTS": "cpu",
+        "ours: ChEES-HMC on gpu": "cuda",
+        "ours: NUTS on gpu": "cuda",
     }
 
 

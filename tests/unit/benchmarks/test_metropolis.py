@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 from bayesmesh.benchmarks import metropolis
 from bayesmesh.benchmarks.harness import Case, Limits, Measurement, Options, compare
 from bayesmesh.benchmarks.metropolis import plain
+from bayesmesh.benchmarks.metropolis.moments import keep_states, write_moments
 from bayesmesh.benchmarks.metropolis.target import LOCATIONS, MEAN, SCALES, VARIANCE, WEIGHTS, cdf, density
+from bayesmesh.benchmarks.table import write_rows
+from bayesmesh.claims.judge import FAILED, HOLDS, judge_all
+from bayesmesh.experiment.claims import load_claims
+from bayesmesh.store.layout import BenchmarkLayout
+
+CLAIMS = Path(__file__).resolve().parents[3] / "config" / "claims.yaml"
 
 
 def test_the_target_has_the_moments_that_it_says() -> None:
@@ -51,6 +59,47 @@ def test_every_contender_runs_and_correct_ones_agree() -> None:
     assert found["ours"]["compile_s"] > 0 == found["numpy"]["compile_s"]
 
 
+def _verdicts(results: Path) -> dict[str, str]:
+    found = judge_all(results, tuple(c for c in load_claims(CLAIMS) if c.name == "A1"))
+    return {f.name: f.verdict for f in found if not f.name.startswith("seconds")}
+
+
+def _store_kernels(results: Path) -> None:
+    """Run both scales, and store the moments."""
+    folder = results / "states"
+    folder.mkdir()
+    everyone = [*metropolis.PUBLISHED[2:3], metropolis.CORRECT[0], metropolis._OURS]
+    cases = [
+        Case(metropolis._case("kernels", 10_000, 1_000, scale), keep_states(everyone, folder, word))
+        for word, scale in (("published", 0.1), ("adapted", 6.3))
+    ]
+    assert {m.status for m in compare(cases, Limits(rounds=1))} == {"ok"}
+    write_moments(BenchmarkLayout(results), folder)
+
+
+def test_moments_of_the_kernels_hold_and_a_wrong_one_fails(tmp_path: Path) -> None:
+    _store_kernels(tmp_path)
+    assert set(_verdicts(tmp_path).values()) == {HOLDS}
+    saved = tmp_path / "states" / "adapted ours.npy"
+    # As without the acceptance test: the walk alone.
+    np.save(saved, np.random.default_rng(0).normal(0, 6.3 * math.sqrt(1_000), 10_000))
+    write_moments(BenchmarkLayout(tmp_path), tmp_path / "states")
+    failed = {name for name, verdict in _verdicts(tmp_path).items() if verdict == FAILED}
+    assert failed == {"mean, adapted scale", "variance, adapted scale"} or failed == {"variance, adapted scale"}
+
+
+def test_moments_that_are_typed_in_fail(tmp_path: Path) -> None:
+    states = tmp_path / "states"
+    states.mkdir()
+    for name in ("published ours", "adapted ours", "adapted numpy, correct", "published jax compiled loop"):
+        np.save(states / f"{name}.npy", np.random.default_rng(0).normal(5, 1, 10_000))
+    write_moments(BenchmarkLayout(tmp_path), states)
+    row = {"mean_se": 0.01, "variance_se": 0.1, "scale": "adapted", "contender": "ours"}
+    write_rows(BenchmarkLayout(tmp_path).table("metropolis-moments"), [{**row, "mean": 0.92, "variance": 9.70}])
+    found = _verdicts(tmp_path)
+    assert found["mean, adapted scale"] == found["variance, adapted scale"] == FAILED
+
+
 def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -66,6 +115,7 @@ def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(metropolis, "compare", measure)
     monkeypatch.setattr(metropolis, "list_platforms", lambda: {"cpu": "cpu"})
+    monkeypatch.setattr(metropolis, "write_moments", lambda *a: None)
     outcome = metropolis.run(Options())
     arms = {
         arm: {(c["chains"], c["samples"]) for c in asked if c["arm"] == arm} for arm in ("samples", "chains", "gate")
@@ -91,6 +141,7 @@ def test_an_accelerator_adds_rows_and_is_compared_with_itself(monkeypatch: pytes
 
     monkeypatch.setattr(metropolis, "compare", measure)
     monkeypatch.setattr(metropolis, "list_platforms", lambda: {"cpu": "cpu", "gpu": "cuda"})
+    monkeypatch.setattr(metropolis, "write_moments", lambda *a: None)
     outcome = metropolis.run(Options())
     of_sweep = next(case for case in asked if case.values["arm"] == "chains").contenders
     platforms = {c.name: c.variables.get("JAX_PLATFORMS") for c in of_sweep}

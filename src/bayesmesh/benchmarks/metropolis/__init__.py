@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import os
 import statistics
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.benchmarks.metropolis.moments import keep_states, write_moments
 from bayesmesh.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
 from bayesmesh.benchmarks.platforms import ON, list_platforms, on_platforms
 
@@ -122,9 +125,15 @@ def run(options: Options) -> Outcome:
     cases = [Case(_case("samples", *each), [*published, *eager], "samples") for each in sizes.samples]
     cases += [Case(_case("chains", *each), published, "chains") for each in sizes.chains]
     cases += [Case(_case("gate", *each), gated, limits=patient) for each in sizes.gates]
-    cases += [Case(_case("kernels", *sizes.kernels, scale), everyone, limits=once) for scale in (STEP, *found)]
     cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), correct) for scale in found]
-    measured = compare(cases, limits)
+    with tempfile.TemporaryDirectory() as folder:
+        for word, scale in zip(("published", "adapted"), (STEP, *found), strict=False):
+            keepers = keep_states(everyone, Path(folder), word)
+            cases.append(Case(_case("kernels", *sizes.kernels, scale), keepers, limits=once))
+        measured = compare(cases, limits)
+        # A quick run leaves what one of full size stored.
+        if not options.is_quick:
+            write_moments(options.layout, Path(folder))
     rows = [_row(m) for m in measured]
     return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
 

@@ -35,6 +35,9 @@ ON_DEVICES = {
 
 ON_ONE_DEVICE = {**ON_DEVICES, "XLA_FLAGS": ""}
 
+COARSE = {"step_size": 1.4, "num_steps": 1}
+"""Steps so long that a third of all proposals is rejected; without the test the standard deviation would be 1.4."""
+
 _LIMIT_S = 120.0
 
 
@@ -43,41 +46,44 @@ def run(options: Options) -> Outcome:
     layout = options.layout
     draws, rounds = options.pick(1000, quick=50), options.pick(3, quick=1)
     with tempfile.TemporaryDirectory() as folder:
-        saved = str(Path(folder) / "states.npy")
-        chains = [
-            Contender("ours", f"{__name__}.chains:Ours", {"saved": saved}, variables=ON_DEVICES),
-            Contender("tfp", f"{__name__}.chains:Tfp", {}, variables=ON_DEVICES),
-        ]
+        saved = {name: Path(folder) / f"{name}.npy" for name in ("chains", "coarse")}
+        ours = Contender("ours", f"{__name__}.chains:Ours", {"saved": str(saved["chains"])}, variables=ON_DEVICES)
+        chains = [ours, Contender("tfp", f"{__name__}.chains:Tfp", {}, variables=ON_DEVICES)]
+        coarse = ours._replace(options={"saved": str(saved["coarse"]), **COARSE})
         work = f"{__name__}.precision:Trajectories"
         precision = [
             Contender(name, work, {"precision": name}, variables=ON_ONE_DEVICE) for name in ("highest", "bfloat16")
         ]
         cases = [
             Case({"work": "chains", "draws": draws}, chains),
+            Case({"work": "coarse steps", "draws": draws}, [coarse]),
             Case({"work": "precision", "draws": options.pick(20, quick=3)}, precision),
         ]
         measured = compare(cases, options.limits(rounds=rounds))
         # A quick run has fewer draws than the published one, and leaves what an earlier run stored.
-        if Path(saved).exists() and not options.is_quick:
-            store_chains(layout, np.load(saved))
+        for name, path in saved.items():
+            if path.exists() and not options.is_quick:
+                store_chains(layout, name, np.load(path))
     for table, rows in _facts().items():
         write_rows(layout.table(f"tutorial-{table}"), rows)
     ratios = [ratio(measured, {"work": "chains"}, "ours", against="tfp")]
     return Outcome([m.row() for m in measured], ratios, ("acceptance",))
 
 
-def store_chains(layout: BenchmarkLayout, states: np.ndarray) -> None:
+def store_chains(layout: BenchmarkLayout, name: str, states: np.ndarray) -> None:
     """Store states as the devices gave them and merged, and a table of their moments.
 
     Args:
         layout: of the benchmarks.
+        name: ``chains``, or another run of them.
         states: (device, draw, chain, coordinate).
     """
     merged = np.moveaxis(states, 2, 1).reshape(-1, states.shape[1], states.shape[3])
-    of_devices, of_chains = (layout.folder / f"tutorial-{name}.zarr" for name in ("devices", "chains"))
-    _write_store(of_devices, states, ("device", DRAW, CHAIN, "coordinate"))
+    of_chains = layout.folder / f"tutorial-{name}.zarr"
+    if name == "chains":
+        _write_store(layout.folder / "tutorial-devices.zarr", states, ("device", DRAW, CHAIN, "coordinate"))
     _write_store(of_chains, merged, (CHAIN, DRAW, "coordinate"))
-    write_rows(layout.table("tutorial-chains"), moments(merged), [of_chains.with_suffix(".sha256")])
+    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [of_chains.with_suffix(".sha256")])
 
 
 def _write_store(path: Path, values: np.ndarray, dims: tuple[str, ...]) -> None:

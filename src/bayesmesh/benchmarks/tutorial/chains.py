@@ -67,14 +67,15 @@ class Ours(_Chains):
 
     Args:
         saved: file for the states; none when empty.
+        step_size, num_steps: of a trajectory.
     """
 
-    def __init__(self, *, saved: str = "") -> None:
-        self._saved = saved
+    def __init__(self, *, saved: str = "", step_size: float = STEP_SIZE, num_steps: int = NUM_STEPS) -> None:
+        self._saved, self._step_size, self._num_steps = saved, step_size, num_steps
 
     def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
-        kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS, initial_step_size=STEP_SIZE), WARMUP)
-        tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"x": jnp.ones(DIMENSION)})
+        kernel = Hmc(Options(num_leapfrog_steps=self._num_steps, initial_step_size=self._step_size), WARMUP)
+        tuning = HmcTuning(jnp.asarray(self._step_size, jnp.float64), {"x": jnp.ones(DIMENSION)})
         chain_keys = jax.random.split(keys[0], CHAINS)
 
         def density(position: Position) -> Density:
