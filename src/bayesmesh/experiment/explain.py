@@ -123,11 +123,18 @@ def _say(place: Place, details: list[Any]) -> tuple[str, str]:
     if kind == "missing":
         return f"key '{name}' is missing", f"add\n{_as_yaml(place.keys)}{_description(place)}"
     if kind == "does_not_fit":
-        return first["msg"], first["ctx"]["remedy"]
+        return f"key '{_key_within(place, first['ctx']['key'])}': {first['ctx']['problem']}", first["ctx"]["remedy"]
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME_PATTERN:
         return f"key '{name}': {first['input']!r} is no name", f"names match {NAME_PATTERN}"
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
+
+
+def _key_within(place: Place, key: str) -> str:
+    """Return a key that a block named, behind that of the block unless it says it itself."""
+    return (
+        key if not place.keys or key.startswith(f"{place.keys[0]}.") or key == place.keys[0] else f"{place.key}.{key}"
+    )
 
 
 def _wanted(place: Place, detail: Mapping[str, Any]) -> str:

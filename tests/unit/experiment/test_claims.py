@@ -47,7 +47,7 @@ def test_good_claims_load_and_name_their_files(tmp_path: Path) -> None:
         ({"measure": {"file": "../a.csv", "column": "c"}}, "is no table or store below the results"),
         ({"measure": {"file": "a.csv", "ratio": {"of": {}, "to": {}}}}, "a measure is one of"),
         ({"measure": {"file": "a.py", "column": "c"}}, "is no table or store"),
-        ({"measure": {"file": "a.csv"}}, "key 'column': a table or store needs one"),
+        ({"measure": {"file": "a.csv"}}, "it.measure.column': a table or store needs one"),
         ({"witness": {"witness": "softmax_acuracy"}}, "it.witness.witness'"),
         ({"witness": {"witness": "watch_matrix", "experiment": "../m"}}, "it.witness.experiment': '../m' is no name"),
         ({"witness": None}, "it.witness' is missing: a number of kind exact is computed a second time"),
