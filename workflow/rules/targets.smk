@@ -12,9 +12,9 @@ rule reproduce:
         "results/index.html",
     log:
         "results/logs/reproduce.log",
+    retries: 0
     conda:
         "../../envs/bayesmesh.yaml"
-    retries: 0
     message:
         "Hold the claims to their gate"
     shell:
