@@ -1,4 +1,4 @@
-"""A command ``bayesmesh`` for tests that start it and send it signals: has a process forked by a zygote be it, and ends as that one does.
+"""A command for tests that start it and send it signals, and for jobs: has a process forked by a zygote be it, and ends as that one does.
 
 Not run from here: a zygote writes it, with its address, into a folder of its own.
 """
@@ -10,9 +10,9 @@ import socket
 import sys
 
 
-def main(address: str, python: str) -> None:
-    """Run ``bayesmesh`` with the arguments of this process."""
-    command = ["bayesmesh.cli", *sys.argv[1:]]
+def main(address: str, python: str, module: str) -> None:
+    """Run a module with the arguments of this process."""
+    command = [module, *sys.argv[1:]]
     if any(name.startswith("JAX_") and name != "JAX_PLATFORMS" for name in os.environ):
         # JAX has read its variables when it was imported.
         os.execv(python, [python, "-m", *command])  # noqa: S606 - as a shell would have started it

@@ -48,7 +48,7 @@ class Zygote:
         environment: of that process; JAX reads some of it when it is imported.
 
     Attributes:
-        bin: of an environment that is this Python's but for ``bayesmesh``, which asks this process.
+        bin: of an environment that is this Python's but for ``bayesmesh`` and ``snakemake``, which ask this process.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -59,11 +59,13 @@ class Zygote:
             Path(self._folder.name, part).symlink_to(Path(sys.prefix, part))
         python = self.bin / "python"
         python.symlink_to(sys.executable)
-        command = self.bin / "bayesmesh"
-        # Isolated and without site-packages: it starts in milliseconds.
         text = CLIENT.read_text(encoding="utf-8")
-        command.write_text(f"#!{sys.executable} -IS\n{text}\nmain({self._address!r}, {sys.executable!r})\n")
-        command.chmod(0o755)
+        for name, module in (("bayesmesh", "bayesmesh.cli"), ("snakemake", "snakemake")):
+            command = self.bin / name
+            # Isolated and without site-packages: it starts in milliseconds.
+            call = f"main({self._address!r}, {sys.executable!r}, {module!r})"
+            command.write_text(f"#!{sys.executable} -IS\n{text}\n{call}\n")
+            command.chmod(0o755)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self._address)
         listening.listen(64)

@@ -25,6 +25,7 @@ from bayesmesh.stages import fetch, shard
 from bayesmesh.stages.files import experiment_layout
 from bayesmesh.store.files import write_json
 from bayesmesh.store.layout import process_folder
+from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,10 +68,13 @@ class Experiment:
     def start(self, stage: str, processes: int = 1, **variables: str) -> subprocess.Popen[str]:
         """Start a stage, and nothing of it if it is not ended."""
         options = ["--processes", f"1x{processes}"] if stage == "sample" else []
+        # What starts processes of its own, and looks for them, is one itself.
+        anew = [sys.executable, "-m", "bayesmesh.cli"]
+        command = [str(zygote().bin / "bayesmesh")] if processes == 1 and not variables else anew
         file = self.results / f"{stage}.json"
         file.write_text(self.spec(stage).canonical())
         return subprocess.Popen(
-            [sys.executable, "-m", "bayesmesh.cli", stage, "--spec", str(file), "--cores", "2", *options],
+            [*command, stage, "--spec", str(file), "--cores", "2", *options],
             env={**self.environment, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+
+from zygote import zygote
 
 FEW, MANY = 8, 40
 POSTERIOR = "results/films/posterior.zarr"
@@ -116,7 +117,7 @@ def test_a_job_that_is_killed_twice_and_tried_again_ends_with_the_same_bytes(
     workspace = completed.copy(tmp_path / "copy")
     workspace.set("films", "sampling.draws", MANY)
     running = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "1", "--retries", "3", POSTERIOR],
+        [str(zygote().bin / "snakemake"), "--cores", "1", "--retries", "3", POSTERIOR],
         cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     for commits in (FEW + 4, FEW + 12):
@@ -134,7 +135,7 @@ def test_a_killed_job_goes_on_to_the_same_bytes(completed: Any, extended: Any, t
     workspace.set("films", "sampling.draws", MANY)
     manifest = "results/films/chains/group-000.json"
     running = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "2", manifest],
+        [str(zygote().bin / "snakemake"), "--cores", "2", manifest],
         cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     while len(_commits(workspace)) < FEW + 4:

@@ -45,7 +45,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, user_environment: Mapping
 
     start.results = results  # type: ignore[attr-defined]
     for stage in ("fetch", "shard", "compile"):
-        done = start(stage, 10)
+        done = start(stage, ENDLESS)
         said, _ = done.communicate()
         assert done.returncode == 0, said
     return start

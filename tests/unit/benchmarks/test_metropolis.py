@@ -68,10 +68,10 @@ def _store_kernels(results: Path) -> None:
     """Run both scales, and store the moments."""
     folder = results / "states"
     folder.mkdir()
-    everyone = [*metropolis.PUBLISHED[2:3], metropolis.CORRECT[0], metropolis._OURS]
+    both = {"published": (0.1, [metropolis.PUBLISHED[2], metropolis._OURS]), "adapted": (6.3, metropolis.CORRECT[::3])}
     cases = [
-        Case(metropolis._case("kernels", 10_000, 1_000, scale), keep_states(everyone, folder, word))
-        for word, scale in (("published", 0.1), ("adapted", 6.3))
+        Case(metropolis._case("kernels", 10_000, 1_000, scale), keep_states(who, folder, word))
+        for word, (scale, who) in both.items()
     ]
     assert {m.status for m in compare(cases, Limits(rounds=1))} == {"ok"}
     write_moments(BenchmarkLayout(results), folder)

@@ -95,8 +95,8 @@ def evaluate(case, program, position) -> dict[str, np.ndarray]:
 
 
 LAYOUTS = {
-    "named": [((1, 1), 37), ((1, 1), 5), ((1, 2), 37), ((1, 4), 4), ((1, 7), 37), ((4, 2), 7)],
-    "shard_map": [((1, 1), 37), ((1, 2), 5), ((1, 4), 4), ((1, 7), 37), ((4, 2), 7)],
+    "named": [((1, 1), 37), ((1, 1), 5), ((1, 4), 4), ((1, 7), 37), ((4, 2), 7)],
+    "shard_map": [((1, 2), 5), ((1, 4), 4), ((1, 7), 37)],
 }
 """Way of sharding -> meshes (chain, data) and tiles; 37 rows are divided by none of them."""
 

@@ -44,6 +44,8 @@ def test_schedulers_repeat_their_signals_and_the_first_counts() -> None:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
+    # A shell starts what runs in its background with Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with Interruption(10) as interruption:
 
         def press_twice() -> None:
@@ -57,6 +59,7 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             press_twice()
         assert interruption.requested_by == "SIGINT"
+    signal.signal(signal.SIGINT, before)
 
 
 def test_what_is_ready_within_the_grace_time_is_waited_for() -> None:

@@ -16,6 +16,10 @@ NUM_WARMUP, NUM_DRAWS = 30, 20
 OPTIONS: dict[str, dict[str, Any]] = {"hmc": {"num_leapfrog_steps": 4}, "chees": {"max_leapfrog_steps": 8}}
 
 
+SPREAD = {"hmc": ((1, 7), "shard_map")}
+"""Kernel -> mesh and way of sharding over several devices, where not the usual: collectives that are stated adapt alike."""
+
+
 def build_small(build, make_case, kernel: str, mesh: tuple[int, int], **more: Any):
     """Matrix factorisation: its latents follow the rows, and 37 rows are divided by nothing."""
     case = make_case("matrix_factorization", width=2)
@@ -56,12 +60,8 @@ def assert_near(run: Any, reference: Any) -> None:
 
 def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference) -> None:
     """From the start on: 50 transitions, of which 30 adapt. More meshes, after warmup: tests/exact/test_devices.py."""
-    assert_near(build_small(build, make_case, kernel, (4, 2)).run(NUM_DRAWS), reference)
-
-
-def test_stated_collectives_adapt_alike(build, make_case) -> None:
-    one = build_small(build, make_case, "hmc", (1, 1)).run(NUM_DRAWS)
-    assert_near(build_small(build, make_case, "hmc", (1, 7), sharding="shard_map").run(NUM_DRAWS), one)
+    mesh, sharding = SPREAD.get(kernel, ((4, 2), "named"))
+    assert_near(build_small(build, make_case, kernel, mesh, sharding=sharding).run(NUM_DRAWS), reference)
 
 
 def test_a_run_cut_into_segments_is_bit_for_bit_the_same_run(alone, reference) -> None:

@@ -167,6 +167,7 @@ def test_new_components_pass_their_tests_and_contracts(tree: Path) -> None:
     tests = [f for f in written(tree) if f.startswith("tests/")]
     said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", *tests)
     assert f"{sum(map(len, NAMES.values()))} passed" in said
-    chosen = [names[-1] for names in NAMES.values()]
+    # A kernel of this kind keeps its contract in the tests of the guide.
+    chosen = [names[-1] for kind, names in NAMES.items() if kind != "kernel"]
     said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", "-k", " or ".join(chosen), "tests/contract")
     assert int(re.search(r"(\d+) passed", said)[1]) > 40
