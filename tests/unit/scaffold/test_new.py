@@ -170,4 +170,4 @@ def test_new_components_pass_their_tests_and_contracts(tree: Path) -> None:
     # A kernel of this kind keeps its contract in the tests of the guide.
     chosen = [names[-1] for kind, names in NAMES.items() if kind != "kernel"]
     said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", "-k", " or ".join(chosen), "tests/contract")
-    assert int(re.search(r"(\d+) passed", said)[1]) > 40
+    assert int(re.search(r"(\d+) passed", said)[1]) > 20
