@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bayesmesh.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, compare
+from bayesmesh.benchmarks.platforms import ON_CPU, on_platforms
 from bayesmesh.store.files import write_json
 
 __all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
 
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
-
-ON_CPU = {"JAX_PLATFORMS": "cpu"}
-"""The published times are those of one platform."""
 
 MOST_TEXT = 400
 """Points up to which the text of a program is kept, for a second count of its equations."""
@@ -35,12 +33,12 @@ _DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
 def run(options: Options) -> Outcome:
     """Compile both arms anew in every round; the slow one up to the published 1,600 points or its time limit."""
     sizes = options.pick((50, 100, 200, 400, 800, 1600), quick=(20, 40, 80))
-    arms = [
-        Contender(name, f"{__name__}:Compilation", {"arm": name}, variables=ON_CPU) for name in (PYTHON_SUM, JNP_SUM)
-    ]
+    # The published times are those of one platform.
+    works = [Contender(name, f"{__name__}:Compilation", {"arm": name}) for name in (PYTHON_SUM, JNP_SUM)]
+    *arms, uncompiled = on_platforms([*works, Contender("jnp sum uncompiled", f"{__name__}:Uncompiled")], ON_CPU)
     cases = [Case({"n": n}, arms, series="n") for n in sizes]
     cases += [Case({"n": n}, arms[1:]) for n in options.pick((6400, 100_000), quick=())]
-    cases += [Case({"n": n}, [_uncompiled()]) for n in options.pick((1600, 6400), quick=(80,))]
+    cases += [Case({"n": n}, [uncompiled]) for n in options.pick((1600, 6400), quick=(80,))]
     # Every compilation has the time limit of a run; the first one comes with the start of the process.
     limits = options.limits(
         rounds=options.pick(3, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
@@ -50,10 +48,6 @@ def run(options: Options) -> Outcome:
     write_json(path, _texts(measured))
     rows = [{name: value for name, value in m.row().items() if name != "text"} for m in measured]
     return Outcome(rows, metrics=("build_s", "equations"), files=(path,))
-
-
-def _uncompiled() -> Contender:
-    return Contender("jnp sum uncompiled", f"{__name__}:Uncompiled", variables=ON_CPU)
 
 
 def _texts(measured: list[Measurement]) -> dict[str, dict[str, str]]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from bayesmesh.benchmarks.process import Contender, ask_once
 
-__all__ = ["ON", "Platforms", "list_platforms", "on_platforms"]
+__all__ = ["ON", "ON_CPU", "Platforms", "list_platforms", "on_platforms"]
+
+ON_CPU = {"cpu": "cpu"}
+"""The CPU alone, as a platform of `on_platforms`."""
 
 ON = " on "
 """Between the name of a contender and its platform, where that is not the CPU."""

@@ -125,7 +125,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", newline="") as handle:
             rows = list(csv.DictReader(handle))
     except (UnicodeDecodeError, csv.Error):
-        rows = [{None: "what is no text"}]
+        _set_aside(path)
+        return []
+    # Cells that no column stands over are found under None.
     if any(None in row for row in rows):
         _set_aside(path)
         return []

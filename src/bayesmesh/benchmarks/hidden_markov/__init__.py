@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.benchmarks.harness import OK, Case, Contender, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.benchmarks.platforms import list_platforms, on_platforms
+from bayesmesh.benchmarks.platforms import ON_CPU, list_platforms, on_platforms
 from bayesmesh.benchmarks.process import Ended, ask_once
 from bayesmesh.benchmarks.table import write_rows
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
@@ -97,7 +97,6 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     if peers is None:
         return found
     work = f"{__name__}.contenders"
-    on_cpu = {"JAX_PLATFORMS": "cpu"}
     others = [
         Contender("BlackJAX NUTS", f"{work}:BlackjaxNuts", budget, peers),
         Contender("NumPyro NUTS", f"{work}:NumpyroNuts", budget, peers),
@@ -106,7 +105,7 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
         Contender("PyMC NUTS, JAX operation", f"{work}:PymcNuts", {**budget, "likelihood": "jax"}, peers),
         Contender("PyMC NUTS, PyTensor", f"{work}:PymcNuts", {**budget, "likelihood": "pytensor"}, peers),
     ]
-    return [*found, *(c._replace(variables=on_cpu) for c in options.pick(others, quick=others[:1]))]
+    return [*found, *on_platforms(options.pick(others, quick=others[:1]), ON_CPU)]
 
 
 def _ratios(measured: Sequence[Measurement], case: Mapping[str, Any], options: Options) -> list[Ratio]:
@@ -144,8 +143,9 @@ def _exact(peers: str | None, values: Mapping[str, Any]) -> tuple[list[dict[str,
     for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):
         if python is None:
             continue
+        (contender,) = on_platforms([Contender(work, f"{__name__}.exact:{work}", {}, python)], ON_CPU)
         try:
-            rows += ask_once(Contender(work, f"{__name__}.exact:{work}", {}, python), case, 300.0)["rows"]
+            rows += ask_once(contender, case, 300.0)["rows"]
         except Ended as ended:
             _log.error("benchmark hidden_markov: %s: %s", work, ended)
             silent.append(Measurement(values, f"exact numbers: {work}", ended.status, ended.message))
