@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 KERNELS = ("hmc", "chees")
-EVERY = [("named", (1, 2)), ("named", (1, 4)), ("named", (1, 8))]
+EVERY = [("named", (1, 2)), ("named", (1, 8))]
 CASES = [
     *((model, kernel, *mesh) for model in LOCAL for kernel in KERNELS for mesh in EVERY),
     *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +30,9 @@ LEAVE_SECONDS = 20
 """How long a process that ends waits for the others to end."""
 
 MESSAGE_BYTES = 2048
+
+_STATUS = re.compile(r"[A-Z]+(_[A-Z]+)*: ")
+"""How an error of the runtime begins, which JAX raises as one of its own or, out of a broken collective, as ValueError."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -86,7 +90,9 @@ def joined(place: Place) -> Iterator[Peers]:
     _log.info("process %d of %d, met at %s", peers.index, peers.num_processes, place.address)
     try:
         yield peers
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if not _STATUS.match(str(error)):
+            raise
         raise PeerError(
             f"process {peers.index} of {peers.num_processes}: a device or another process has gone: {str(error).splitlines()[0]}",
             "see what the others say; then run all of them again: they go on from what is committed",

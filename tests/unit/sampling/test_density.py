@@ -95,8 +95,8 @@ def evaluate(case, program, position) -> dict[str, np.ndarray]:
 
 
 LAYOUTS = {
-    "named": [((1, 1), 37), ((1, 1), 5), ((1, 4), 4), ((1, 7), 37), ((4, 2), 7)],
-    "shard_map": [((1, 2), 5), ((1, 4), 4), ((1, 7), 37)],
+    "named": [((1, 1), 37), ((1, 4), 4), ((4, 2), 7)],
+    "shard_map": [((1, 4), 4), ((1, 7), 37)],
 }
 """Way of sharding -> meshes (chain, data) and tiles; 37 rows are divided by none of them."""
 
@@ -122,7 +122,7 @@ def exact(case, make_program, rounded) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("sharding", "mesh", "row_tile"), [("named", (1, 1), 37), ("named", (2, 4), 5), ("shard_map", (1, 7), 5)]
+    ("sharding", "mesh", "row_tile"), [("named", (2, 4), 5), ("shard_map", (1, 7), 5)]
 )
 def test_float32_is_as_exact_as_it_can_be(case, make_program, rounded, exact, sharding, mesh, row_tile) -> None:
     single = make_program(
@@ -131,11 +131,10 @@ def test_float32_is_as_exact_as_it_can_be(case, make_program, rounded, exact, sh
     assert_near(evaluate(case, single, rounded), exact, PRECISION["float32"])
 
 
-@pytest.mark.parametrize("mesh", [(1, 7), (4, 2)])
-def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, position, mesh) -> None:
+def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, position) -> None:
     found = [
         evaluate(
-            case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=5, sharding=way), position
+            case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(2, 4), row_tile=5, sharding=way), position
         )
         for way in LAYOUTS
     ]
