@@ -15,6 +15,7 @@ import pytest
 
 from bayesmesh.experiment.experiment import experiment_class
 from bayesmesh.experiment.stages import make_spec
+from zygote import zygote
 
 # A disk that is full after so many bytes of draws: the failure comes from the system call that writes.
 FULL = """
@@ -37,15 +38,17 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def run(user_environment: Mapping[str, str]) -> Any:
-    """Return a function that runs a stage on a tiny experiment, on a disk with so many bytes left."""
+    """Return a function that runs a stage on a tiny experiment, on a disk with so many bytes left where that is given."""
 
-    def run(stage: str, results: Path, left: int = 10**12) -> subprocess.CompletedProcess[str]:
+    def run(stage: str, results: Path, left: int | None = None) -> subprocess.CompletedProcess[str]:
         config = {
             "title": "Some", "data": {"source": "gaussian", "num_rows": 20}, "model": {"name": "gaussian"},
             "kernel": {"name": "hmc", "num_leapfrog_steps": 2},
             "sampling": {"chains": 2, "warmup": 4, "draws": 12, "segment_seconds": 1e-6},
         }  # fmt: skip
         spec = make_spec(stage, "some", experiment_class().model_validate(config), str(results)).canonical()
+        if left is None:
+            return zygote().run(["bayesmesh.cli", stage, "--spec", spec], Path.cwd(), user_environment)
         return subprocess.run(
             [sys.executable, "-c", FULL, str(left), stage, "--spec", spec],
             env=user_environment, capture_output=True, text=True, check=False,

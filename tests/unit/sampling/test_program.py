@@ -15,7 +15,10 @@ from levels import levels_case
 
 NUM_WARMUP, NUM_DRAWS = 30, 20
 # Steps near the largest stable one would make 1e-16 of rounding 1e-9 in fifty transitions.
-OPTIONS: dict[str, dict[str, Any]] = {"hmc": {"num_leapfrog_steps": 2, "target_acceptance": 0.9}, "chees": {"max_leapfrog_steps": 8}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "hmc": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
+    "chees": {"max_leapfrog_steps": 8},
+}
 
 
 SPREAD = {"hmc": ((1, 7), "shard_map")}
