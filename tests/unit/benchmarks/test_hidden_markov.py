@@ -68,11 +68,14 @@ def test_all_contenders_get_one_data_file_and_the_published_budget() -> None:
     assert len(others) >= 4
     assert {(c.options["chains"], c.options["warmup"], c.options["draws"]) for c in others} == {(2, 1000, 1000)}
     assert {c.python for c in others} == {"python"}
+    assert {c.options["dtype"] for c in contenders if "float64" in c.name} == {"float64"}
     assert {c.variables["JAX_PLATFORMS"] for c in others} == {"cpu"}
     assert {c.name: c.variables["JAX_PLATFORMS"] for c in contenders if c.name.startswith("ours")} == {
         "ours: ChEES-HMC": "cpu",
+        "ours: ChEES-HMC, float64": "cpu",
         "ours: NUTS": "cpu",
         "ours: ChEES-HMC on gpu": "cuda",
+        "ours: ChEES-HMC, float64 on gpu": "cuda",
         "ours: NUTS on gpu": "cuda",
     }
 

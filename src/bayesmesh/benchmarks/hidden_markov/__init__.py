@@ -2,7 +2,7 @@
 
 The model and the data are those of PyMC's example gallery, "How to wrap a JAX function for use in PyMC". The others
 have the published budget, two chains of 1,000 + 1,000 iterations on two cores, and the published likelihood; ours has
-many short chains and its own forward pass. The measure is the smallest bulk effective sample size over all numbers of
+many short chains and its own forward pass, in float32 and in float64. The measure is the smallest bulk effective sample size over all numbers of
 all latents, divided by the seconds of warmup and draws.
 """
 
@@ -91,6 +91,10 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
     kernels = [
         Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
+        # The others compute in float64, as the gallery does.
+        Contender(
+            f"{OURS}, float64", f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"}
+        ),
         Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
     ]
     found = on_platforms(kernels, platforms)
