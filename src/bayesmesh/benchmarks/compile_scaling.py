@@ -41,7 +41,7 @@ def run(options: Options) -> Outcome:
     cases += [Case({"n": n}, [uncompiled]) for n in options.pick((1600, 6400), quick=(80,))]
     # Every compilation has the time limit of a run; the first one comes with the start of the process.
     limits = options.limits(
-        rounds=options.pick(3, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
+        rounds=options.pick(5, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
     )
     measured = compare(cases, limits)
     path = options.layout.table("compile_scaling-programs").with_suffix(".json")

@@ -93,7 +93,9 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
         Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
         # The others compute in float64, as the gallery does.
         Contender(
-            f"{OURS}, float64", f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"}
+            f"{OURS}, float64",
+            f"{__name__}.ours:Ours",
+            {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"},
         ),
         Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
     ]
