@@ -8,12 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from bayesmesh.errors import PeerError, StoreError
+from bayesmesh.sampling import distributed
 from bayesmesh.sampling.distributed import MESSAGE_BYTES, _encode
 from bayesmesh.sampling.peers import Peers, resume_together
+from bayesmesh.sampling.place import Place
 from bayesmesh.store.segments import ChainStore, Commit
 
 SEGMENT = 4
@@ -142,3 +145,32 @@ def test_a_message_that_is_too_long_is_cut(value: Any) -> None:
 
 def test_a_message_is_not_changed_without_need() -> None:
     assert _encode(["SIGTERM", False, ""]) == b'["SIGTERM", false, ""]'
+
+
+class Alone(Peers):
+    """The only process that is left."""
+
+    def exchange(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def test_a_connection_that_broke_is_a_process_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX raises it as an error of the runtime, or as ValueError; a mistake in a value is none."""
+    monkeypatch.setattr(distributed, "_join", lambda place: None)
+    monkeypatch.setattr(distributed, "DistributedPeers", Alone)
+    place = Place(index=0, num_processes=2, address="localhost:1")
+
+    def fail(error: Exception) -> None:
+        with distributed.joined(place):
+            raise error
+
+    for error in (
+        ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer"),
+        jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: nobody came"),
+        jax.errors.JaxRuntimeError("without a status"),
+    ):
+        with pytest.raises(PeerError, match="a device or another process has gone") as caught:
+            fail(error)
+        assert caught.value.is_abrupt, "it waits for nobody"
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        fail(ValueError("shapes do not fit"))
