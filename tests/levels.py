@@ -1,7 +1,7 @@
 """The smallest model with a latent that follows the rows and one that does not.
 
-A program's compilation takes as long as it has latents: what is asked of programs and of no model in particular is
-asked here, and the models of the registry are compared over meshes in tests/exact.
+Compile time grows with the number of latents, so what holds for every program, whatever its model, is tested on this
+one; the models of the registry are compared over meshes in tests/exact.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 # be done: as root on Debian or Ubuntu.
 #
 #   tools/slurm-test.sh [arguments of pytest]
+#   tools/slurm-test.sh --install    no more than that
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -35,4 +36,5 @@ if [ -n "$missing" ]; then
         die "cannot run here: apt-get could not install$missing"
 fi
 
+[ "${1:-}" != --install ] || exit 0
 PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m pytest -q tests/slurm "$@"

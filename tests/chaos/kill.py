@@ -35,7 +35,7 @@ def experiment(kernel: str, kills: int) -> dict[str, Any]:
         "data": {"source": "gaussian", "num_rows": 20, "dimension": 3},
         "model": {"name": "gaussian"},
         "kernel": {"name": kernel},
-        "sampling": {"chains": 4, "warmup": 12, "draws": 3 * kills, "segment_seconds": 1e-6, "seed": 7},
+        "sampling": {"chains": 4, "warmup": 12, "draws": 4 * kills, "segment_seconds": 1e-6, "seed": 7},
     }
 
 

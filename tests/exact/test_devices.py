@@ -21,7 +21,7 @@ NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50
 SEED = (np.uint32(3), np.uint32(0))
 
 LOCAL = [name for name in list_components("model") if load_component("model", name).local_latents]
-"""Models whose latents follow the rows, on meshes of every number of devices."""
+"""Models whose latents follow the rows."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "matrix_factorization": {"width": 2},
@@ -30,9 +30,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 KERNELS = ("hmc", "chees")
-EVERY = [("named", (1, 2)), ("named", (1, 8))]
+FEW_AND_MANY = [("named", (1, 2)), ("named", (1, 8))]
 CASES = [
-    *((model, kernel, *mesh) for model in LOCAL for kernel in KERNELS for mesh in EVERY),
+    *((model, kernel, *mesh) for model in LOCAL for kernel in KERNELS for mesh in FEW_AND_MANY),
     *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),
     # The published regression stands for models without latents that follow the rows.
     ("softmax_regression", "chees", "named", (2, 4)),

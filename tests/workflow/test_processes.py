@@ -213,8 +213,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     films = make("films", cache_of=finished(2))
     running = films.start("sample", 2)
     _wait_for_commits(films, running, 2)
+    second = _child(running, 1)
     begun = time.monotonic()
-    os.kill(_child(running, 1), signal.SIGKILL)
+    os.kill(second, signal.SIGKILL)
     said, _ = running.communicate(timeout=300)
     assert running.returncode not in (0, 75), said
     assert "process 0 of 2: a device or another process has gone" in said

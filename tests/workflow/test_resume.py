@@ -101,20 +101,21 @@ def _find_job(workspace: Any, verb: str) -> int | None:
     return None
 
 
-def _kill_when(workspace: Any, commits: int, running: subprocess.Popen[str]) -> None:
-    """Kill the job that samples once there are so many commits, without warning."""
+def _kill_when(workspace: Any, commits: int, running: subprocess.Popen[str]) -> dict[Path, int]:
+    """Kill the job that samples once there are so many commits, without warning; returns when each of them was made."""
     while len(_commits(workspace)) < commits:
         assert running.poll() is None, running.communicate()[0][-4000:]
         time.sleep(0.005)
     job = _find_job(workspace, "sample")
     assert job is not None
     os.kill(job, signal.SIGKILL)
+    return {path: path.stat().st_mtime_ns for path in _commits(workspace)[:commits]}
 
 
 def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
     completed: Any, extended: Any, tmp_path: Path
 ) -> None:
-    """Twice under one Snakemake that tries it again, and then for good; the next Snakemake goes on."""
+    """Killed, tried again by the same Snakemake, and killed again so that it gives up; a new Snakemake goes on."""
     workspace = completed.copy(tmp_path / "copy")
     workspace.set("films", "sampling.draws", MANY)
     manifest = "results/films/chains/group-000.json"
@@ -122,8 +123,9 @@ def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
         [str(zygote().bin / "snakemake"), "--cores", "1", "--retries", "1", manifest],
         cwd=workspace.root, env=workspace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    for commits in (FEW + 4, FEW + 12):
-        _kill_when(workspace, commits, running)
+    first = _kill_when(workspace, FEW + 4, running)
+    second = _kill_when(workspace, FEW + 12, running)
+    assert {path: second[path] for path in first} == first, "the second attempt goes on, and makes nothing again"
     said, _ = running.communicate()
     assert running.returncode != 0, said[-4000:]
     left = len(_commits(workspace))
@@ -132,7 +134,7 @@ def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
 
     done = workspace.snakemake("--cores", "2", POSTERIOR)
     assert done.returncode == 0, done.stderr[-4000:]
-    # Each attempt goes on where the one before was killed: at most the segment that was being written is made again.
+    # At most the segment that was being written is made again.
     resumed = [int(row["detail"].split()[1]) for row in _phases(workspace, "resume")]
     assert resumed[-1] == left
     assert _hashes(workspace.root / POSTERIOR) == _hashes(extended.root / POSTERIOR)

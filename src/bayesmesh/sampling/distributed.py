@@ -31,8 +31,8 @@ LEAVE_SECONDS = 20
 
 MESSAGE_BYTES = 2048
 
-_STATUS = re.compile(r"[A-Z]+(_[A-Z]+)*: ")
-"""How an error of the runtime begins, which JAX raises as one of its own or, out of a broken connection, as ValueError."""
+_BROKEN = re.compile("(UNKNOWN|UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED|INTERNAL|FAILED_PRECONDITION): ")
+"""How the runtime's error about a broken connection begins, which JAX raises as one of its own or as ValueError."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -91,7 +91,7 @@ def joined(place: Place) -> Iterator[Peers]:
     try:
         yield peers
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-        if isinstance(error, ValueError) and not _STATUS.match(str(error)):
+        if isinstance(error, ValueError) and not _BROKEN.match(str(error)):
             raise
         raise PeerError(
             f"process {peers.index} of {peers.num_processes}: a device or another process has gone: {str(error).splitlines()[0]}",
