@@ -29,10 +29,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "chees": {"max_leapfrog_steps": 8},
 }
 
-KERNELS = ("hmc", "chees")
-FEW_AND_MANY = [("named", (1, 2)), ("named", (1, 8))]
+FEW_AND_MANY = {"hmc": (1, 2), "chees": (1, 8)}
 CASES = [
-    *((model, kernel, *mesh) for model in LOCAL for kernel in KERNELS for mesh in FEW_AND_MANY),
+    *((model, kernel, "named", mesh) for model in LOCAL for kernel, mesh in FEW_AND_MANY.items()),
     *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),
     # The published regression stands for models without latents that follow the rows.
     ("softmax_regression", "chees", "named", (2, 4)),
