@@ -29,9 +29,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "chees": {"max_leapfrog_steps": 8},
 }
 
-FEW_AND_MANY = {"hmc": (1, 2), "chees": (1, 8)}
+MESHES = {"hmc": (1, 2), "chees": (1, 8)}
+"""Kernel -> few devices, or many."""
+
 CASES = [
-    *((model, kernel, "named", mesh) for model in LOCAL for kernel, mesh in FEW_AND_MANY.items()),
+    *((model, kernel, "named", mesh) for model in LOCAL for kernel, mesh in MESHES.items()),
     *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),
     # The published regression stands for models without latents that follow the rows.
     ("softmax_regression", "chees", "named", (2, 4)),

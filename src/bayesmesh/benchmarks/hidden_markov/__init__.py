@@ -2,8 +2,8 @@
 
 The model and the data are those of PyMC's example gallery, "How to wrap a JAX function for use in PyMC". The others
 have the published budget, two chains of 1,000 + 1,000 iterations on two cores, and the published likelihood; ours has
-many short chains and its own forward pass, ChEES-HMC in float32 and in float64. The measure is the smallest bulk effective sample size over all numbers of
-all latents, divided by the seconds of warmup and draws.
+many short chains and its own forward pass, ChEES-HMC in float32 and in float64. The measure is the smallest bulk
+effective sample size over all numbers of all latents, divided by the seconds of warmup and draws.
 """
 
 from __future__ import annotations
