@@ -139,8 +139,8 @@ def make_case() -> Callable[..., Case]:
 def _make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **options: Any) -> Case:
     import jax
 
+    from bayesmesh.config.registry import component_path, list_components, load_component, read_options
     from bayesmesh.data.base import DataSpec, FieldSpec
-    from bayesmesh.experiment.registry import component_path, list_components, load_component, read_options
 
     model_class = load_component("model", name)
     model_options = read_options(component_path("model", name))(**options)
@@ -165,8 +165,8 @@ def _make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **op
 
 def _read_embedded(source: str) -> Any:
     """Return the dataset of a source that needs no files, at its default options, else None."""
+    from bayesmesh.config.registry import component_path, load_component, read_options
     from bayesmesh.data.base import Source
-    from bayesmesh.experiment.registry import component_path, load_component, read_options
 
     source_class = load_component("source", source)
     if source_class.fetch is not Source.fetch:
@@ -286,8 +286,8 @@ def _make_program(
     import jax
     from jax.sharding import AxisType
 
-    from bayesmesh.experiment.registry import component_path, load_component, read_options
-    from bayesmesh.experiment.sampling import SamplingSettings
+    from bayesmesh.config.registry import component_path, load_component, read_options
+    from bayesmesh.config.sampling_settings import SamplingSettings
     from bayesmesh.sampling.collective import make_target
     from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, lay_out_rows
     from bayesmesh.sampling.program import Program

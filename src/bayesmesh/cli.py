@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayesmesh.arguments import positive
-from bayesmesh.early import leaving_early
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
+from bayesmesh.running.arguments import positive
+from bayesmesh.running.early_stop import leaving_early
 from bayesmesh.store.layout import group_name
 
 if TYPE_CHECKING:
-    from bayesmesh.experiment.plan import Plan
-    from bayesmesh.sampling.place import Place
+    from bayesmesh.planning.plan import Plan
+    from bayesmesh.running.process_rank import Place
 
 __all__ = ["main"]
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_stages(verbs: Any) -> None:
-    from bayesmesh.experiment.stages import STAGES
+    from bayesmesh.planning.specs import STAGES
 
     for stage in STAGES:
         module_doc = _first_line(stage)
@@ -78,7 +78,7 @@ def _add_stages(verbs: Any) -> None:
 
 def _add_others(verbs: Any) -> None:
     """The verbs that look, write files for a user, or tidy up."""
-    from bayesmesh.benchmarks.command import add_benchmark
+    from bayesmesh.reproduction.benchmarks.command import add_benchmark
 
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
@@ -132,14 +132,14 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
 
 def _place(arguments: argparse.Namespace) -> Place:
     """Which of how many processes this is; most verbs are one."""
-    from bayesmesh.sampling.place import Place, find_place
+    from bayesmesh.running.process_rank import Place, find_place
 
     return find_place(os.environ) if arguments.verb in WITH_PROCESSES else Place()
 
 
 def _start_processes(arguments: argparse.Namespace) -> int | None:
     """Start the processes that are asked for, and return their exit code; None when this is to do the work itself."""
-    from bayesmesh.launch import launch
+    from bayesmesh.running.launch import launch
 
     if arguments.verb not in WITH_PROCESSES:
         return None
@@ -147,12 +147,12 @@ def _start_processes(arguments: argparse.Namespace) -> int | None:
 
 
 def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
-    from bayesmesh.cards import hold_cards
-    from bayesmesh.experiment.plan import Plan
-    from bayesmesh.experiment.stages import LATER, StageSpec, later_stages, make_spec, parse_spec
-    from bayesmesh.ledger import Ledger
-    from bayesmesh.overhead import add_start
-    from bayesmesh.stages.files import ledger_file
+    from bayesmesh.planning.plan import Plan
+    from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
+    from bayesmesh.running.gpus import hold_cards
+    from bayesmesh.running.ledger import Ledger
+    from bayesmesh.running.overhead import add_start
+    from bayesmesh.stages.experiment_files import ledger_file
 
     stage = arguments.verb
     later: list[StageSpec] = []
@@ -204,7 +204,7 @@ def _look(arguments: argparse.Namespace) -> int:
     if arguments.verb == "schema":
         return _schema(is_check=arguments.check)
     if arguments.verb == "new":
-        from bayesmesh.scaffold.new import next_steps, write_new
+        from bayesmesh.operations.scaffold.new import next_steps, write_new
 
         for path in write_new(arguments.kind, arguments.name, Path()):
             print(f"{path}: written")
@@ -215,20 +215,20 @@ def _look(arguments: argparse.Namespace) -> int:
     if arguments.verb == "benchmark":
         return _benchmark(arguments)
     if arguments.verb == "doctor":
-        from bayesmesh.doctor import run as run_doctor
+        from bayesmesh.operations.doctor import run as run_doctor
 
         said, code = run_doctor(Path("results"), os.environ)
         print(said)
         return code
     if arguments.verb == "verify":
         return _verify(arguments.experiment)
-    from bayesmesh.experiment.plan import Plan
+    from bayesmesh.planning.plan import Plan
 
     plan = Plan()
     if arguments.verb == "gc":
         return _collect(plan, is_certain=arguments.yes)
     if arguments.verb == "status":
-        from bayesmesh.status import status_table, watch
+        from bayesmesh.operations.status import status_table, watch
 
         if arguments.watch:
             watch(lambda: status_table(plan))
@@ -249,11 +249,11 @@ def _look(arguments: argparse.Namespace) -> int:
 def _judge(arguments: argparse.Namespace) -> int:
     """Measure a method, or hold the published figures against ours."""
     if arguments.verb == "study":
-        from bayesmesh.studies.writing import run_stopping
+        from bayesmesh.reproduction.studies.study_files import run_stopping
 
         _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
     else:
-        from bayesmesh.stages.claims import run_claims
+        from bayesmesh.reproduction.claims.stage import run_claims
 
         said, num_failed = run_claims(Path("config/claims.yaml"), Path("results"), is_gate=arguments.gate)
         _log.info("claims: %s", said)
@@ -262,7 +262,7 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _schema(*, is_check: bool) -> int:
-    from bayesmesh.experiment.schema import drifted, write_documents
+    from bayesmesh.config.schema import drifted, write_documents
 
     if not is_check:
         write_documents(Path("config"))
@@ -276,8 +276,8 @@ def _schema(*, is_check: bool) -> int:
 def _verify(name: str | None) -> int:
     """Check one experiment, or all of the configuration that have anything stored."""
     from bayesmesh.errors import StoreError
-    from bayesmesh.experiment.plan import Plan
-    from bayesmesh.upkeep.verify import damage_of, find_experiment, is_stored
+    from bayesmesh.operations.verify import damage_of, find_experiment, is_stored
+    from bayesmesh.planning.plan import Plan
 
     if name is None:
         plan = Plan()
@@ -297,7 +297,7 @@ def _verify(name: str | None) -> int:
 
 
 def _benchmark(arguments: argparse.Namespace) -> int:
-    from bayesmesh.benchmarks.command import PAGE, run_benchmark
+    from bayesmesh.reproduction.benchmarks.command import PAGE, run_benchmark
 
     if arguments.name != PAGE:
         return run_benchmark(arguments)
@@ -308,7 +308,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
 
 
 def _collect(plan: Plan, *, is_certain: bool) -> int:
-    from bayesmesh.upkeep.gc import find_unnamed, remove, table
+    from bayesmesh.operations.gc import find_unnamed, remove, table
 
     found, notes = find_unnamed(plan)
     for note in notes:
@@ -340,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     # XLA's own log lines about the machine drown what the user should read.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from bayesmesh.experiment.stages import STAGES
+    from bayesmesh.planning.specs import STAGES
 
     arguments = _parser().parse_args(words)
     arguments.words = words

@@ -41,8 +41,8 @@ def experiment(kernel: str, kills: int) -> dict[str, Any]:
 
 def specs(config: dict[str, Any], results: Path) -> dict[str, str]:
     """Return stage -> specification, as JSON."""
-    from bayesmesh.experiment.experiment import experiment_class
-    from bayesmesh.experiment.stages import make_spec
+    from bayesmesh.config.experiment import experiment_class
+    from bayesmesh.planning.specs import make_spec
 
     valid = experiment_class().model_validate(config)
     return {s: make_spec(s, "killed", valid, str(results)).canonical() for s in ("fetch", "shard", "compile", "sample")}
@@ -74,7 +74,7 @@ def sample_and_die(spec: str, step: str, number: int) -> int:
 
 
 def _prepare_death(step: str, number: int) -> None:
-    from bayesmesh.store import draws, segments
+    from bayesmesh.store import draw_arrays, segments
 
     count = 0
 
@@ -89,10 +89,10 @@ def _prepare_death(step: str, number: int) -> None:
         return call
 
     where = {
-        "stage": (draws.DrawArrays, "stage"),
+        "stage": (draw_arrays.DrawArrays, "stage"),
         "checkpoint": (segments.ChainStore, "_write_checkpoint"),
         "marker": (segments, "write_marker"),
-        "publish": (draws.DrawArrays, "publish"),
+        "publish": (draw_arrays.DrawArrays, "publish"),
         "tidy": (segments.ChainStore, "_tidy"),
     }
     if step:

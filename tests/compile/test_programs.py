@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
-from bayesmesh.experiment.registry import list_components
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.sampling.audit import (
     check_growth,

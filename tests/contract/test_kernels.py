@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.experiment.registry import component_path, list_components, load_component, read_options
+from bayesmesh.config.registry import component_path, list_components, load_component, read_options
 from bayesmesh.kernels.base import Density, Kernel, Position
 
 NUM_CHAINS, NUM_WARMUP, MOST = 6, 60, 60

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from bayesmesh.averaging.suitability import check_averaging
+from bayesmesh.analyses.averaging.suitability import check_averaging
+from bayesmesh.analyses.recommendation.suitability import check_recommendation
+from bayesmesh.config.registry import list_components, read_offers
 from bayesmesh.errors import ConfigError
-from bayesmesh.experiment.registry import list_components, read_offers
 from bayesmesh.models.base import Model
-from bayesmesh.recommend.suitability import check_recommendation
 
 DTYPES = ("float32", "float64")
 PRECISION = {"float32": 1e-5, "float64": 1e-12}

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayesmesh.config.registry import component_path, list_components, load_component, read_offers, read_options
 from bayesmesh.data.base import Dataset, Source
-from bayesmesh.data.fingerprint import fingerprint_data
-from bayesmesh.data.shard import check_counts
-from bayesmesh.experiment.registry import component_path, list_components, load_component, read_offers, read_options
+from bayesmesh.data.data_fingerprint import fingerprint_data
+from bayesmesh.data.sharding import check_counts
 
 
 def make(name: str) -> Source:

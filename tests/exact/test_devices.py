@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.experiment.registry import list_components, load_component
+from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.sampling.program import name_leaves
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.experiment.registry import component_path, list_components, load_component, read_options
+from bayesmesh.config.registry import component_path, list_components, load_component, read_options
 from bayesmesh.kernels import chees, hmc, nuts
 from bayesmesh.kernels.base import Density, Kernel, Position
 from bayesmesh.kernels.hamiltonian import trajectory, tree

@@ -8,7 +8,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.experiment.registry import list_components
+from bayesmesh.config.registry import list_components
 from bayesmesh.models.gaussian import Gaussian
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 8, 400, 1000

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bayesmesh.status.progress import read_group
+from bayesmesh.operations.status.chain_progress import read_group
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import marker_names
 from loopback import Cluster

@@ -16,9 +16,9 @@ import pytest
 import yaml
 import zarr
 
-from bayesmesh.experiment.site import site_for
-from bayesmesh.launch import srun_command
-from bayesmesh.report.ledger import AROUND, WAITING
+from bayesmesh.planning.site import site_for
+from bayesmesh.report.time_spent import AROUND, WAITING
+from bayesmesh.running.launch import srun_command
 from loopback import GPUS, MAX_MINUTES, Cluster
 from submission import sbatch_command
 from workspace import ROOT, Workspace

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.experiment.stages import STAGES
+from bayesmesh.planning.specs import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bayesmesh.experiment.loading import load_experiment, load_run
-from bayesmesh.experiment.stages import STAGES
+from bayesmesh.config.loading import load_experiment, load_run
+from bayesmesh.planning.specs import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "results" / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -196,7 +196,7 @@ def test_yaml_loads(block: Block, tree: Path) -> None:
         run_in(
             tree,
             "-c",
-            f"from bayesmesh.experiment.loading import load_experiment as load; from pathlib import Path; load(Path({str(path)!r}))",
+            f"from bayesmesh.config.loading import load_experiment as load; from pathlib import Path; load(Path({str(path)!r}))",
         )
     else:
         load_experiment(path)

@@ -9,23 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.experiment.fingerprint import ROOT, imported_modules
+from bayesmesh.config.source_imports import PACKAGE_ROOT as ROOT
+from bayesmesh.config.source_imports import imported_modules
 
 LAYERS = [
-    {"arguments", "errors", "progress"},
-    {"slurm"},
-    {"store", "cards", "early"},
-    {"spawn"},
-    {"launch"},
-    {"ledger", "experiment"},
-    {"overhead"},
+    {"errors"},
+    {"files"},
+    {"running", "config"},
+    {"store"},
     {"data", "models", "kernels"},
-    {"bridges"},
-    {"sampling", "diagnostics", "streaming"},
-    {"averaging", "recommend"},
-    {"claims", "benchmarks"},
+    {"planning"},
+    {"sampling", "diagnostics", "figures"},
+    {"analyses"},
     {"report"},
-    {"stages", "status", "doctor", "scaffold", "studies", "upkeep"},
+    {"stages"},
+    {"operations"},
+    {"reproduction"},
     {"cli"},
 ]
 """From the bottom to the top. A unit imports from lower layers only; the units of a layer never import each other."""

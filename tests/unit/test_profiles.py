@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.experiment import site as site_module
-from bayesmesh.experiment.site import load_site
+from bayesmesh.planning import site as site_module
+from bayesmesh.planning.site import load_site
 from submission import read_profile, sbatch_command
 
 SITE = """\

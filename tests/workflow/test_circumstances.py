@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.experiment.experiment import experiment_class
-from bayesmesh.experiment.stages import make_spec
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.planning.specs import make_spec
 from zygote import zygote
 
 # A disk that is full after so many bytes of draws: the failure comes from the system call that writes.

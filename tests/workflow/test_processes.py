@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 import zarr
 
-from bayesmesh.experiment.experiment import experiment_class
-from bayesmesh.experiment.stages import make_spec
-from bayesmesh.ledger import Ledger
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.files import write_json
+from bayesmesh.planning.specs import make_spec
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.distributed import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
-from bayesmesh.stages.files import experiment_layout
-from bayesmesh.store.files import write_json
+from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.layout import process_folder
 from zygote import zygote
 

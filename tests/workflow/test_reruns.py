@@ -105,7 +105,7 @@ def test_a_dry_run_imports_no_array_library(workspace: Any, tmp_path: Path) -> N
     assert done.returncode == 0
     assert "Sample films, group-001" in done.stdout + done.stderr
     modules = set((tmp_path / "modules").read_text().split())
-    assert "bayesmesh.experiment.plan" in modules
+    assert "bayesmesh.planning.plan" in modules
     heavy = {"jax", "jaxlib", "tensorflow", "tensorflow_probability", "tensorflow_datasets", "zarr", "xarray", "arviz"}
     assert not modules & heavy
 

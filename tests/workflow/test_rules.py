@@ -23,7 +23,7 @@ WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 
 
 def test_there_is_a_rule_for_every_stage() -> None:
-    from bayesmesh.experiment.stages import STAGES
+    from bayesmesh.planning.specs import STAGES
 
     assert {name for _, name in WORKING} == {*STAGES, "index", "study", "claims", "benchmark", "benchmark_page"}
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.experiment.experiment import experiment_class
-from bayesmesh.experiment.stages import make_spec
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.planning.specs import make_spec
 from bayesmesh.store.arrays import open_group
 from zygote import zygote
 

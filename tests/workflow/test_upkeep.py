@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from bayesmesh.operations.verify import damage_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.sealed import read_sealed, write_sealed
-from bayesmesh.upkeep.verify import damage_of
 
 SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
 CHECKPOINT = "chains/*/group-000/checkpoints/sample-*8.npz"

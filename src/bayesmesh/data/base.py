@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 
 __all__ = ["DataSpec", "Dataset", "FieldSpec", "Source"]
 

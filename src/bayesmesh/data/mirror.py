@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.errors import DataError
-from bayesmesh.store.files import hash_file
+from bayesmesh.files import hash_file
 
 __all__ = ["MIRROR_VARIABLE", "PROBE_LIMIT_S", "RegisteredFile", "mirror_folder", "probe", "verify_file"]
 

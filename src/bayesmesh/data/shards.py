@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.data.fingerprint import fingerprint_data
+from bayesmesh.data.data_fingerprint import fingerprint_data
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bayesmesh.experiment.gates import Gate, GateSettings
+from bayesmesh.config.gate_settings import Gate, GateSettings
 
 __all__ = ["judge"]
 

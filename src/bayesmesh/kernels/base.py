@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 
 __all__ = ["Density", "Kernel", "LogDensityFn", "Position"]
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.adaptation.diagonal import MomentState, estimate_scale, init_moments, update_moments
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,

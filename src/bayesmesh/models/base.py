@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 
 __all__ = ["Latents", "Model", "Rows", "SpecLike"]
 

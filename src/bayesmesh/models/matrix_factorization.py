@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 
 __all__ = ["MatrixFactorization", "Options"]

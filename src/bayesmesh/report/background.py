@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from bayesmesh.report import formats
-from bayesmesh.report.documents import read_json
-from bayesmesh.report.facts import Fact, list_facts
-from bayesmesh.report.ledger import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
+from bayesmesh.figures import formats
+from bayesmesh.figures.documents import read_json
+from bayesmesh.report.fact_rows import Fact, list_facts
+from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.report import formats, reading
-from bayesmesh.report.ledger import read_phases, sampling_seconds
+from bayesmesh.figures import formats
+from bayesmesh.files import write_text
+from bayesmesh.report import verdict_text
 from bayesmesh.report.page import render
 from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
 from bayesmesh.report.tables import Gate, Verdict, read_averaging, read_verdict
-from bayesmesh.store.files import write_text
+from bayesmesh.report.time_spent import read_phases, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
 __all__ = ["IndexRow", "read_index_row", "write_index"]
@@ -101,12 +102,12 @@ def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
         divergences=formats.count(verdict.num_divergences),
         score=_score(layout),
         seconds=_seconds(layout),
-        missed=", ".join(reading.missed_names(verdict)),
+        missed=", ".join(verdict_text.missed_names(verdict)),
     )
 
 
 def _value(gate: Gate | None) -> str:
-    return reading.value_text(gate) if gate else formats.NOT_RECORDED
+    return verdict_text.value_text(gate) if gate else formats.NOT_RECORDED
 
 
 def _smallest_ess(verdict: Verdict) -> str:

@@ -6,10 +6,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from bayesmesh.report import formats
-from bayesmesh.report.draws import read_predictions
-from bayesmesh.report.figures.averaging import MEASURES, draw_reliability, draw_score
-from bayesmesh.report.figures.canvas import Panel
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.report.averaging_panels import MEASURES, draw_reliability, draw_score
+from bayesmesh.report.draw_summaries import read_predictions
 from bayesmesh.report.recommendations import (
     RankingScore,
     UserList,

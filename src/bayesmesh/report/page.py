@@ -11,17 +11,18 @@ from typing import Any
 
 import jinja2
 
-from bayesmesh.experiment.report import ReportSettings
-from bayesmesh.report import formats, reading
+from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.figures import formats
+from bayesmesh.files import write_text
+from bayesmesh.report import verdict_text
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
-from bayesmesh.report.convergence import build_convergence
-from bayesmesh.report.draws import DrawReader
-from bayesmesh.report.facts import list_facts, tabulate_facts
-from bayesmesh.report.ledger import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.convergence_section import build_convergence
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
-from bayesmesh.report.stopping import build_stopping
+from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
-from bayesmesh.store.files import write_text
+from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
@@ -47,7 +48,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(formats=formats, reading=reading, isfinite=math.isfinite)
+    environment.globals.update(formats=formats, reading=verdict_text, isfinite=math.isfinite)
     return environment
 
 
@@ -93,7 +94,7 @@ def write_page(
         caption=caption,
         experiment=layout.experiment,
         verdict=verdict,
-        sentence=reading.read_aloud(verdict),
+        sentence=verdict_text.read_aloud(verdict),
         key_numbers=_key_numbers(verdict, coordinates, phases, averaging, recommendation),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
         stopping=build_stopping(layout, config),
@@ -169,7 +170,7 @@ def _draws(verdict: Verdict) -> KeyNumber:
 
 def _worst(verdict: Verdict) -> list[KeyNumber]:
     gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    return [KeyNumber(reading.gate_label(g), reading.value_text(g), g.where, g.verdict) for g in gates]
+    return [KeyNumber(verdict_text.gate_label(g), verdict_text.value_text(g), g.where, g.verdict) for g in gates]
 
 
 def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:

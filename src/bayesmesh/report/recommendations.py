@@ -6,7 +6,7 @@ import dataclasses
 import math
 from pathlib import Path
 
-from bayesmesh.report.documents import read_csv
+from bayesmesh.figures.documents import read_csv
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["Film", "RankingScore", "UserList", "genre_colours", "ratio_to_popularity", "read_rankings", "read_users"]

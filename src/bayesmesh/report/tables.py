@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.report.documents import read_csv, read_json
+from bayesmesh.figures.documents import read_csv, read_json
 
 __all__ = [
     "AveragingScore",

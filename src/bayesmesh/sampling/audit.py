@@ -18,7 +18,7 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import lay_out_rows
 from bayesmesh.sampling.parts import part_shape, put_part
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.plan import Lengths
+from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import read_sealed
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 from jax import monitoring
 
-from bayesmesh.ledger import Ledger
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.program import PHASES, Program
 

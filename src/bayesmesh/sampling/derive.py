@@ -18,7 +18,7 @@ import numpy as np
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
-from bayesmesh.store.posterior import Posterior
+from bayesmesh.store.posterior_reader import Posterior
 
 __all__ = ["Derived", "derive", "read_chosen_rows", "spread_evenly"]
 

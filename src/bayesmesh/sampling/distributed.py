@@ -17,9 +17,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bayesmesh.errors import PeerError, UserError
-from bayesmesh.experiment.devices import count_devices
+from bayesmesh.planning.device_counts import count_devices
+from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, Place
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.place import JOIN_VARIABLE, VARIABLES, Place
 
 __all__ = ["DistributedPeers", "joined"]
 

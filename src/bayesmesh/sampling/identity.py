@@ -14,14 +14,15 @@ from typing import Any
 
 import jax
 
+from bayesmesh.config.registry import component_path
+from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.fingerprint import ROOT, fingerprint, source_closure
-from bayesmesh.experiment.registry import component_path
+from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.sampling.mesh import describe_devices
 
 __all__ = ["chain_identity", "check_environment", "environment"]
 
-_CODE = ("bayesmesh.models", "bayesmesh.bridges", "bayesmesh.kernels", "bayesmesh.sampling")
+_CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
     "draws",
     "stop",
@@ -45,8 +46,8 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         num_chains: chains of one program; how many run together changes rounding.
     """
     entries = [
-        ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
-        ROOT / "sampling" / "program.py",
+        PACKAGE_ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
+        PACKAGE_ROOT / "sampling" / "program.py",
         component_path("model", config["model"]["name"]),
         component_path("kernel", config["kernel"]["name"]),
     ]

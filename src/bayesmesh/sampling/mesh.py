@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.experiment.compute import ComputeSettings
 
 __all__ = [
     "CHAIN_AXIS",

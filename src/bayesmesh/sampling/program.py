@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from bayesmesh.experiment.sampling import SamplingSettings
+from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.kernels.base import Kernel, Position
 from bayesmesh.sampling.density import Data, Target
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding

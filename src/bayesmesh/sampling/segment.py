@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import NotFinished
-from bayesmesh.ledger import Ledger
-from bayesmesh.progress import Progress
-from bayesmesh.sampling.interruption import GraceOver, Interruption
+from bayesmesh.running.interruption import GraceOver, Interruption
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.progress import Progress
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.plan import SLICE_SECONDS
 from bayesmesh.sampling.program import GroupKey, Program
+from bayesmesh.sampling.sizes import SLICE_SECONDS
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.segments import ChainStore, Commit
 

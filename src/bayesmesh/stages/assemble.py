@@ -11,21 +11,21 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
+from bayesmesh.files import atomic_folder
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_class_and_options, shards_of
-from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.assemble import join_groups, join_rows
-from bayesmesh.store.files import atomic_folder
 from bayesmesh.store.hashes import write_hashes
+from bayesmesh.store.joining import join_groups, join_rows
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
-from bayesmesh.store.posterior import open_posterior
+from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
 
 __all__ = ["run"]

@@ -9,8 +9,9 @@ from typing import Any
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.process_rank import Place, check_place
 from bayesmesh.sampling.audit import (
     check_growth,
     cost_of_gradient,
@@ -20,14 +21,13 @@ from bayesmesh.sampling.audit import (
 )
 from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
-from bayesmesh.sampling.judged import compile_judged
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
-from bayesmesh.sampling.place import Place, check_place
-from bayesmesh.sampling.plan import Lengths, choose_lengths, make_program
+from bayesmesh.sampling.monitored import compile_judged
 from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
 from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
-from bayesmesh.stages.files import experiment_layout
-from bayesmesh.stages.suitability import check_later, check_reading, check_stop
+from bayesmesh.stages.experiment_files import experiment_layout
+from bayesmesh.stages.requirements import check_later, check_reading, check_stop
 from bayesmesh.store.sealed import write_sealed
 
 __all__ = ["run"]

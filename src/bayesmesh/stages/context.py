@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from bayesmesh.config.experiment import component_options
+from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.data.base import DataSpec, Source
 from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.errors import ConfigError
-from bayesmesh.experiment.experiment import component_options
-from bayesmesh.experiment.registry import component_path, load_component, read_options
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.stages.files import data_layout
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.stages.experiment_files import data_layout
 
 __all__ = ["in_file_of", "make_source", "model_class_and_options", "shards_of"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bayesmesh.diagnostics.diagnose import diagnose
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
-from bayesmesh.stages.files import experiment_layout
-from bayesmesh.stages.receipts import sign
+from bayesmesh.diagnostics.diagnosis import diagnose
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.stages.experiment_files import experiment_layout
+from bayesmesh.stages.table_receipts import sign
 
 __all__ = ["run"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bayesmesh.data.fetch import fetch
-from bayesmesh.experiment.experiment import component_options
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
+from bayesmesh.config.experiment import component_options
+from bayesmesh.data.fetching import fetch
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages.context import make_source
-from bayesmesh.stages.files import data_layout
+from bayesmesh.stages.experiment_files import data_layout
 
 __all__ = ["run"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
-from bayesmesh.recommend.recommend import recommend
+from bayesmesh.analyses.recommendation.recommend import recommend
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
-from bayesmesh.stages.files import experiment_layout
-from bayesmesh.stages.receipts import sign
-from bayesmesh.store.posterior import open_posterior
+from bayesmesh.stages.experiment_files import experiment_layout
+from bayesmesh.stages.table_receipts import sign
+from bayesmesh.store.posterior_reader import open_posterior
 
 __all__ = ["run"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bayesmesh.experiment.benchmarks import list_benchmarks
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
-from bayesmesh.overhead import add_ends
-from bayesmesh.report.benchmarks import write_benchmark_page
+from bayesmesh.config.benchmark_settings import list_benchmarks
+from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
-from bayesmesh.stages.files import data_layout, experiment_layout
-from bayesmesh.stages.receipts import sign
+from bayesmesh.reproduction.pages.benchmark_page import write_benchmark_page
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.overhead import add_ends
+from bayesmesh.stages.experiment_files import data_layout, experiment_layout
+from bayesmesh.stages.table_receipts import sign
 
 __all__ = ["run", "run_benchmarks", "run_index"]
 

@@ -15,21 +15,21 @@ from typing import Any
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.interruption import Interruption
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.process_rank import Place, check_place
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
-from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
-from bayesmesh.sampling.place import Place, check_place
-from bayesmesh.sampling.plan import make_program
 from bayesmesh.sampling.program import PHASES, GroupKey, Program
 from bayesmesh.sampling.segment import Loop
+from bayesmesh.sampling.sizes import make_program
 from bayesmesh.stages.context import shards_of
-from bayesmesh.stages.files import experiment_layout
+from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import hold_to_manifest
@@ -38,7 +38,7 @@ from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_
 
 __all__ = ["run"]
 
-STOPPING = "bayesmesh.stages.stopping"
+STOPPING = "bayesmesh.stages.stop_rule"
 
 _log = logging.getLogger("bayesmesh")
 

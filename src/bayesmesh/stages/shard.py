@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bayesmesh.data.shard import shard
-from bayesmesh.experiment.data import DataSettings
-from bayesmesh.experiment.stages import StageSpec
-from bayesmesh.ledger import Ledger
+from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.data.sharding import shard
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages.context import make_source
-from bayesmesh.stages.files import data_layout
+from bayesmesh.stages.experiment_files import data_layout
 
 __all__ = ["run"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bayesmesh.store.draws import DRAWS, STAGED, digest_of
-from bayesmesh.store.files import hash_file
+from bayesmesh.files import hash_file
+from bayesmesh.store.draw_arrays import DRAWS, STAGED, digest_of
 from bayesmesh.store.markers import Commit, read_markers
 
 __all__ = ["find_damage"]

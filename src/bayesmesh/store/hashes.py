@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import hash_file, write_text
+from bayesmesh.files import hash_file, write_text
 
 __all__ = ["check_hashes", "check_metadata", "hashes_of", "write_hashes"]
 

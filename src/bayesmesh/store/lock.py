@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import write_json
+from bayesmesh.files import write_json
 
 __all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "LONGEST_HEARTBEAT", "WriterLock", "is_process_there", "read_owner"]
 

@@ -2,7 +2,7 @@
 
 A table that was edited by hand is not the one that its receipt names, and one that was made from other draws than are
 stored names other inputs. Receipts say that a number came out of a run; that the run computed it is what witnesses
-are for (`bayesmesh.claims.witnesses`).
+are for (`bayesmesh.reproduction.claims.witnesses`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import hash_file, read_json, write_json
-from bayesmesh.store.machine import machine_name
+from bayesmesh.files import hash_file, read_json, write_json
+from bayesmesh.running.machine import machine_name
 
 __all__ = ["ENDING", "Receipt", "check_receipt", "receipt_file", "write_receipts"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import read_json, sync, write_json
+from bayesmesh.files import read_json, sync, write_json
 
 __all__ = ["read_sealed", "write_sealed", "write_sealed_once"]
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import atomic_path, hash_file, sync
 from bayesmesh.store.damage import find_damage
-from bayesmesh.store.draws import DRAWS, STAGED, DrawArrays, Staged
-from bayesmesh.store.files import atomic_path, hash_file, sync
+from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
 from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetch import fetch
+from bayesmesh.data.fetching import fetch
 from bayesmesh.data.sources import mnist, movielens
 from bayesmesh.store.layout import DataLayout
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.data import shard as shard_module
+from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.data import sharding as shard_module
 from bayesmesh.data.base import Dataset, FieldSpec
-from bayesmesh.data.shard import shard
+from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.data.sources import films
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.data import DataSettings
 from bayesmesh.store.layout import DataLayout
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesmesh.config.gate_settings import GateSettings
 from bayesmesh.diagnostics.gates import judge
-from bayesmesh.experiment.gates import GateSettings
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
 GOOD = {"sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.diagnostics.diagnose import diagnose
-from bayesmesh.experiment.gates import GateSettings
-from bayesmesh.experiment.report import ReportSettings
+from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.store.arrays import open_group, write_array

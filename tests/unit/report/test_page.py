@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayesmesh.config.report_settings import ReportSettings
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.report import ReportSettings
 from bayesmesh.report.page import write_page
 from bayesmesh.store.layout import ExperimentLayout
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.report import formats
+from bayesmesh.figures import formats
 from bayesmesh.report.background import build_timing, dump_settings
-from bayesmesh.report.draws import rank_difference, thin_by_extremes
-from bayesmesh.report.facts import list_facts
-from bayesmesh.report.ledger import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
+from bayesmesh.report.fact_rows import list_facts
 from bayesmesh.report.outcomes import best_ratio, build_recommendation
 from bayesmesh.report.tables import Coordinate, mark_summaries, read_verdict, worst_first
+from bayesmesh.report.time_spent import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 
 

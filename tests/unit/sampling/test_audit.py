@@ -11,11 +11,11 @@ import pytest
 from jax.sharding import Mesh
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import write_json
 from bayesmesh.sampling.audit import SHORT_SECONDS, read_lengths, seconds_per_gradient
 from bayesmesh.sampling.mesh import sharding
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.plan import Lengths
-from bayesmesh.store.files import write_json
+from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import write_sealed
 
 

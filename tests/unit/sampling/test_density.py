@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
-from bayesmesh.experiment.registry import list_components
 from bayesmesh.kernels.base import Density
 
 NUM_CHAINS = 4

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import pytest
 
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.registry import list_components
 from bayesmesh.errors import StoreError
-from bayesmesh.experiment.experiment import experiment_class
-from bayesmesh.experiment.registry import list_components
-from bayesmesh.experiment.stages import make_spec
+from bayesmesh.planning.specs import make_spec
 from bayesmesh.sampling import identity
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.experiment.registry import list_components
+from bayesmesh.config.registry import list_components
 from bayesmesh.sampling.initial import climb
 
 

@@ -10,8 +10,8 @@ import sys
 import jax
 import pytest
 
+from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.experiment.compute import ComputeSettings
 from bayesmesh.sampling.mesh import build_mesh, describe_devices, lay_out_rows, warn_of_idle_gpu
 
 NUM_DEVICES = 8
@@ -88,7 +88,7 @@ def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProces
 
 
 CONFIGURE = """
-from bayesmesh.experiment.compute import ComputeSettings
+from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.sampling.mesh import build_mesh, configure_jax
 compute = ComputeSettings.model_validate({settings})
 configure_jax(compute, {cores})

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import PeerError, StoreError
+from bayesmesh.running.process_rank import Place
 from bayesmesh.sampling import distributed
 from bayesmesh.sampling.distributed import MESSAGE_BYTES, _encode
 from bayesmesh.sampling.peers import Peers, resume_together
-from bayesmesh.sampling.place import Place
 from bayesmesh.store.segments import ChainStore, Commit
 
 SEGMENT = 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from bayesmesh.experiment.registry import list_components
+from bayesmesh.config.registry import list_components
 from bayesmesh.sampling.program import name_leaves
 from levels import levels_case
 

@@ -14,7 +14,7 @@ from bayesmesh.stages import compile
 
 MODEL = """
 import jax.numpy as jnp
-from bayesmesh.experiment.settings import Settings
+from bayesmesh.config.settings import Settings
 from bayesmesh.models.gaussian import Gaussian
 
 class Options(Settings):

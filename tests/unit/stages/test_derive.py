@@ -14,7 +14,7 @@ import pytest
 from bayesmesh.sampling.derive import derive, spread_evenly
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.store.posterior import Posterior, open_posterior
+from bayesmesh.store.posterior_reader import Posterior, open_posterior
 
 CHAINS, DRAWS = 2, 5
 MODELS = ["gaussian", "softmax_regression", "matrix_factorization"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.experiment.experiment import experiment_class
-from bayesmesh.experiment.stages import StageSpec, make_spec
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.planning.specs import StageSpec, make_spec
 from bayesmesh.stages.sample import _write_manifest
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.segments import ChainStore

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import hash_file
 from bayesmesh.store import damage, markers
-from bayesmesh.store.files import hash_file
 from bayesmesh.store.segments import ChainStore
 
 Advance = Callable[..., ChainStore]

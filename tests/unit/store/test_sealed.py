@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.files import write_json
+from bayesmesh.files import write_json
 from bayesmesh.store.sealed import read_sealed, write_sealed, write_sealed_once
 
 RECORD = {"identity": "0123456789abcdef", "environment": {"xla_flags": "", "kind": "cpu"}, "segment_draws": 4}

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
-from bayesmesh.experiment.settings import Settings
 
 __all__ = ["Options", "Source", "stratified_split"]
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.mirror import RegisteredFile, mirror_folder, verify_file
 from bayesmesh.data.records import download, prepare, read_records, registered_files, require_network
 from bayesmesh.errors import DataError
-from bayesmesh.experiment.settings import Settings
 
 __all__ = ["Options", "Source"]
 

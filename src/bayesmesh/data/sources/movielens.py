@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.mirror import mirror_folder, verify_file
 from bayesmesh.data.records import download, prepare, read_records, registered_files, require_network
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
-from bayesmesh.experiment.settings import Settings
-from bayesmesh.store.files import hash_file
+from bayesmesh.files import hash_file
 
 __all__ = ["Options", "Source"]
 

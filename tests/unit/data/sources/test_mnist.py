@@ -21,8 +21,8 @@ import pytest
 
 from bayesmesh.data import records
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetch import fetch
-from bayesmesh.data.shard import check_counts
+from bayesmesh.data.fetching import fetch
+from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.sources import mnist
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout

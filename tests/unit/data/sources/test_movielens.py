@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmesh.config.data_settings import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetch import fetch
-from bayesmesh.data.shard import check_counts, shard
+from bayesmesh.data.fetching import fetch
+from bayesmesh.data.sharding import check_counts, shard
 from bayesmesh.data.sources import movielens
 from bayesmesh.data.sources._movielens_files import parse_files, read_archive
 from bayesmesh.errors import DataError
-from bayesmesh.experiment.data import DataSettings
 from bayesmesh.store.layout import DataLayout
 
 SMALL = {

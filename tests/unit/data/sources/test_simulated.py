@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.data.shard import check_counts
+from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.sharding import check_counts
 from bayesmesh.data.sources import digits, films, gaussian, hidden_markov
-from bayesmesh.experiment.registry import component_path, read_options
 
 NOWHERE = Path("nowhere")
 

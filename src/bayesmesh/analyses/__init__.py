@@ -1,0 +1,1 @@
+"""Analyses of posteriors: one folder each, with its settings, its computation and its section of the page."""

@@ -1,0 +1,157 @@
+"""Predictive probabilities of blocks of draws on tiles of test rows, reduced on the device.
+
+What leaves the device is one sum over draws per row and class, and a few sums over rows per draw; the probabilities of
+all draws on all rows are never held at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.analyses.averaging.scores import LOG_FLOOR
+from bayesmesh.analyses.averaging.suitability import class_probabilities
+from bayesmesh.models.base import Latents, Model
+
+__all__ = ["WORK_BYTES", "BlockSums", "Predictor", "RowTiles", "make_block_fn"]
+
+WORK_BYTES = 8 * 2**20
+"""Bound on the probabilities (draws of a block x rows of a tile x classes) in work at once on a device, in bytes."""
+
+_BYTES_PER_CELL = 16
+"""A probability, its logit, and room for one float64 copy."""
+
+
+class RowTiles(NamedTuple):
+    """Test rows of one device, cut into tiles of equal length; the last is padded by repeating a row.
+
+    Attributes:
+        inputs: name -> (tiles, tile rows, ...), dtypes as on disk.
+        labels: (tiles, tile rows) int32.
+        is_row: (tiles, tile rows) bool, false for padding.
+    """
+
+    inputs: dict[str, Any]
+    labels: Any
+    is_row: Any
+
+
+class BlockSums(NamedTuple):
+    """What a block of draws adds; float64.
+
+    Attributes:
+        probabilities: (rows, classes), summed over the counted draws.
+        scores: (draws, 3), summed over rows: correct, log score in nats, Brier score.
+        calibration: (draws, bins), correct less confidence, summed over the rows of a bin.
+    """
+
+    probabilities: Any
+    scores: Any
+    calibration: Any
+
+
+def make_block_fn(model: Model, num_bins: int) -> Callable[[Latents, jax.Array, RowTiles], BlockSums]:
+    """Return the function, to be jitted, that sums one block of draws over the tiles of one device.
+
+    Its arguments are the latents with a leading axis of draws, weights (draws,) float64 that are 1 for draws and 0 for
+    padding, and the tiles.
+    """
+
+    def sum_tile(latents: Latents, weights: jax.Array, tile: RowTiles) -> BlockSums:
+        probabilities = jax.vmap(lambda draw: class_probabilities(model, draw, tile.inputs))(latents)
+        summed = jnp.sum(probabilities.astype(jnp.float64) * weights[:, None, None], axis=0)
+        confidence = probabilities.max(axis=-1).astype(jnp.float64)
+        is_correct = probabilities.argmax(axis=-1) == tile.labels[None, :]
+        index = jnp.broadcast_to(tile.labels[None, :, None], (*confidence.shape, 1))
+        of_label = jnp.take_along_axis(probabilities, index, axis=-1)[..., 0].astype(jnp.float64)
+        squares = jnp.sum(probabilities * probabilities, axis=-1).astype(jnp.float64)
+        per_row = (
+            is_correct.astype(jnp.float64),
+            jnp.log(jnp.maximum(of_label, jnp.float64(LOG_FLOOR))),
+            squares - 2.0 * of_label + 1.0,
+        )
+        mask = tile.is_row[None, :]
+        scores = jnp.stack([jnp.sum(jnp.where(mask, value, 0.0), axis=1) for value in per_row], axis=1)
+        bins = jnp.clip(jnp.ceil(confidence * num_bins).astype(jnp.int32) - 1, 0, num_bins - 1)
+        gap = jnp.where(mask, is_correct - confidence, 0.0)
+        empty = jnp.zeros(num_bins, jnp.float64)
+        calibration = jax.vmap(lambda where, what: empty.at[where].add(what))(bins, gap)
+        return BlockSums(summed, scores, calibration)
+
+    def sum_block(latents: Latents, weights: jax.Array, tiles: RowTiles) -> BlockSums:
+        sums = jax.lax.map(lambda tile: sum_tile(latents, weights, tile), tiles)
+        probabilities = sums.probabilities.reshape(-1, sums.probabilities.shape[-1])
+        return BlockSums(probabilities, sums.scores.sum(axis=0), sums.calibration.sum(axis=0))
+
+    return sum_block
+
+
+class Predictor:
+    """Sums blocks of draws over all test rows, which are spread over the local devices.
+
+    Args:
+        model: the model.
+        inputs: name -> (rows, ...), the test rows.
+        labels: (rows,), integers in [0, num_classes).
+        num_classes: classes of the predictive distribution.
+        block_draws: draws of every block; one shape, so one compilation a device.
+        num_bins: confidence bins of the calibration error.
+        work_bytes: see `WORK_BYTES`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        inputs: Mapping[str, np.ndarray],
+        labels: np.ndarray,
+        *,
+        num_classes: int,
+        block_draws: int,
+        num_bins: int,
+        work_bytes: int = WORK_BYTES,
+    ) -> None:
+        self.block_draws, self.num_classes = block_draws, num_classes
+        self._num_rows = len(labels)
+        self._sum_block = jax.jit(make_block_fn(model, num_bins))
+        self.tile_rows = max(1, work_bytes // (block_draws * num_classes * _BYTES_PER_CELL))
+        devices = jax.local_devices()
+        parts = [part for part in np.array_split(np.arange(self._num_rows), len(devices)) if len(part)]
+        self._parts = [
+            (device, jax.device_put(_cut_tiles(inputs, labels, part, self.tile_rows), device), len(part))
+            for device, part in zip(devices, parts, strict=False)
+        ]
+
+    def sum_block(self, latents: Mapping[str, np.ndarray], num_counted: int) -> BlockSums:
+        """Return the sums of a block, of which only the first `num_counted` draws count.
+
+        Args:
+            latents: name -> (block_draws, ...), in the model's dtype.
+            num_counted: draws that count; the others are padding.
+
+        Returns:
+            Sums over the counted draws; per-draw arrays have `num_counted` entries. NumPy arrays.
+        """
+        weights = (np.arange(self.block_draws) < num_counted).astype(np.float64)
+        pending = [
+            self._sum_block(*jax.device_put((dict(latents), weights), device), tiles)
+            for device, tiles, _ in self._parts
+        ]
+        counts = [count for _, _, count in self._parts]
+        return BlockSums(
+            np.concatenate([np.asarray(s.probabilities)[:n] for s, n in zip(pending, counts, strict=True)]),
+            np.sum([np.asarray(s.scores)[:num_counted] for s in pending], axis=0),
+            np.sum([np.asarray(s.calibration)[:num_counted] for s in pending], axis=0),
+        )
+
+
+def _cut_tiles(inputs: Mapping[str, np.ndarray], labels: np.ndarray, rows: np.ndarray, tile_rows: int) -> RowTiles:
+    num_tiles = math.ceil(len(rows) / tile_rows)
+    tile_rows = math.ceil(len(rows) / num_tiles)
+    padded = np.concatenate([rows, np.full(num_tiles * tile_rows - len(rows), rows[-1])]).reshape(num_tiles, tile_rows)
+    is_row = (np.arange(num_tiles * tile_rows) < len(rows)).reshape(num_tiles, tile_rows)
+    return RowTiles({name: values[padded] for name, values in inputs.items()}, labels[padded].astype(np.int32), is_row)

@@ -1,0 +1,144 @@
+"""Which unwatched film is a user's best, over draws: the probability of that, and of being among the best.
+
+A film's rank in a draw is that of its watch probability in that draw among the user's unwatched films. Logits are
+compared, which orders films also where probabilities round to 1; ties go to the lower film index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.analyses.recommendation.logits import iterate_chunks, read_users
+from bayesmesh.analyses.recommendation.suitability import watch_logits
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+__all__ = ["WORK_BYTES", "Ranking", "rank_films"]
+
+WORK_BYTES = 256 * 2**20
+"""Bound on sums over draws and one draw's logits on the device, in bytes; users beyond it take another pass."""
+
+_BYTES_PER_CELL = 48
+_MAX_DRAWS = 64
+
+
+class Ranking(NamedTuple):
+    """Rankings of the unwatched films of some users, over all draws.
+
+    Attributes:
+        best: (draws, users) int32, film with the largest logit, -1 where all films are watched; draw by draw and
+            within a draw chain by chain.
+        p_best: (users, films) float64, share of draws in which the film is the best.
+        p_top: (users, films) float64, share of draws in which it is among the best `top`.
+        mean: (users, films) float64, posterior mean of the watch probability, watched films included.
+        sd: (users, films) float64, posterior standard deviation of the watch probability; NaN for one draw.
+        watched: (users, films) bool, in the training matrix.
+    """
+
+    best: np.ndarray
+    p_best: np.ndarray
+    p_top: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    watched: np.ndarray
+
+
+class _Sums(NamedTuple):
+    probability: Any
+    square: Any
+    top: Any
+
+
+def rank_films(
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    users: np.ndarray,
+    dtype: str,
+    top: int,
+    *,
+    work_bytes: int = WORK_BYTES,
+    block_bytes: int = BLOCK_BYTES,
+) -> Ranking:
+    """Rank the unwatched films of `users` in every draw.
+
+    Args:
+        model: predicts one Bernoulli per user and film.
+        posterior: the draws.
+        shards: the training matrix; held-out films count as unwatched.
+        users: (users,) row numbers.
+        dtype: of the logits.
+        top: depth of "among the best".
+        work_bytes: see `WORK_BYTES`.
+        block_bytes: bound on the latents in memory.
+
+    Returns:
+        See `Ranking`.
+    """
+    num_films = shards.fields["watched"].shape[0]
+    tile = max(1, work_bytes // (_BYTES_PER_CELL * num_films))
+    add_chunk = jax.jit(_make_add_chunk(model, min(top, num_films)), donate_argnums=0)
+    parts = [
+        _rank_tile(add_chunk, model, posterior, shards, users[start : start + tile], dtype, block_bytes)
+        for start in range(0, len(users), tile)
+    ]
+    return Ranking(*(np.concatenate(field, axis=1 if name == "best" else 0)
+                     for name, field in zip(Ranking._fields, zip(*parts, strict=True), strict=True)))  # fmt: skip
+
+
+def _rank_tile(
+    add_chunk: Callable[..., Any],
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    users: np.ndarray,
+    dtype: str,
+    block_bytes: int,
+) -> Ranking:
+    inputs = read_users(shards, users)
+    watched = inputs["watched"] > 0
+    on_device = jax.device_put(inputs)
+    sums = _Sums(*(jnp.zeros(watched.shape, kind) for kind in (jnp.float64, jnp.float64, jnp.int32)))
+    best_parts = []
+    for _, count, latents in iterate_chunks(model, posterior, users, dtype, _MAX_DRAWS, block_bytes):
+        is_counted = np.arange(len(next(iter(latents.values())))) < count
+        sums, best = add_chunk(sums, latents, is_counted, on_device)
+        best_parts.append(np.asarray(best)[:count])
+    best = np.concatenate(best_parts)
+    total = len(best)
+    mean = np.asarray(sums.probability) / total
+    spread = np.maximum(np.asarray(sums.square) / total - mean**2, 0.0)
+    sd = np.sqrt(spread * total / (total - 1)) if total > 1 else np.full(mean.shape, np.nan)
+    counts = np.zeros(watched.shape, np.int64)
+    draw, user = np.nonzero(best >= 0)
+    np.add.at(counts, (user, best[draw, user]), 1)
+    return Ranking(best, counts / total, np.asarray(sums.top) / total, mean, sd, watched)
+
+
+def _make_add_chunk(model: Model, top: int) -> Callable[..., Any]:
+    """Return the function, to be jitted, that adds a chunk of draws to the sums and names each draw's best films."""
+
+    def add_chunk(sums: _Sums, latents: Latents, is_counted: jax.Array, inputs: Rows) -> tuple[_Sums, jax.Array]:
+        watched = inputs["watched"] > 0
+        users = jnp.arange(watched.shape[0], dtype=jnp.int32)[:, None]
+
+        # One draw after the other: memory is users x films, whatever the number of draws.
+        def add_draw(carry: _Sums, draw: tuple[Latents, jax.Array]) -> tuple[_Sums, jax.Array]:
+            values, counts = draw
+            logits = watch_logits(model, values, inputs)
+            probability = jax.nn.sigmoid(logits).astype(jnp.float64) * counts.astype(jnp.float64)
+            ranked, films = jax.lax.top_k(jnp.where(watched, -jnp.inf, logits), top)
+            is_film = ranked > -jnp.inf  # a user may have fewer unwatched films than `top`
+            added = carry.top.at[users, films].add((is_film & counts).astype(jnp.int32))
+            best = jnp.where(is_film[:, 0], films[:, 0], -1)
+            return _Sums(carry.probability + probability, carry.square + probability**2, added), best
+
+        return jax.lax.scan(add_draw, sums, (latents, is_counted))
+
+    return add_chunk

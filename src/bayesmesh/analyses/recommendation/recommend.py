@@ -1,0 +1,149 @@
+"""The recommendation stage: films for a few users with their uncertainty, and held-out scores for all users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
+from bayesmesh.analyses.recommendation.logits import check_inputs
+from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, Ranking, rank_films
+from bayesmesh.analyses.recommendation.settings import RecommendationSettings
+from bayesmesh.analyses.recommendation.suitability import check_users, check_watch_matrix
+from bayesmesh.analyses.recommendation.tables import (
+    GENRE_COLUMNS,
+    SCORE_COLUMNS,
+    TOP_COLUMNS,
+    USER_COLUMNS,
+    RankedUser,
+    genre_rows,
+    score_rows,
+    top_rows,
+    user_row,
+    write_table,
+)
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.data.split import Interactions
+from bayesmesh.models.base import Model
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+__all__ = ["choose_users", "count_watched", "recommend"]
+
+
+def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
+
+    A user's films include those held out: they were watched. The count of a film is of the training matrix alone.
+
+    Raises:
+        ConfigError: the data are no watch matrix.
+    """
+    check_watch_matrix(shards)
+    per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
+    for start in range(0, shards.num_rows, block_rows):
+        watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0
+        per_user.append(watched.sum(axis=1, dtype=np.int64))
+        per_film += watched.sum(axis=0, dtype=np.int64)
+    held_out = shards.held_out()
+    hidden = np.diff(held_out.indptr) if isinstance(held_out, Interactions) else 0
+    return np.concatenate(per_user) + hidden, per_film
+
+
+def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: list[Any]) -> list[RankedUser]:
+    """Return the most active user, the least active one, and those chosen, each user once.
+
+    Args:
+        num_watched: (users,), films watched, held-out ones included; ties go to the lowest row.
+        chosen: rows from the settings.
+        user_ids: what the dataset calls each user; the row number when empty.
+
+    Raises:
+        ConfigError: a chosen row is not in the data.
+
+    >>> users = choose_users(np.array([2, 5, 1, 5]), (3, 1), [])
+    >>> [(user.row, user.activity) for user in users]
+    [(1, 'most'), (2, 'least'), (3, 'chosen')]
+    """
+    check_users(chosen, len(num_watched))
+    activity: dict[int, str] = {}
+    for row, kind in [
+        (int(num_watched.argmax()), "most"),
+        (int(num_watched.argmin()), "least"),
+        *((user, "chosen") for user in chosen),
+    ]:
+        activity.setdefault(row, kind)
+    return [
+        RankedUser(row, user_ids[row] if user_ids else row, kind, place)
+        for place, (row, kind) in enumerate(activity.items())
+    ]
+
+
+def recommend(
+    model: Model,
+    spec: DataSpec,
+    posterior: Posterior,
+    shards: Shards,
+    settings: RecommendationSettings,
+    layout: ExperimentLayout,
+    *,
+    work_bytes: int = WORK_BYTES,
+    accumulator_bytes: int = ACCUMULATOR_BYTES,
+    block_bytes: int = BLOCK_BYTES,
+) -> dict[str, Any]:
+    """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
+
+    Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split
+    `recommendations_scores` holds its header only.
+
+    Args:
+        model: has latents per user and predicts one Bernoulli per user and film.
+        spec: of the training data; its dtype is that of logits and probabilities.
+        posterior: the draws.
+        shards: training matrix, held-out films, titles and genres.
+        settings: users, and depths of lists.
+        layout: where the four tables are written.
+        work_bytes, accumulator_bytes, block_bytes: bounds on memory, see `rank_films` and `score_held_out`.
+
+    Returns:
+        ``num_draws``, ``users`` and ``scores``, the rows of the last two tables.
+
+    Raises:
+        ConfigError: data or model for which films cannot be ranked, or a chosen user who is not in the data.
+        StoreError: the posterior has another number of users than the data.
+    """
+    jax.config.update("jax_enable_x64", True)
+    check_inputs(model, spec, posterior, shards)
+    num_watched, popularity = count_watched(shards)
+    users = choose_users(num_watched, settings.users, list(shards.columns.get("user_id", [])))
+    rows = np.array([user.row for user in users])
+    dtype = spec.dtype
+    ranking = rank_films(
+        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
+    )
+    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
+    scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
+    listed = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
+    scored = score_rows(scores, settings.cutoff)
+    _write_lists(users, ranking, shards.columns, settings.num_films, layout)
+    write_table(layout.recommendations_users, listed, USER_COLUMNS)
+    write_table(layout.recommendations_scores, scored, SCORE_COLUMNS)
+    return {"num_draws": posterior.num_chains * posterior.num_draws, "users": listed, "scores": scored}
+
+
+def _write_lists(
+    users: list[RankedUser],
+    ranking: Ranking,
+    columns: Mapping[str, Sequence[Any]],
+    num_films: int,
+    layout: ExperimentLayout,
+) -> None:
+    top = [row for user in users for row in top_rows(user, ranking, columns, num_films)]
+    write_table(layout.recommendations_top, top, TOP_COLUMNS)
+    films = columns.get("genres")
+    genres = [row for user in users for row in genre_rows(user, ranking.p_best[user.place], films)] if films else []
+    write_table(layout.recommendations_genres, genres, GENRE_COLUMNS)

@@ -1,0 +1,22 @@
+"""The `recommendation` key: rankings of unwatched films with their uncertainty."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+
+__all__ = ["RecommendationSettings"]
+
+
+class RecommendationSettings(Settings):
+    """Which users to rank films for, and how deep; needs a watch matrix."""
+
+    num_films: int = Field(20, ge=1, le=10_000, description="Films listed per user in top.csv.")
+    users: tuple[int, ...] = Field(
+        (),
+        description="Row numbers of further users, beside the most and the least active one.",
+        max_length=1000,
+    )
+    top: int = Field(10, ge=1, le=1000, description="Depth of 'is among the best'.")
+    cutoff: int = Field(20, ge=1, le=1000, description="Depth of held-out recall and NDCG.")

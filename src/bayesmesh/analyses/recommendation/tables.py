@@ -1,0 +1,144 @@
+"""Tables of the recommendation stage, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.analyses.recommendation.held_out import UserScores
+from bayesmesh.analyses.recommendation.ranking import Ranking
+from bayesmesh.analyses.recommendation.ranking_scores import entropy, jackknife_entropy_sd, mean_and_se
+from bayesmesh.files import write_text
+
+__all__ = [
+    "GENRE_COLUMNS",
+    "SCORE_COLUMNS",
+    "TOP_COLUMNS",
+    "USER_COLUMNS",
+    "RankedUser",
+    "genre_rows",
+    "score_rows",
+    "top_rows",
+    "user_row",
+    "write_table",
+]
+
+TOP_COLUMNS = [
+    "user", "user_id", "activity", "rank", "film_id", "title", "genres", "p_best", "p_top", "mean_probability",
+    "sd_probability",
+]  # fmt: skip
+GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
+USER_COLUMNS = [
+    "user", "user_id", "activity", "num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best",
+    "num_draws",
+]  # fmt: skip
+SCORE_COLUMNS = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"]
+
+
+class RankedUser(NamedTuple):
+    """A user whose films are ranked.
+
+    Attributes:
+        row: row of the watch matrix.
+        user_id: what the dataset calls the user.
+        activity: ``most``, ``least`` or ``chosen``.
+        place: index of the user in the `Ranking`.
+    """
+
+    row: int
+    user_id: Any
+    activity: str
+    place: int
+
+
+def top_rows(
+    user: RankedUser, ranking: Ranking, columns: Mapping[str, Sequence[Any]], num_films: int
+) -> list[dict[str, Any]]:
+    """Return the first films of a user, by `p_best`, then `p_top`, then mean probability, then lower film index.
+
+    Args:
+        user: the user.
+        ranking: of all ranked users.
+        columns: of the dataset: film_id, title, genres; a missing one is left empty, a missing film_id is the index.
+        num_films: rows wanted; fewer when the user has fewer unwatched films.
+    """
+    place = user.place
+    p_best, p_top, mean = ranking.p_best[place], ranking.p_top[place], ranking.mean[place]
+    order = np.lexsort((-mean, -p_top, -p_best))  # stable: equal films stay in order of their index
+    listed = order[~ranking.watched[place, order]][:num_films]
+    return [
+        {
+            "user": user.row,
+            "user_id": user.user_id,
+            "activity": user.activity,
+            "rank": rank,
+            "film_id": columns["film_id"][film] if "film_id" in columns else film,
+            "title": columns["title"][film] if "title" in columns else "",
+            "genres": "|".join(columns["genres"][film]) if "genres" in columns else "",
+            "p_best": p_best[film],
+            "p_top": p_top[film],
+            "mean_probability": mean[film],
+            "sd_probability": ranking.sd[place, film],
+        }
+        for rank, film in enumerate(listed.tolist(), start=1)
+    ]
+
+
+def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the share of draws whose best film has a genre, for every genre, largest first, then by name.
+
+    A film with several genres counts for each, so the shares may add to more than 1.
+
+    Args:
+        user: the user.
+        p_best: (films,), probability of being the best film.
+        genres: genres of each film.
+    """
+    share = dict.fromkeys(sorted({genre for names in genres for genre in names}), 0.0)
+    for film in np.flatnonzero(p_best).tolist():
+        for genre in set(genres[film]):
+            share[genre] += float(p_best[film])
+    ordered = sorted(share.items(), key=lambda item: -item[1])
+    return [{"user": user.row, "activity": user.activity, "genre": g, "p_best": p} for g, p in ordered]
+
+
+def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, Any]:
+    """Return how concentrated a user's recommendation is, entropies in nats.
+
+    ``num_watched`` counts all films that the user watched, held-out ones included.
+    ``entropy`` is of the distribution of the best film over all films, ``entropy_sd`` its Monte Carlo standard
+    deviation (see `jackknife_entropy_sd` for what it leaves out), ``entropy_top`` that of the probabilities of being
+    among the best, scaled to add to 1. An entropy cannot exceed log ``num_draws``.
+    """
+    place = user.place
+    best = ranking.best[:, place]
+    return {
+        "user": user.row,
+        "user_id": user.user_id,
+        "activity": user.activity,
+        "num_watched": num_watched,
+        "entropy": entropy(ranking.p_best[place]),
+        "entropy_sd": jackknife_entropy_sd(best, num_chains) if best.min() >= 0 else 0.0,
+        "entropy_top": entropy(ranking.p_top[place]),
+        "num_films_ever_best": int(np.count_nonzero(ranking.p_best[place])),
+        "num_draws": len(best),
+    }
+
+
+def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, Any]]:
+    """Return means over users with their standard errors, one row per ranking."""
+    rows = []
+    for name, per_user in scores.items():
+        (recall, recall_se), (ndcg, ndcg_se) = mean_and_se(per_user.recall), mean_and_se(per_user.ndcg)
+        values = (name, cutoff, recall, recall_se, ndcg, ndcg_se, len(per_user.recall))
+        rows.append(dict(zip(SCORE_COLUMNS, values, strict=True)))
+    return rows
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Write rows as CSV, whole or not at all; without rows only the header."""
+    write_text(path, pd.DataFrame(list(rows), columns=list(columns)).to_csv(index=False))

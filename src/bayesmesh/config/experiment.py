@@ -1,0 +1,193 @@
+"""The whole configuration: `config.yaml` (what to run) and one `Experiment` per file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Discriminator, Field, Tag, create_model, model_validator
+
+from bayesmesh.analyses.averaging.settings import AveragingSettings
+from bayesmesh.analyses.recommendation.settings import RecommendationSettings
+from bayesmesh.config.benchmark_settings import BenchmarkSettings
+from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.config.posterior_settings import PosteriorSettings
+from bayesmesh.config.registry import component_path, list_components, read_options
+from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.config.settings import Name, Settings, does_not_fit
+
+__all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
+
+RESERVED_NAMES = frozenset(
+    {
+        "all",
+        "quickstart",
+        "reproduce",
+        "benchmark",
+        "benchmark_page",
+        "benchmarks",
+        "claims",
+        "reproduction",
+        "study",
+        "studies",
+        "data",
+        "logs",
+        "index",
+    }
+    | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
+)
+"""Targets, rules and folders that no experiment may be called."""
+
+EXTERNAL = "module:attribute"
+
+
+class ExternalModel(Settings):
+    """A model of the user's own package."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$", description="The model, as `module:attribute`."
+    )
+    options: dict[str, Any] = Field({}, description="Its options, checked by its own class Options.")
+
+
+class RunSettings(Settings):
+    """`config/config.yaml`: which experiments the plain command runs."""
+
+    experiments: list[Name] = Field(min_length=1, description="Experiments that `make run` and plain `snakemake` run.")
+    reproduce: list[Name] = Field([], description="Experiments of the published pieces, the target `reproduce`.")
+    reproduce_accelerated: list[Name] = Field(
+        [],
+        description="Further ones of that target where `sample` has a GPU or a TPU: those with the published budgets.",
+    )
+    benchmarks: BenchmarkSettings = Field(BenchmarkSettings(), description="The target `benchmarks`.")
+
+
+class ExperimentBase(Settings):
+    """The keys whose shape does not depend on the registries."""
+
+    title: str = Field(min_length=1, max_length=200, description="Heading of the experiment's page.")
+    sampling: SamplingSettings = Field(SamplingSettings(), description="Chains and draws.")
+    compute: ComputeSettings = Field(ComputeSettings(), description="Devices, mesh and arithmetic.")
+    posterior: PosteriorSettings = Field(PosteriorSettings(), description="What is kept beside the draws.")
+    gates: GateSettings = Field(GateSettings(), description="Convergence gates.")
+    averaging: AveragingSettings | None = Field(
+        None, description="Model averaging on the test rows; left out when absent."
+    )
+    recommendation: RecommendationSettings | None = Field(None, description="Recommendations; left out when absent.")
+    report: ReportSettings = Field(ReportSettings(), description="The page.")
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> ExperimentBase:
+        sampling, compute = self.sampling, self.compute
+        if sampling.chains % sampling.chain_groups:
+            raise does_not_fit(
+                "sampling.chain_groups",
+                f"{sampling.chain_groups} groups do not divide {sampling.chains} chains evenly",
+                f"use one of {_divisors(sampling.chains)}, or another number of chains",
+            )
+        if sampling.mode == "sharded" and sampling.chain_groups != 1:
+            raise does_not_fit(
+                "sampling.chain_groups",
+                f"must be 1 when sampling.mode is sharded (one job spans all devices), found {sampling.chain_groups}",
+                "use\n    sampling:\n      mode: independent",
+            )
+        if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
+            raise does_not_fit(
+                "compute.mesh.chain",
+                f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
+                f"use one of {_divisors(sampling.chains_per_group)}",
+            )
+        if compute.processes > 1 and sampling.mode != "sharded":
+            raise does_not_fit(
+                "compute.processes",
+                f"{compute.processes} processes share the rows of one program, and sampling.mode is {sampling.mode}",
+                "use\n    sampling:\n      mode: sharded\n  or leave compute.processes at 1: chain groups are processes of their own",
+            )
+        if compute.mesh != "auto" and compute.mesh.data % compute.processes:
+            raise does_not_fit(
+                "compute.mesh.data",
+                f"{compute.mesh.data} devices along the rows cannot be shared evenly by {compute.processes} processes (compute.processes)",
+                f"use a multiple of {compute.processes}, or `mesh: auto`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_stop(self) -> ExperimentBase:
+        sampling, stop = self.sampling, self.sampling.stop
+        if stop is None:
+            return self
+        if self.compute.processes > 1:
+            raise does_not_fit(
+                "sampling.stop",
+                f"looks at draws that one process holds, and compute.processes is {self.compute.processes}",
+                "leave sampling.stop out, or use one process",
+            )
+        if stop.max_r_hat is not None and sampling.chains_per_group < 2:
+            raise does_not_fit(
+                "sampling.stop.max_r_hat",
+                "R-hat compares chains, and a chain group decides by itself; its groups have one chain each",
+                "use fewer chain_groups, more chains, or another target",
+            )
+        if stop.first_look > sampling.draws:
+            raise does_not_fit(
+                "sampling.stop.first_look",
+                f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look at all",
+                "raise sampling.draws, which is the limit, or look earlier",
+            )
+        return self
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(d) for d in range(1, min(number, 64) + 1) if number % d == 0)
+
+
+def _tag_of(key: str, names: tuple[str, ...]) -> Any:
+    def tag(value: Any) -> str | None:
+        name = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+        if isinstance(name, str) and ":" in name:
+            return EXTERNAL
+        return name if name in names else None
+
+    return tag
+
+
+def _union(kind: str, key: str, base: type[Settings]) -> Any:
+    """One variant per registered component, told apart by `key`."""
+    names = tuple(list_components(kind))
+    variants: list[Any] = []
+    for name in names:
+        options = read_options(component_path(kind, name))
+        bases = (options, base) if base is not Settings else options
+        variant = create_model(
+            f"{name}_{kind}",
+            __base__=bases,
+            **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]
+        )
+        variants.append(Annotated[variant, Tag(name)])
+    if kind == "model":
+        variants.append(Annotated[ExternalModel, Tag(EXTERNAL)])
+    return Annotated[Union[tuple(variants)], Discriminator(_tag_of(key, names))]  # noqa: UP007
+
+
+@functools.cache
+def experiment_class() -> type[ExperimentBase]:
+    """Build the class of an experiment file from the registries of sources, models and kernels."""
+    return create_model(
+        "Experiment",
+        __base__=ExperimentBase,
+        data=(_union("source", "source", DataSettings), Field(description="Data source and held-out split.")),
+        model=(_union("model", "name", Settings), Field(description="Model and its options.")),
+        kernel=(_union("kernel", "name", Settings), Field(description="Transition kernel and its options.")),
+    )
+
+
+def component_options(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a component out of its block: the block less its name and the keys that all share."""
+    if kind == "model" and ":" in str(config["name"]):
+        return dict(config.get("options", {}))
+    shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}
+    return {k: v for k, v in config.items() if k not in shared}

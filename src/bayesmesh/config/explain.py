@@ -1,0 +1,179 @@
+"""Turns what pydantic found into one message: the key as the user wrote it, what is wrong with it, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic import Tag, ValidationError
+
+from bayesmesh.config.registry import list_components
+from bayesmesh.config.settings import NAME_PATTERN, Settings
+from bayesmesh.errors import ConfigError, suggest
+
+__all__ = ["Place", "explain", "locate"]
+
+_COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
+"""Top-level key -> kind of component, and the key that names it."""
+
+
+class Place(NamedTuple):
+    """Where in a configuration a finding is.
+
+    Attributes:
+        keys: as the user wrote them, outermost first; an item of a list is ``key[index]``.
+        owner: the block that the last key lies in.
+        expected: the type that was expected there; None where that is unknown.
+    """
+
+    keys: list[str]
+    owner: type[Settings]
+    expected: Any
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.keys)
+
+
+def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
+    """Follow a location of pydantic's from a settings class, leaving out the labels of unions, which no user wrote.
+
+    >>> from bayesmesh.config.experiment import ExperimentBase
+    >>> locate(ExperimentBase, ("compute", "mesh", "MeshSettings", "chian")).key
+    'compute.mesh.chian'
+    """
+    keys: list[str] = []
+    owner: type[Settings] = cls
+    expected: Any = cls
+    for part in loc:
+        arms = _arms(expected)
+        if len(arms) > 1:
+            expected = next((arm for arm in arms if _label(arm) == part), None)
+        elif isinstance(part, int) and keys:
+            keys[-1] += f"[{part}]"
+            expected = None
+        else:
+            keys.append(str(part))
+            block: Any = _bare(arms[0]) if arms else None
+            expected = None
+            if _is_block(block):
+                owner = block
+                field = owner.model_fields.get(str(part))
+                expected = field.annotation if field else None
+    return Place(keys, owner, expected)
+
+
+def _arms(expected: Any) -> list[Any]:
+    """What a type may be besides None; pydantic labels the arms of a union when there are several."""
+    if get_origin(expected) in (Union, UnionType):
+        return [arm for arm in get_args(expected) if arm is not type(None)]
+    return [] if expected is None else [expected]
+
+
+def _bare(expected: Any) -> Any:
+    return get_args(expected)[0] if get_origin(expected) is Annotated else expected
+
+
+def _label(arm: Any) -> str | None:
+    tags = [item.tag for item in get_args(arm)[1:] if isinstance(item, Tag)] if get_origin(arm) is Annotated else []
+    return tags[0] if tags else getattr(arm, "__name__", None)
+
+
+def _is_block(expected: Any) -> bool:
+    return isinstance(expected, type) and issubclass(expected, Settings)
+
+
+def explain(path: Path, error: ValidationError, cls: type[Settings], under: str = "") -> ConfigError:
+    """Return one message for the first finding, with the other wrong keys by name.
+
+    Args:
+        path: the file.
+        error: what pydantic found.
+        cls: the class that the file's content was checked against.
+        under: dotted key of the block that was checked, when it is not the whole file.
+    """
+    found: dict[str, list[Any]] = {}
+    places: dict[str, Place] = {}
+    for detail in error.errors():
+        place = locate(cls, detail["loc"])
+        places[place.key] = place
+        found.setdefault(place.key, []).append(detail)
+    # A mapping given where a mapping or a word may stand: what is wrong inside it says more than "not the word".
+    keys = [key for key in found if not key or not any(other.startswith(f"{key}.") for other in found)]
+    # A misspelt key is also a missing one: the misspelling comes first.
+    keys.sort(key=lambda key: found[key][0]["type"] != "extra_forbidden")
+    prefix = [under] if under else []
+    first = places[keys[0]]
+    message, remedy = _say(first._replace(keys=prefix + first.keys), found[keys[0]])
+    others = [".".join(prefix + places[key].keys) for key in keys[1:] if key]
+    also = f" (also wrong: {', '.join(others)})" if others else ""
+    return ConfigError(f"{path}: {message}{also}", remedy)
+
+
+def _say(place: Place, details: list[Any]) -> tuple[str, str]:
+    """Return message and remedy of the findings at one place."""
+    first = details[0]
+    kind, name = first["type"], place.key
+    if kind == "extra_forbidden":
+        return f"unknown key '{name}'", suggest(place.keys[-1], place.owner.model_fields)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _say_component(name, first["input"])
+    if kind == "missing":
+        return f"key '{name}' is missing", f"add\n{_as_yaml(place.keys)}{_description(place)}"
+    if kind == "does_not_fit":
+        return f"key '{_key_within(place, first['ctx']['key'])}': {first['ctx']['problem']}", first["ctx"]["remedy"]
+    if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME_PATTERN:
+        return f"key '{name}': {first['input']!r} is no name", f"names match {NAME_PATTERN}"
+    wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
+    return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
+
+
+def _key_within(place: Place, key: str) -> str:
+    """Return a key that a block named, behind that of the block unless it says it itself."""
+    return (
+        key if not place.keys or key.startswith(f"{place.keys[0]}.") or key == place.keys[0] else f"{place.key}.{key}"
+    )
+
+
+def _wanted(place: Place, detail: Mapping[str, Any]) -> str:
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        block = next((b for b in map(_bare, _arms(place.expected)) if _is_block(b)), None)
+        block = block or next((b for b in _arms_of_owner(place) if b.__name__ == detail["ctx"]["class_name"]), None)
+        return "should be a mapping" + (f" with the keys {', '.join(block.model_fields)}" if block else "")
+    text: str = detail["msg"]
+    for start in ("Input should", "String should", "List should", "Tuple should", "Value error, ", "Unable to"):
+        if text.startswith(start):
+            return {"Value error, ": "", "Unable to": "unable to"}.get(start, "should") + text[len(start) :]
+    return text[0].lower() + text[1:]
+
+
+def _arms_of_owner(place: Place) -> list[type[Settings]]:
+    field = place.owner.model_fields.get(place.keys[-1])
+    return [b for b in map(_bare, _arms(field.annotation)) if _is_block(b)] if field else []
+
+
+def _say_component(key: str, given: Any) -> tuple[str, str]:
+    """A source, model or kernel that is not there, or is not named."""
+    kind, word = _COMPONENTS[key]
+    names = list_components(kind)
+    example = f"for example\n    {key}:\n      {word}: {names[0]}"
+    if not isinstance(given, Mapping):
+        return f"key '{key}': should be a mapping that names a {kind}, found {given!r:.80}", example
+    name = given.get(word)
+    if name is None:
+        near = suggest(word, [k for k in given if isinstance(k, str)]) if given else ""
+        guess = near.partition("?")[0].partition("'")[2].rstrip("'") if near.startswith("did") else ""
+        meant = f"; '{guess}' should read '{word}'" if guess else ""
+        return f"key '{key}.{word}' is missing{meant}", f"valid: {', '.join(names)}; {example}"
+    return f"key '{key}.{word}': unknown {kind} {name!r:.80}", f"{suggest(str(name), names)}; {example}"
+
+
+def _description(place: Place) -> str:
+    field = place.owner.model_fields.get(place.keys[-1].partition("[")[0]) if place.keys else None
+    return f"\n  {place.keys[-1]}: {field.description}" if field and field.description else ""
+
+
+def _as_yaml(keys: Sequence[str]) -> str:
+    return "\n".join("    " + "  " * depth + f"{part}:" for depth, part in enumerate(keys)) + " ..."

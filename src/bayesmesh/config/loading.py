@@ -1,0 +1,147 @@
+"""Loads the configuration: every file checked by itself and against the others, before any job starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
+from bayesmesh.config.explain import explain
+from bayesmesh.config.registry import OFFERS, component_path, list_components, read_offers, read_options
+from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.config.source_imports import source_closure
+from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
+from bayesmesh.errors import ConfigError, suggest
+
+__all__ = ["load_all", "load_experiment", "load_run", "refuse_overrides"]
+
+
+def load_run(path: Path) -> RunSettings:
+    """Return the settings of `config.yaml`.
+
+    Raises:
+        ConfigError: see `read_yaml`; or an unknown or wrong key.
+    """
+    try:
+        return RunSettings.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(path, error, RunSettings) from error
+
+
+def load_experiment(path: Path) -> ExperimentBase:
+    """Return the experiment that one file holds; its name is the file's.
+
+    Raises:
+        ConfigError: see `read_yaml`; or a bad name, an unknown key or component, a value out of range, or keys that
+            do not go together.
+    """
+    if not re.fullmatch(NAME_PATTERN, path.stem):
+        raise ConfigError(f"{path}: '{path.stem}' is no name for an experiment", f"names match {NAME_PATTERN}")
+    if path.stem in RESERVED_NAMES:
+        raise ConfigError(f"{path}: '{path.stem}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
+    value = read_yaml(path)
+    try:
+        experiment = experiment_class().model_validate(value)
+    except ValidationError as error:
+        raise explain(path, error, experiment_class()) from error
+    _check_external(path, experiment)
+    _check_offers(path, experiment)
+    return experiment
+
+
+def _check_external(path: Path, experiment: Any) -> None:
+    """Hold the options of a model `module:attribute` to its own class, and read all its code, before any job starts."""
+    if ":" not in experiment.model.name:
+        return
+    try:
+        file = component_path("model", experiment.model.name)
+        options = read_options(file)
+        source_closure([file])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: key 'model.name': {error.message}", error.remedy) from error
+    try:
+        options.model_validate(experiment.model.options)
+    except ValidationError as error:
+        raise explain(path, error, options, under="model.options") from error
+
+
+def _check_offers(path: Path, experiment: Any) -> None:
+    """Refuse what data and model are known not to offer; what they do not declare is found out when compiling."""
+    chosen = {"source": experiment.data.source, "model": experiment.model.name}
+    for key in (key for key in OFFERS if getattr(experiment, key) is not None):
+        for kind, name in chosen.items():
+            offers = read_offers(kind, name)
+            if offers is not None and key not in offers:
+                offered = (
+                    f"it offers {' and '.join(offers)}" if offers else "it offers neither averaging nor recommendation"
+                )
+                raise ConfigError(f"{path}: key '{key}': not with {kind} '{name}': {offered}", _other_components(key))
+
+
+def _other_components(key: str) -> str:
+    fitting = {k: [n for n in list_components(k) if key in (read_offers(k, n) or ())] for k in ("source", "model")}
+    return (
+        f"remove the key '{key}', or take data and a model that offer it"
+        f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
+        f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
+    )
+
+
+def _experiment_files(folder: Path) -> dict[str, Path]:
+    """Return name -> file of all experiments; what looks like one under another ending is an error, not ignored."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: there is no such folder", f"make it, and write one file for every experiment\n{EXAMPLE}"
+        )
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in files:
+        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
+            raise ConfigError(
+                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
+                f"rename it to {path.name.partition('.')[0]}.yaml, or move it out of {folder}",
+            )
+    return {path.stem: path for path in files if path.suffix == ".yaml"}
+
+
+def refuse_overrides(given: Any, own: Path) -> None:
+    """Refuse what was given to Snakemake as `--config` or `--configfile`, or in a profile: nothing would read it.
+
+    Args:
+        given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
+        own: the project's ``config.yaml``, which may be named there, since it is read anyway.
+
+    Raises:
+        ConfigError: anything else was given; names it.
+    """
+    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: a file can be checked, and compared with the last run"
+    if given.config:
+        raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in given.config.items())}: is not read", remedy)
+    other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
+    if other:
+        raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
+
+
+def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
+    """Return `config/config.yaml` and every experiment beside it, in sorted order.
+
+    Args:
+        config: the folder that holds ``config.yaml`` and ``experiments/``.
+
+    Raises:
+        ConfigError: any file is wrong, or `config.yaml` names an experiment that has no file.
+    """
+    run = load_run(config / "config.yaml")
+    folder = config / "experiments"
+    listed = [
+        (key, name) for key in ("experiments", "reproduce", "reproduce_accelerated") for name in getattr(run, key)
+    ]
+    paths = _experiment_files(folder)
+    for key, name in listed:
+        if name not in paths:
+            raise ConfigError(
+                f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}"
+            )
+    return run, {name: load_experiment(path) for name, path in paths.items()}

@@ -1,0 +1,132 @@
+"""Which source files a module runs: its own and all that it imports, followed file by file.
+
+Configuration code is left out: all that it can change is the configuration a stage is given, and that is compared
+by itself. Of a user's own file what it imports of the user's own code is followed too, but no installed package. The
+files are read as text; nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bayesmesh.errors import ConfigError
+
+__all__ = ["PACKAGE_ROOT", "enclosing_packages", "imported_modules", "own_imports", "python_path", "source_closure"]
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "bayesmesh"
+_LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli")
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def python_path() -> list[Path]:
+    """Return the folders in which a module of the user is looked for: the current one first."""
+    return list(dict.fromkeys([Path.cwd(), *(Path(entry).absolute() for entry in sys.path)]))
+
+
+def _file_of(module: str) -> Path | None:
+    return _file_in(PACKAGE_ROOT, module.split(".")[1:])
+
+
+def _file_in(folder: Path, parts: Sequence[str]) -> Path | None:
+    place = folder.joinpath(*parts)
+    candidates = [place.with_suffix(".py"), place / "__init__.py"] if parts else [place / "__init__.py"]
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+@functools.cache
+def _imports(path: Path) -> list[tuple[int, str]]:
+    """Return what a file imports anywhere: level of a relative import, and dotted name."""
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            found += [(node.level, start.rstrip(".")), *((node.level, start + alias.name) for alias in node.names)]
+    return found
+
+
+def _prefixes(name: str) -> Iterator[list[str]]:
+    """`a.b.c` as [a], [a, b], [a, b, c]: importing a module runs the packages that hold it."""
+    parts = name.split(".")
+    return (parts[:i] for i in range(1, len(parts) + 1))
+
+
+@functools.cache
+def imported_modules(path: Path) -> frozenset[str]:
+    """Return the modules of this package that a file imports anywhere, with the packages that hold them."""
+    names = [name for level, name in _imports(path) if not level and name.split(".")[0] == PACKAGE]
+    found = {".".join(parts) for name in names for parts in _prefixes(name)}
+    return frozenset(name for name in found if _file_of(name))
+
+
+def own_imports(path: Path) -> set[Path]:
+    """Return the files of the user's own code that a file of theirs imports, with the packages that hold them.
+
+    Own is what lies in the file's own package, or on the Python path outside of what is installed.
+    """
+    found = {init for folder in enclosing_packages(path) if (init := folder / "__init__.py").is_file()}
+    for level, name in _imports(path):
+        if level:
+            # One dot is the folder of the file, be it a module or a package.
+            folders = [path.parents[level - 1]] if level <= len(path.parents) else []
+        else:
+            top = name.split(".")[0]
+            holding = [f for f in python_path() if top != PACKAGE and _is_own(f, top, path)]
+            # Like Python: the first regular package or module, and only without one all folders of that name.
+            folders = [f for f in holding if _file_in(f, [top])][:1] or holding
+        found |= {file for folder in folders for parts in _prefixes(name) if name and (file := _file_in(folder, parts))}
+    return found
+
+
+def enclosing_packages(path: Path) -> Iterator[Path]:
+    """The folders above a file, as far as they are packages, innermost first."""
+    for folder in path.parents:
+        if not (folder / "__init__.py").is_file():
+            return
+        yield folder
+
+
+def _is_own(folder: Path, top: str, path: Path) -> bool:
+    """Whether a folder of the Python path holds a module or package `top` that is the user's own code."""
+    if not ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
+        return False
+    is_installed = _INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
+    return path.is_relative_to(folder / top) or not is_installed
+
+
+def source_closure(entries: Iterable[Path], only: tuple[str, ...] = ()) -> list[Path]:
+    """Return the files that the entries import, directly or not, themselves included, sorted.
+
+    Args:
+        entries: files to start from.
+        only: packages of the project to stay in, such as ``bayesmesh.models``; all of them when empty.
+
+    Raises:
+        ConfigError: one of the files is no valid Python.
+    """
+    waiting, seen = list(entries), set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if not path.is_relative_to(PACKAGE_ROOT):
+            waiting += own_imports(path)
+        for module in imported_modules(path):
+            if module.startswith(_LEFT_OUT) or (only and not module.startswith(only)):
+                continue
+            file = _file_of(module)
+            if file is not None:
+                waiting.append(file)
+    return sorted(seen)

@@ -1,0 +1,65 @@
+"""The `sampling.stop` key: run until the draws are good enough, by a rule that is written down before sampling."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from bayesmesh.config.settings import Settings, does_not_fit
+
+__all__ = ["StopSettings"]
+
+_EXAMPLE = "for example\n    sampling:\n      stop:\n        min_ess_bulk: 400\n        max_r_hat: 1.01"
+
+
+class StopSettings(Settings):
+    """Targets, the summaries they are about, and when to look; sampling ends at the first look that meets them all.
+
+    Reference:
+        Glynn and Whitt 1992, "The asymptotic validity of sequential stopping rules for stochastic simulations",
+        doi:10.1214/aoap/1177005777; Vats, Flegal and Jones 2019, "Multivariate output analysis for Markov chain Monte
+        Carlo", doi:10.1093/biomet/asz002, for rules on the effective sample size.
+    """
+
+    min_ess_bulk: float | None = Field(
+        None, gt=0, le=1e9, description="Target: the smallest bulk effective sample size is at least this, in draws."
+    )
+    min_ess_tail: float | None = Field(
+        None, gt=0, le=1e9, description="Target: the smallest tail effective sample size is at least this, in draws."
+    )
+    max_r_hat: float | None = Field(
+        None,
+        gt=1,
+        le=10,
+        description="Target: the largest R-hat is at most this (no unit). Needs two chains in a group.",
+    )
+    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
+        None,
+        min_length=1,
+        description="Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary.",
+    )
+    summaries: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Summaries that R-hat and effective sample sizes are judged on; all that the gates look at by default.",
+    )
+    first_look: int = Field(
+        100, ge=1, le=100_000_000, description="Draws per chain at the first look; a look uses the first so many draws."
+    )
+    growth: float = Field(
+        1.5, ge=1.1, le=10, description="Each look comes at so many times the draws of the look before it (no unit)."
+    )
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        le=1e9,
+        description="Limit on the time spent on draws over all runs, in seconds of wall time, warmup not counted; noticed at the next commit.",
+    )
+
+    @model_validator(mode="after")
+    def _check_targets(self) -> StopSettings:
+        names = ("min_ess_bulk", "min_ess_tail", "max_r_hat", "max_mcse")
+        if all(getattr(self, name) is None for name in names):
+            raise does_not_fit("sampling.stop", f"no target; give at least one of {', '.join(names)}", _EXAMPLE)
+        return self

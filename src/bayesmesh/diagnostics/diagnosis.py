@@ -1,0 +1,143 @@
+"""The diagnose stage: from posterior.zarr to summary.csv and verdict.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import zarr
+
+from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.diagnostics.convergence import STATISTICS, convergence_table
+from bayesmesh.diagnostics.coordinates import (
+    choose_coordinates,
+    coordinate_blocks,
+    coordinate_index,
+    drawn_arrays,
+    event_size,
+)
+from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.gates import judge
+from bayesmesh.errors import StoreError
+from bayesmesh.files import write_json, write_text
+from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
+
+READ_BYTES = 128 * 2**20
+"""Bound of the draws that are held at once, in bytes, and of what is read at once to fill them."""
+
+SUMMARY_COLUMNS = ("variable", "index", *STATISTICS)
+"""Columns of summary.csv."""
+
+
+def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> dict[str, Any]:
+    """Judge a posterior and write its summary and verdict.
+
+    Args:
+        posterior: Zarr store with the groups `summaries` (identified quantities), `posterior` (latents) and
+            `sample_stats`, arrays of dimensions (chain, draw, ...).
+        gates: limits, held against `summaries` only; latents need not be identified, they are listed.
+        layout: says where summary.csv and verdict.json go. Each is replaced in one step, the verdict last.
+
+    Returns:
+        The content of verdict.json. `energy` or `diverging` that was not recorded misses its gate.
+
+    Raises:
+        StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
+    """
+    check_metadata(posterior)
+    root = open_group(posterior)
+    summaries = drawn_arrays(_group(root, "summaries", posterior))
+    latents = drawn_arrays(_group(root, "posterior", posterior))
+    sample_stats = drawn_arrays(_group(root, "sample_stats", posterior))
+    num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
+    judged = _tables(summaries, None)
+    listed = _tables(latents, gates.max_coordinates)
+    energies = _energy_content(sample_stats, num_chains)
+    content = judge(judged, energies["divergence_share"], np.array(energies.pop("bfmi_values")), gates)
+    content |= {
+        "experiment": layout.experiment,
+        "num_chains": num_chains,
+        "num_draws": num_draws,
+        "num_coordinates": {
+            "summaries": len(judged),
+            "latents": sum(event_size(array) for array in latents.values()),
+            "listed": len(judged) + len(listed),
+        },
+        "latents": {
+            name: {"total": event_size(array), "listed": int((listed["variable"] == name).sum())}
+            for name, array in latents.items()
+        },
+        **energies,
+    }
+    content["divergence_share"] = _or_none(content["divergence_share"])
+    table = pd.concat([judged, listed], ignore_index=True)
+    write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+    write_json(layout.verdict, content)
+    return content
+
+
+def _group(root: zarr.Group, name: str, path: Path) -> zarr.Group:
+    if name not in root or not isinstance(root[name], zarr.Group):
+        raise StoreError(f"{path}: no group '{name}' in the posterior", "assemble the posterior again")
+    return root[name]
+
+
+def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]:
+    """Return the number of chains and of draws that all arrays share."""
+    shapes = {array.shape[:2]: name for name, array in arrays.items()}
+    if len(shapes) != 1 or 0 in next(iter(shapes)):
+        found = ", ".join(f"'{name}' {shape}" for shape, name in shapes.items()) or "no array"
+        raise StoreError(
+            f"{path}: chains and draws are not the same everywhere, or there are none: {found}",
+            "assemble the posterior again",
+        )
+    num_chains, num_draws = next(iter(shapes))
+    return int(num_chains), int(num_draws)
+
+
+def _tables(arrays: dict[str, zarr.Array], most: int | None) -> pd.DataFrame:
+    """Return the summary rows of some arrays, at most `most` coordinates of each."""
+    parts = [pd.DataFrame({name: [] for name in SUMMARY_COLUMNS})]
+    for name, array in arrays.items():
+        total = event_size(array)
+        positions = choose_coordinates(total, total if most is None else most)
+        index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
+        for part, draws in coordinate_blocks(array, positions, READ_BYTES):
+            rows = {"variable": name, "index": index[part], **convergence_table(draws)}
+            parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
+    return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
+
+
+def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:
+    """Return what the verdict says of energies, divergences and acceptance; None where nothing was recorded."""
+    values = np.full(num_chains, np.nan)
+    if "energy" in sample_stats:
+        values = bfmi(read_part(sample_stats["energy"]))
+    share, num_divergences = float("nan"), None
+    if "diverging" in sample_stats:
+        diverging = read_part(sample_stats["diverging"])
+        share, num_divergences = divergence_share(diverging), int(np.count_nonzero(diverging))
+    acceptance = None
+    if "acceptance_rate" in sample_stats:
+        acceptance = _or_none(float(read_part(sample_stats["acceptance_rate"]).mean(dtype=np.float64)))
+    return {
+        "num_divergences": num_divergences,
+        "divergence_share": share,
+        "bfmi": [_or_none(float(value)) for value in values],
+        "bfmi_values": values,
+        "acceptance_rate": acceptance,
+    }
+
+
+def _or_none(value: float) -> float | None:
+    """Return the value, or None, JSON's null, where it is not finite."""
+    return value if np.isfinite(value) else None

@@ -1,0 +1,58 @@
+"""doctor: what this machine offers, what stands in the way of a run, and what helps; one file per group of checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bayesmesh.operations.doctor import configuration, devices, disk, platform, real_data, scheduler, site_file
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
+
+__all__ = ["examine", "render", "run"]
+
+GROUPS = (devices, scheduler, platform, disk, real_data, configuration, site_file)
+"""Every one of them has `check(results, environ, config)`."""
+
+
+def examine(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> list[Finding]:
+    """Run all checks; takes seconds, and leaves nothing behind.
+
+    Args:
+        results: folder of results; it need not be there.
+        environ: environment variables of the jobs.
+        config: folder of the configuration.
+    """
+    # At once, because a driver or a scheduler that hangs is waited for.
+    with ThreadPoolExecutor(len(GROUPS)) as pool:
+        groups = pool.map(lambda group: group.check(results, environ, config), GROUPS)
+        return [finding for findings in groups for finding in findings]
+
+
+def render(findings: list[Finding], seconds: float | None = None) -> str:
+    """Return the findings as a table, and below it what to do about each problem.
+
+    >>> print(render([Finding("disk", "free space", "90 GiB")]))
+    disk  free space  ok  90 GiB
+    <BLANKLINE>
+    usable
+    """
+    cells = [(f.group, f.name, f.state, f.seen) for f in findings]
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    lines = ["  ".join([*(c.ljust(w) for c, w in zip(row[:3], widths, strict=True)), row[3]]) for row in cells]
+    for state in (BLOCKS, WARNS):
+        for finding in findings:
+            if finding.state == state:
+                lines += ["", f"{state}: {finding.group}, {finding.name}: {finding.seen}", f"  fix: {finding.remedy}"]
+    blocking = sum(f.state == BLOCKS for f in findings)
+    took = "" if seconds is None else f" (looked for {seconds:.1f} s)"
+    verdict = "usable" if not blocking else f"not usable: {blocking} problem{'s' * (blocking > 1)} to mend"
+    return "\n".join([*lines, "", verdict + took])
+
+
+def run(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> tuple[str, int]:
+    """Return the printed examination and the exit code: 1 when a problem blocks."""
+    start = time.perf_counter()
+    findings = examine(results, environ, config)
+    return render(findings, time.perf_counter() - start), int(any(f.state == BLOCKS for f in findings))

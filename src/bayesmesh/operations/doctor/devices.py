@@ -1,0 +1,56 @@
+"""doctor: cores, and the accelerators that the system shows, without asking JAX."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.operations.doctor import memory
+from bayesmesh.operations.doctor.finding import OK, WARNS, Finding, ask
+from bayesmesh.running.gpus import chips
+
+__all__ = ["check"]
+
+GROUP = "machine"
+
+
+def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
+    """Look at this machine."""
+    return [Finding(GROUP, "host", socket.gethostname()), _cores(), memory.check(environ), *_gpus(environ), *_tpus()]
+
+
+def _cores() -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding(GROUP, "cores", f"{usable} usable of {os.cpu_count()}")
+
+
+def _gpus(environ: Mapping[str, str]) -> list[Finding]:
+    nodes = sorted(p.name for p in Path("/dev").glob("nvidia[0-9]*"))
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    found = ask(["nvidia-smi", "--query-gpu=index,name,driver_version,memory.total", "--format=csv,noheader"], environ)
+    listed = [] if found is None or found.returncode else [line.strip() for line in found.stdout.splitlines() if line]
+    findings = [Finding(GROUP, "GPU", line) for line in listed]
+    if not findings:
+        findings = [Finding(GROUP, "GPU", f"{len(nodes)} device files" if nodes else "none")]
+    if nodes and not listed:
+        findings[0] = Finding(
+            GROUP, "GPU", f"{len(nodes)} device files, and nvidia-smi does not answer", WARNS,
+            "ask the site for a working NVIDIA driver; where nvidia-smi is only not installed, see what JAX says below",
+        )  # fmt: skip
+    if visible is not None:
+        shown, is_hidden = visible.strip() or "empty", visible.strip() in ("", "-1", "NoDevFiles")
+        hides = is_hidden and bool(nodes)
+        findings.append(
+            Finding(
+                GROUP, "visible GPUs", f"CUDA_VISIBLE_DEVICES is {shown}", WARNS if hides else OK,
+                "it hides every GPU: unset it, or ask the scheduler for one (`gpu: 1` in the profile)" if hides else "",
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _tpus() -> list[Finding]:
+    count = len(chips())
+    return [Finding(GROUP, "TPU", f"{count} chips")] if count else []

@@ -1,0 +1,70 @@
+"""doctor: Slurm, on a login node or inside a job."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding, ask
+from bayesmesh.running.process_rank import find_place
+
+__all__ = ["check"]
+
+GROUP = "Slurm"
+PLUGIN = "snakemake_executor_plugin_slurm"
+OF_A_JOB = (
+    "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_GPUS",
+    "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE", "SLURM_RESTART_COUNT",
+)  # fmt: skip
+"""Shown when set; no other variable is printed, for an environment may hold secrets."""
+
+
+def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
+    """Look at the scheduler; a machine without one is fine."""
+    shown = [f"{name.removeprefix('SLURM_')}={environ[name]}" for name in OF_A_JOB if environ.get(name)]
+    findings = [_processes(environ)]
+    findings.append(Finding(GROUP, "job", ", ".join(shown) if shown else "not inside a job"))
+    if shutil.which("sbatch", path=environ.get("PATH")) is None:
+        return [*findings, Finding(GROUP, "commands", "no sbatch: jobs run on this machine")]
+    return [*findings, _partitions(environ), _accounting(environ), _plugin()]
+
+
+def _processes(environ: Mapping[str, str]) -> Finding:
+    """How many processes share a program, as the stages find it out."""
+    try:
+        place = find_place(environ)
+    except ConfigError as error:
+        return Finding(GROUP, "processes", error.message, BLOCKS, error.remedy)
+    if place.num_processes == 1:
+        return Finding(GROUP, "processes", "1")
+    return Finding(GROUP, "processes", f"process {place.index} of {place.num_processes}, who meet at {place.address}")
+
+
+def _partitions(environ: Mapping[str, str]) -> Finding:
+    said = ask(["sinfo", "--noheader", "--format=%R %a %l %G"], environ, 10)
+    if said is None or said.returncode:
+        reason = said.stderr.strip().splitlines()[-1] if said and said.stderr.strip() else "no answer in 10 s"
+        return Finding(
+            GROUP, "partitions", reason, WARNS,
+            "the scheduler cannot be reached: submit from a login node; here, run without a Slurm profile",
+        )  # fmt: skip
+    rows = sorted({" ".join(line.split()) for line in said.stdout.splitlines() if line.strip()})
+    return Finding(GROUP, "partitions", "; ".join(rows) or "none")
+
+
+def _accounting(environ: Mapping[str, str]) -> Finding:
+    said = ask(["sacct", "--noheader", "--format=JobID", "--starttime=now"], environ)
+    works = said is not None and said.returncode == 0
+    return Finding(GROUP, "accounting", "sacct answers" if works else "none; the profiles ask squeue, which needs none")
+
+
+def _plugin() -> Finding:
+    if importlib.util.find_spec(PLUGIN) is None:
+        return Finding(
+            GROUP, "executor", "snakemake-executor-plugin-slurm is not installed", WARNS,
+            "jobs cannot be submitted: remake the environment from the locks with `make clean-env env`",
+        )  # fmt: skip
+    return Finding(GROUP, "executor", "snakemake-executor-plugin-slurm is installed")

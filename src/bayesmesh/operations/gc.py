@@ -1,0 +1,111 @@
+"""gc: find chains that no configuration names any more, and remove them after asking."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.data.shards import open_shards
+from bayesmesh.errors import StoreError
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.specs import make_spec
+from bayesmesh.sampling.identity import chain_identity
+from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.markers import read_markers
+from bayesmesh.store.sealed import read_sealed
+
+__all__ = ["Unnamed", "find_unnamed", "remove", "table"]
+
+_IDENTITY = re.compile(r"^[0-9a-f]{16}$")
+_HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
+
+
+class Unnamed(NamedTuple):
+    """Chains of an identity that no experiment of the configuration has."""
+
+    folder: Path
+    num_draws: int
+    num_bytes: int
+    last_commit: float
+
+
+def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
+    """Return identities that no configuration names, and notes on experiments that could not be judged.
+
+    Experiments whose configuration is gone are named by nothing; those whose data is not there cannot be told.
+    """
+    found, notes = [], []
+    for chains in sorted(Path(plan.results).glob("*/chains")):
+        name = chains.parent.name
+        folders = [p for p in chains.iterdir() if p.is_dir() and not p.is_symlink()]
+        identities = [p for p in folders if _IDENTITY.match(p.name)]
+        # What an earlier removal left when it was interrupted.
+        found += [_describe(path) for path in folders if _HALF_REMOVED.match(path.name)]
+        named: set[str] = set()
+        if name in plan.experiments:
+            try:
+                named = {_identity(plan, name)}
+            except StoreError as error:
+                notes.append(f"{name}: left alone, because its identity is not known: {error.message}")
+                continue
+        found += [_describe(path) for path in sorted(identities) if path.name not in named]
+    return found, notes
+
+
+def _identity(plan: Plan, name: str) -> str:
+    """Return the identity that sampling the experiment now would have."""
+    spec = make_spec("sample", name, plan.experiments[name], plan.results)
+    return chain_identity(spec.config, open_shards(plan.data_layout(name).shards).fingerprint, spec.num_chains)
+
+
+def _describe(folder: Path) -> Unnamed:
+    num_draws, last = 0, 0.0
+    for group in folder.glob("group-*"):
+        try:
+            commits = read_markers(group)
+        except StoreError:
+            # Damaged chains can be removed as well.
+            continue
+        num_draws = max([num_draws, *(c.stop for c in commits if c.phase == "sample")])
+        last = max([last, *(float(c.facts.get("committed_at", 0.0)) for c in commits)])
+    return Unnamed(folder, num_draws, _bytes_of(folder), last)
+
+
+def _bytes_of(folder: Path) -> int:
+    """Bytes that removing the folder frees: shards that a posterior shares are not among them."""
+    return sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file() and p.lstat().st_nlink == 1)
+
+
+def table(found: list[Unnamed]) -> str:
+    """Return the identities as lines for a person."""
+    lines = [f"{'chains':<44} {'draws':>8} {'frees':>10}  last commit"]
+    for one in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_commit)) if one.last_commit else "never"
+        lines.append(f"{one.folder!s:<44} {one.num_draws:>8} {one.num_bytes / 2**20:>6.1f} MiB  {when}")
+    return "\n".join(lines)
+
+
+def remove(one: Unnamed) -> None:
+    """Remove the chains of an identity.
+
+    Raises:
+        StoreError: a process is writing them; names it.
+    """
+    identity = one.folder.name.strip(".").partition(".")[0]
+    aside = one.folder.with_name(f".{identity}.removed.{os.getpid()}")
+    with contextlib.ExitStack() as held:
+        # All of them, and held until the folder has another name: nobody writes in it any more.
+        for group in sorted(path for path in one.folder.glob("group-*") if path.is_dir()):
+            held.enter_context(WriterLock(group))
+        # Taken out of the way in one step, so that an interruption leaves no half of an identity behind.
+        one.folder.rename(aside)
+    for manifest in one.folder.parent.glob("group-*.json"):
+        with contextlib.suppress(StoreError):
+            if read_sealed(manifest).get("identity") == identity:
+                manifest.unlink()
+    shutil.rmtree(aside)

@@ -1,0 +1,122 @@
+"""Writes a model, a source or a kernel with its test, or an experiment, from a file that runs as it stands."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.config.experiment import RESERVED_NAMES
+from bayesmesh.config.registry import PACKAGES
+from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.errors import ConfigError
+
+__all__ = ["KINDS", "next_steps", "write_new"]
+
+KINDS = (*PACKAGES, "experiment")
+
+COMPONENT_PATTERN = r"^[a-z][a-z0-9_]{0,31}$"
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+class _Planned(NamedTuple):
+    template: str
+    path: Path
+
+
+def write_new(kind: str, name: str, root: Path) -> list[Path]:
+    """Write the files of a new component or experiment; returns them, relative to `root`.
+
+    Args:
+        kind: one of `KINDS`.
+        name: of the component or the experiment, which is also that of its file.
+        root: folder of the project.
+
+    Raises:
+        ConfigError: a name that cannot be used, or a file that is there already; nothing is written then.
+    """
+    _check_name(kind, name)
+    planned = _plan(kind, name)
+    for file in planned:
+        path = root / file.path
+        # A package of that name would be imported in place of the new file.
+        for there in (path, path.with_suffix("")):
+            if there.exists() or there.is_symlink():
+                raise ConfigError(
+                    f"{there.relative_to(root)}: is there already", "take another name; nothing was written"
+                )
+    home = root / planned[0].path.parent
+    if not home.is_dir():
+        raise ConfigError(f"{home.relative_to(root)}: there is no such folder", "start in the folder of the project")
+    for file in planned:
+        path = root / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Never over a file that came in the meantime.
+        with path.open("x", encoding="utf-8") as handle:
+            handle.write(_fill(kind, name, (_TEMPLATES / file.template).read_text(encoding="utf-8")))
+    return [file.path for file in planned]
+
+
+def next_steps(kind: str, name: str) -> str:
+    """Return what to do with the new files, as lines of text."""
+    if kind == "experiment":
+        return (
+            f"next: edit it, see what would run with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
+            "List it in config/config.yaml to have it run by `make run`."
+        )
+    key = "data: {source: " if kind == "source" else f"{kind}: {{name: "
+    test = _plan(kind, name)[1].path
+    return (
+        f"next: put your own {kind} in place of the example; its contract is docs/contracts/{kind}.md.\n"
+        f"Check it: python -m pytest {test} tests/contract/test_{kind}s.py -k '{name} or test_{name}'\n"
+        "Then `make schema` writes its keys into config/README.md.\n"
+        f"Use it in an experiment: {key}{name}}}"
+    )
+
+
+def _check_name(kind: str, name: str) -> None:
+    pattern, reserved = COMPONENT_PATTERN, frozenset({"base", *keyword.kwlist})
+    if kind == "experiment":
+        pattern, reserved = NAME_PATTERN, RESERVED_NAMES
+    if not re.fullmatch(pattern.strip("^$"), name):
+        plain = re.sub(r"[^a-z0-9]+", "-" if kind == "experiment" else "_", name.lower()).strip("-_")
+        guess = plain if re.fullmatch(pattern.strip("^$"), plain) else f"my_{kind}"
+        raise ConfigError(f"{name!r:.80} is no name for {_a(kind)}", f"names match {pattern}, for example {guess}")
+    if name in reserved:
+        raise ConfigError(f"'{name}' is no name for {_a(kind)}: it is taken", f"for example my_{name}")
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _plan(kind: str, name: str) -> list[_Planned]:
+    if kind == "experiment":
+        return [_Planned("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
+    folder = PACKAGES[kind]
+    return [
+        _Planned(f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
+        _Planned(f"check_{kind}.py", Path("tests", "unit", folder, f"test_{name}.py")),
+    ]
+
+
+def _fill(kind: str, name: str, text: str) -> str:
+    """Put the names of the new component where those of the example are."""
+    spoken = re.sub(r"[_-]+", " ", name).strip().capitalize()
+    if kind == "experiment":
+        return text.replace("New experiment", f'"{spoken}"')
+    example, own = f"New{kind.capitalize()}", "".join(map(str.capitalize, name.split("_"))) + kind.capitalize()
+    module = f"bayesmesh.{PACKAGES[kind].replace('/', '.')}.{name}"
+    names = {
+        f"bayesmesh.operations.scaffold.templates.{kind}": module,
+        f"new_{kind}": name,
+        f"New {kind}": spoken,
+        example: own,
+    }
+    # In one pass: a new name may hold the old one.
+    text = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text)
+    # Sorted lists of names, as the linter sorts them: without regard to case in imports, with regard to it elsewhere.
+    imported = rf"(?<=from {re.escape(module)} import ).*"
+    text = re.sub(imported, lambda found: ", ".join(sorted(found[0].split(", "), key=str.lower)), text)
+    return re.sub(r"(?<=__all__ = \[).*(?=\])", lambda found: ", ".join(sorted(found[0].split(", "))), text)

@@ -1,0 +1,155 @@
+"""status: the progress of a chain group, from the names and the newest facts of its markers.
+
+`ChainStore` is for writers and makes folders; this only looks. A file may vanish between being listed and being read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.errors import StoreError
+from bayesmesh.operations.status.manifest_facts import Manifest
+from bayesmesh.operations.status.writers import Writer, read_writer
+from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
+
+__all__ = ["FEWEST_DRAWS", "GroupProgress", "current_groups", "read_group"]
+
+FEWEST_DRAWS = 8
+"""Of each chain, for which R-hat is shown."""
+
+NEWEST = 8
+"""Markers that are opened; the names of the others are enough."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupProgress:
+    """What a chain group has committed.
+
+    Attributes:
+        folder: the group's.
+        phase: ``warmup`` or ``sample``.
+        done: iterations of that phase.
+        per_second: iterations per second of the newest segments; None before the first commit.
+        acceptance: mean over the newest commits of the phase; None before the first.
+        last_commit: seconds since the epoch; None before the first.
+        device: kind of device the group began on.
+        host: machine of the last commit.
+        writer: who holds it; None when nobody does.
+    """
+
+    folder: Path
+    phase: str = "warmup"
+    done: int = 0
+    per_second: float | None = None
+    acceptance: float | None = None
+    last_commit: float | None = None
+    device: str = "-"
+    host: str = ""
+    writer: Writer | None = None
+
+
+def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manifest]) -> list[Path]:
+    """Return the groups of the identity that was at work last; an experiment may have several, one is current.
+
+    Args:
+        chains: folder ``results/<experiment>/chains``.
+        names: groups of the configuration; an earlier run may have had more.
+        manifests: those that are there; one is also written when there was nothing to commit.
+
+    Raises:
+        OSError: a folder may not be read, or is none.
+    """
+    newest: dict[str, float] = {}
+    for identity in _names_in(chains):
+        for folder in (chains / identity / name for name in names):
+            if (folder / "store.json").exists():
+                touched = [_modified(folder / name) for name in ("store.json", "commits", LOCK_NAME)]
+                newest[identity] = max(newest.get(identity, 0.0), *touched)
+    for manifest in manifests:
+        if manifest.identity in newest:
+            newest[manifest.identity] = max(newest[manifest.identity], manifest.written_at)
+    if not newest:
+        return []
+    folder = chains / max(newest, key=lambda identity: newest[identity])
+    return [folder / name for name in names if (folder / name / "store.json").exists()]
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What is in a folder; unlike `glob`, which finds nothing in one that may not be read."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def read_group(folder: Path) -> GroupProgress:
+    """Return the progress of a group.
+
+    Raises:
+        StoreError: one of its files is damaged; names it.
+        OSError: one may not be read.
+    """
+    about = folder / "store.json"
+    try:
+        device = str((_read(about) or {}).get("environment", {}).get("kind", "-"))
+    except AttributeError as error:
+        raise StoreError(f"{about}: is damaged: {error}", DAMAGE_REMEDY) from error
+    group = GroupProgress(folder, device=device, writer=read_writer(folder))
+    markers = [m for name in _names_in(folder / "commits") if (m := MARKER.match(name))]
+    if not markers:
+        return group
+    phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"
+    ordered = sorted((m for m in markers if m[1] == phase), key=lambda m: int(m[2]))
+    facts = [f for m in ordered[-NEWEST:] if (f := _facts(folder / "commits" / m[0]))]
+    # Medians, so that a slow start does not count.
+    timed = [f for f in facts if f["count"] and f["seconds"]]
+    each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
+    return dataclasses.replace(
+        group, phase=phase, done=max(int(m[3]) for m in ordered), per_second=1 / each if each > 0 else None,
+        acceptance=statistics.fmean(f["acceptance"] for f in facts) if facts else None,
+        last_commit=facts[-1]["committed_at"] if facts else None, host=facts[-1]["host"] if facts else "",
+    )  # fmt: skip
+
+
+def _facts(path: Path) -> dict[str, Any] | None:
+    """The facts of a marker that are shown; None when it is gone by now."""
+    marker = _read(path)
+    if marker is None:
+        return None
+    try:
+        facts = marker["facts"]
+        return {
+            **{k: float(facts[k]) for k in ("acceptance", "committed_at")},
+            # Stores of the first release do not say them.
+            **{k: float(facts.get(k, 0)) for k in ("count", "seconds")},
+            "host": str(facts.get("host", "")),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """A JSON object of the chain group; None when there is no such file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StoreError(f"{path}: is damaged: {error}", DAMAGE_REMEDY) from error
+    if not isinstance(content, dict):
+        raise StoreError(f"{path}: is damaged: no JSON object", DAMAGE_REMEDY)
+    return content

@@ -1,0 +1,223 @@
+"""status: the table, one line per experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.errors import StoreError, UserError, explain_os_error
+from bayesmesh.files import read_json
+from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
+from bayesmesh.operations.status.manifest_facts import read_manifest
+from bayesmesh.planning.plan import Plan
+from bayesmesh.running.slurm.queue import QueuedJob, read_queue
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["age", "status_table"]
+
+HEADER = (
+    "experiment", "state", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
+    "last commit",
+)  # fmt: skip
+"""Draws are of each chain; R-hat and ESS the worst of the gates, `~` of the log density alone."""
+
+REASONS = {"met": "rule met", "seconds": "time up", "draws": "limit"}
+"""Why a rule ended sampling, beside the draws that it left."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """Where an experiment stands, by its files.
+
+    Attributes:
+        groups: the chain groups that have begun.
+        num_draws: draws per chain that all groups ended with; None while any has to go on.
+        reason: why a rule ended them; empty without a rule.
+        verdict: of the gates, about these draws; None when it is about others, or not there.
+    """
+
+    groups: Sequence[GroupProgress]
+    num_draws: int | None
+    reason: str
+    verdict: Mapping[str, Any] | None
+
+    @property
+    def phase(self) -> str:
+        return "sample" if any(g.phase == "sample" for g in self.groups) else "warmup"
+
+
+def status_table(plan: Plan, now: float | None = None) -> str:
+    """Return one line per experiment that has begun or is listed, and the path of the report.
+
+    Reads only. Draws that are not there yet are told from the configuration: `draws` is "done/wanted".
+
+    An experiment with a damaged file, or one that may not be read, is `unreadable`; the file is named below the table.
+    A queue that could not be asked is said there too.
+    """
+    now = time.time() if now is None else now
+    queue = read_queue(plan.experiments, Path.cwd())
+    rows: list[tuple[str, ...]] = [HEADER]
+    errors: list[str] = []
+    for name in plan.experiments:
+        try:
+            if name in plan.run.experiments or plan.layout(name).folder.exists():
+                rows.append(_row(plan, name, queue.jobs.get(name, []), now))
+        except (StoreError, OSError) as error:
+            # The others are shown all the same.
+            rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
+            errors += ["", f"{name}: {_explain(error)}"]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if any("~" in cell for row in rows for cell in row):
+        lines += ["", "~ of the log density alone, from what is committed; the gates look at all summaries"]
+    if queue.failure:
+        # Or a job that waits would look like one that was never submitted.
+        lines += ["", f"queue: {queue.failure}"]
+    index = Path(plan.results) / "index.html"
+    report = f"report: {index.resolve()}" if index.exists() else "report: not written yet"
+    return "\n".join([*lines, *errors, "", report])
+
+
+def _explain(error: StoreError | OSError) -> UserError:
+    if isinstance(error, StoreError):
+        return error
+    return explain_os_error(error) or StoreError(f"{error.filename}: {error.strerror}", "restore it, or move it away")
+
+
+def _standing(plan: Plan, name: str) -> Standing:
+    layout, sampling = plan.layout(name), plan.experiments[name].sampling
+    manifests = [found for path in plan.manifests(name) if (found := read_manifest(path)) is not None]
+    groups = [read_group(folder) for folder in current_groups(layout.chains, plan.groups(name), manifests)]
+    identity = groups[0].folder.parent.name if groups else ""
+    ended = [m for m in manifests if m.identity == identity and m.is_enough(sampling)]
+    # The posterior has as many draws of each group as the group with the fewest.
+    fewest = min(ended, key=lambda m: m.num_draws, default=None)
+    if not groups:
+        return Standing(groups, None, "", _verdict(layout))
+    if fewest is None or len(ended) < sampling.chain_groups:
+        return Standing(groups, None, "", None)
+    verdict = _verdict(layout, identity, min(fewest.num_draws, sampling.draws))
+    return Standing(groups, fewest.num_draws, fewest.reason, verdict)
+
+
+def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Mapping[str, Any] | None:
+    """The verdict, unless it is about other chains, or about more or fewer draws of them."""
+    if not layout.verdict.exists():
+        return None
+    verdict = read_json(layout.verdict)
+    if not isinstance(verdict, dict) or not {"verdict", "gates", "num_draws", "num_divergences"} <= verdict.keys():
+        raise StoreError(f"{layout.verdict}: is damaged: not a verdict", "delete it and run the diagnose stage again")
+    about = layout.posterior / "zarr.json"
+    of_posterior = read_json(about).get("attributes", {}).get("identity") if about.exists() else None
+    is_about_these = verdict["num_draws"] == num_draws and of_posterior in (None, identity)
+    return verdict if is_about_these or not identity else None
+
+
+def _row(plan: Plan, name: str, jobs: Sequence[QueuedJob], now: float) -> tuple[str, ...]:
+    sampling, standing = plan.experiments[name].sampling, _standing(plan, name)
+    groups = standing.groups
+    alive = [g for g in groups if g.writer is not None and g.writer.is_alive(now)]
+    # No lock, nobody at work: but a job of the queue may not have come to its lock yet.
+    is_busy = bool(alive) or any(job.rule == "sample" and job.state == "RUNNING" for job in jobs)
+    if is_busy or jobs:
+        state = _at_work(standing.phase, jobs, is_busy=is_busy)
+    elif groups or standing.verdict is not None:
+        state = _at_rest(standing)
+    else:
+        state = "begun" if plan.layout(name).folder.exists() else "not begun"
+    of_phase = [g for g in groups if g.phase == standing.phase]
+    rates = [g.per_second for g in groups if g.per_second]
+    accepted = [g.acceptance for g in of_phase if g.acceptance is not None]
+    commits = [g.last_commit for g in groups if g.last_commit is not None]
+    left = _left(groups, sampling) if (is_busy or jobs) and standing.phase == "sample" else "-"
+    return (
+        name, state, str(sampling.chains), _draws(standing, sampling),
+        f"{sum(rates) / sampling.chain_groups:.3g}" if rates else "-", left,
+        f"{sum(accepted) / len(accepted):.2f}" if accepted else "-",
+        *_convergence(None if is_busy else standing.verdict, [g for g in groups if g.phase == "sample"]),
+        _where(groups, alive, jobs), f"{age(now - max(commits))} ago" if commits else "-",
+    )  # fmt: skip
+
+
+def _draws(standing: Standing, sampling: SamplingSettings) -> str:
+    """Draws of each chain that there are and that are wanted; why there are fewer, where a rule left out the others."""
+    if standing.num_draws is not None and standing.reason:
+        return f"{standing.num_draws}/{sampling.draws} {REASONS.get(standing.reason, standing.reason)}"
+    if not standing.groups and standing.verdict is not None:
+        return f"{standing.verdict['num_draws']}/{sampling.draws}"
+    done = sum(g.done for g in standing.groups if g.phase == standing.phase) // sampling.chain_groups
+    if standing.phase == "sample" or not standing.groups:
+        return f"{done}/{sampling.draws}"
+    return f"{done}/{sampling.warmup} warmup"
+
+
+def _at_work(phase: str, jobs: Sequence[QueuedJob], *, is_busy: bool) -> str:
+    if is_busy:
+        return "sampling" if phase == "sample" else "warming up"
+    running = sorted({job.rule for job in jobs if job.state == "RUNNING"})
+    return f"running {', '.join(running)}" if running else f"queued: {jobs[0].reason}"
+
+
+def _at_rest(standing: Standing) -> str:
+    if standing.verdict is not None:
+        return str(standing.verdict["verdict"])
+    if standing.num_draws is not None:
+        return "sampled"
+    # A lock that is left belongs to a job that was killed.
+    return "stale lock" if any(g.writer is not None for g in standing.groups) else "stopped"
+
+
+def _left(groups: Sequence[GroupProgress], sampling: SamplingSettings) -> str:
+    """Time until the slowest group is done, were all at work; groups that have not begun count from their start.
+
+    With a rule for stopping it is the time to the limit of draws, and so at most that.
+    """
+    rates = [g.per_second for g in groups if g.per_second]
+    if not rates:
+        return "-"
+    usual = sum(rates) / len(rates)
+    times = [max(0, sampling.draws - (g.done if g.phase == "sample" else 0)) / (g.per_second or usual) for g in groups]
+    times += [sampling.draws / usual] * (sampling.chain_groups - len(groups))
+    return ("< " if sampling.stop is not None else "") + age(max(times))
+
+
+def _convergence(verdict: Mapping[str, Any] | None, groups: Sequence[GroupProgress]) -> tuple[str, str, str]:
+    """Worst R-hat, least bulk ESS and divergences: of the verdict, else R-hat and ESS of the log density so far."""
+    if verdict is not None:
+        gates = {g["name"]: g["value"] for g in verdict["gates"]}
+        shown = ("r_hat", ".4f"), ("ess_bulk", ".0f")
+        r_hat, ess = ("-" if gates.get(k) is None else format(gates[k], digits) for k, digits in shown)
+        return r_hat, ess, str(verdict["num_divergences"])
+    if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
+        return "-", "-", "-"
+    # Only now, because the imports take most of a second.
+    from bayesmesh.operations.status.committed_draws import log_density_so_far
+
+    found = log_density_so_far(groups)
+    return ("-", "-", "-") if found is None else (f"~{found[0]:.3f}", f"~{found[1]:.0f}", "-")
+
+
+def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs: Sequence[QueuedJob]) -> str:
+    """Devices and machines: of those at work, else of the last commits."""
+    hosts = {g.writer.host or "an unknown host" for g in alive if g.writer is not None} | {
+        j.node for j in jobs if j.state == "RUNNING"
+    }
+    hosts = hosts or {g.host for g in groups}
+    devices = sorted({g.device for g in groups})
+    return " on ".join(part for part in (", ".join(devices), ", ".join(sorted(hosts - {""}))) if part) or "-"
+
+
+def age(seconds: float) -> str:
+    """Return a time in its largest whole unit.
+
+    >>> age(5), age(150), age(10000), age(200000)
+    ('5 s', '2 min', '2 h', '2 d')
+    """
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size * (2 if unit != "min" else 1):
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"

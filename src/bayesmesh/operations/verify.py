@@ -1,0 +1,178 @@
+"""verify: hash everything that experiments stored, and name what is damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+from bayesmesh.data.shards import open_shards
+from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.files import read_json
+from bayesmesh.planning.specs import dataset_name, split_name
+from bayesmesh.store.hashes import check_hashes
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
+from bayesmesh.store.manifests import missing_draws, read_manifest
+from bayesmesh.store.markers import marker_names, read_markers
+from bayesmesh.store.receipts import ENDING, check_receipt, receipt_file
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
+
+__all__ = ["damage_of", "find_experiment", "is_stored"]
+
+_GROUP = re.compile(r"^group-\d{3,}")
+
+
+def find_experiment(name: str, results: str) -> ExperimentLayout:
+    """Return the files of an experiment that is given by its name or by its folder.
+
+    Raises:
+        ConfigError: nothing is stored under that name.
+    """
+    folder = Path(name) if "/" in name else Path(results, name)
+    layout = ExperimentLayout(folder.parent, folder.name)
+    if not name or len(name) > 4096 or not os.path.isdir(folder) or not is_stored(layout):
+        raise ConfigError(
+            f"{name}: holds no chains and no posterior",
+            "give an experiment that was run, or its folder: bayesmesh verify results/NAME",
+        )
+    return layout
+
+
+def is_stored(layout: ExperimentLayout) -> bool:
+    """Return whether an experiment has chains or a posterior."""
+    return layout.chains.is_dir() or layout.posterior.is_dir()
+
+
+def damage_of(layout: ExperimentLayout) -> Iterator[str]:
+    """Yield one line for everything that is missing, changed or unreadable: data, chains, posterior, tables.
+
+    Memory is that of one decoded dataset; files are hashed piece by piece. What has not been made so far is no damage.
+    """
+    datasets: dict[Path, DataLayout] = {}
+    for identity in sorted(p for p in layout.chains.glob("*") if p.is_dir()):
+        num_processes = yield from _record(identity / "identity.json", layout.results, datasets)
+        groups = sorted(p for p in identity.iterdir() if p.is_dir() and _GROUP.match(p.name))
+        for group in groups:
+            yield from _chains(group)
+        yield from _processes(identity, groups, num_processes)
+    for manifest in sorted(layout.chains.glob("group-*.json")):
+        yield from _manifest(manifest, layout)
+    if layout.audit.exists():
+        yield from _sealed(layout.audit)
+    for data in datasets.values():
+        yield from _data(data)
+    yield from _posterior(layout)
+    yield from _tables(layout)
+
+
+def _record(path: Path, results: Path, datasets: dict[Path, DataLayout]) -> Generator[str, None, int]:
+    """Look at an identity's record, and note the data that its chains are about; returns the processes of a group."""
+    try:
+        config = read_sealed(path, IDENTITY_REMEDY)["config"]
+        found = DataLayout(results, dataset_name(config["data"]), split_name(config["data"]))
+        datasets[found.shards] = found
+        return int(config["compute"].get("processes", 1))
+    except StoreError as error:
+        yield error.message
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        yield f"{path}: is damaged: {error!r}"
+    return 1
+
+
+def _chains(folder: Path) -> Iterator[str]:
+    """Check one chain group; nothing is written."""
+    about = folder / "store.json"
+    if not about.is_file():
+        yield f"{about}: is missing"
+        return
+    try:
+        yield from ChainStore(folder, 1, {"identity": folder.parent.name}).damage()
+    except StoreError as error:
+        yield error.message
+
+
+def _processes(identity: Path, folders: Sequence[Path], num_processes: int) -> Iterator[str]:
+    """Hold the folders of every group that has commits to the number of its processes, all of which have them then."""
+    for group in sorted({_GROUP.findall(folder.name)[0] for folder in folders if marker_names(folder)}):
+        for process in range(num_processes):
+            folder = process_folder(identity / group, process)
+            if not folder.is_dir():
+                yield f"{folder}: is missing, though {num_processes} processes made the draws of {group}"
+
+
+def _manifest(path: Path, layout: ExperimentLayout) -> Iterator[str]:
+    """Hold what `sample` said of a group to the folders of its processes."""
+    try:
+        manifest = read_manifest(path)
+        group = layout.folder / manifest["folder"]
+        for process in range(manifest.get("num_processes", 1)):
+            folder = process_folder(group, process)
+            if not folder.is_dir():
+                yield f"{path}: names {folder}, which is gone"
+            elif group.parent.name != manifest["identity"]:
+                yield f"{path}: is damaged: {folder} is not of identity {manifest['identity']}"
+            else:
+                markers = read_markers(folder)
+                line = missing_draws(path, manifest, folder, markers[-1] if markers else None)
+                yield from [line] if line else []
+    except StoreError as error:
+        yield error.message
+    except (TypeError, ValueError) as error:
+        yield f"{path}: is damaged: {error!r}"
+
+
+def _sealed(path: Path) -> Iterator[str]:
+    try:
+        read_sealed(path)
+    except StoreError as error:
+        yield error.message
+
+
+def _data(data: DataLayout) -> Iterator[str]:
+    """Check manifests and shards of a dataset; shards of an earlier version have no list of hashes."""
+    for path in (data.fetched, data.sharded):
+        yield from _sealed(path)
+    if data.shards.with_suffix(".sha256").exists():
+        yield from check_hashes(data.shards)
+    try:
+        open_shards(data.shards).verify()
+    except StoreError as error:
+        yield error.message
+
+
+def _posterior(layout: ExperimentLayout) -> Iterator[str]:
+    """Check the posterior, and that the groups it was put together from are there as long as their identity is."""
+    if not layout.posterior.exists():
+        if layout.posterior_hashes.exists():
+            yield f"{layout.posterior}: is gone, though {layout.posterior_hashes} names its files"
+        return
+    yield from check_hashes(layout.posterior)
+    about = layout.posterior / "zarr.json"
+    try:
+        groups = [layout.folder / name for name in read_json(about)["attributes"].get("groups", [])]
+    except StoreError as error:
+        yield error.message
+    except (AttributeError, KeyError, TypeError) as error:
+        yield f"{about}: is damaged: {error!r}"
+    else:
+        for group in groups:
+            if group.parent.is_dir() and not group.is_dir():
+                yield f"{group}: is gone, though its draws are in {layout.posterior}"
+
+
+def _tables(layout: ExperimentLayout) -> Iterator[str]:
+    """Hold every table to its receipt: its own hash, and those of what it was made of."""
+    receipts = layout.folder.rglob(f"*{ENDING}")
+    signed = {path.with_name(path.name.removesuffix(ENDING)) for path in receipts}
+    for path in sorted(signed | {path for path in layout.tables if path.exists()}):
+        if not path.is_file():
+            yield f"{path}: is gone, though {receipt_file(path)} is there"
+        elif not receipt_file(path).is_file():
+            yield f"{receipt_file(path)}: is missing, so that nothing says which run wrote {path}"
+        else:
+            try:
+                check_receipt(layout.results, path)
+            except StoreError as error:
+                yield error.message

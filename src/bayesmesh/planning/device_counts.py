@@ -1,0 +1,90 @@
+"""Counts devices and processes of jobs without importing JAX, to refuse what cannot be before any job starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.errors import ConfigError
+
+__all__ = ["check_devices", "check_processes", "count_devices"]
+
+
+def count_devices(platform: str, cores: int) -> int:
+    """Return how many devices of a platform this machine shows; a CPU core counts as a device.
+
+    Args:
+        platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
+        cores: cores that the workflow may use.
+    """
+    gpus, tpus = (
+        len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]),
+    )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        gpus = min(gpus, len([v for v in visible.split(",") if v.strip() not in ("", "-1")]))
+    if platform == "auto":
+        allowed = os.environ.get("JAX_PLATFORMS", "tpu,cuda,cpu")
+        platform = (
+            "tpu" if tpus and "tpu" in allowed else "gpu" if gpus and ("cuda" in allowed or "gpu" in allowed) else "cpu"
+        )
+    if platform != "cpu":
+        return {"gpu": gpus, "tpu": tpus}[platform]
+    forced = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return int(forced.group(1)) if forced else cores
+
+
+def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
+    """Compare an experiment's mesh with what one job of it gets on this machine.
+
+    Args:
+        path: the experiment's file.
+        experiment: what it holds.
+        cores: cores of one job; chain groups share those of the workflow.
+
+    Raises:
+        ConfigError: it asks for more devices than there are.
+    """
+    mesh = experiment.compute.mesh
+    if mesh == "auto" or experiment.compute.processes > 1:
+        # What several processes find, on one machine or on many, is known once they have been started.
+        return
+    platform, groups = experiment.compute.platform, experiment.sampling.chain_groups
+    available = count_devices(platform, cores)
+    if mesh.chain * mesh.data > available:
+        share = f" for each of the {groups} chain groups, which run side by side" if groups > 1 else ""
+        fewer = ", or set sampling.chain_groups to less" if groups > 1 else ""
+        raise ConfigError(
+            f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{platform}'{share}",
+            f"use\n    compute:\n      mesh: auto\n  or give more with --cores{fewer}",
+        )
+
+
+def check_processes(path: Path, experiment: ExperimentBase, nodes: int, each: int, site: Path) -> None:
+    """Compare an experiment's processes with those that a profile starts in each job.
+
+    Args:
+        path: the experiment's file.
+        experiment: what it holds.
+        nodes: nodes of a job.
+        each: processes on each node.
+        site: the site's file, of which the profile has them.
+
+    Raises:
+        ConfigError: they differ; the job would find that out, again with each attempt.
+    """
+    wanted, given = experiment.compute.processes, nodes * each
+    if wanted == given:
+        return
+    source = f"{nodes} x {each}, by {site}: keys 'gpu.nodes' and 'gpu.gpus_per_node'"
+    profile = "profiles/slurm-gpu" if wanted == 1 else "profiles/slurm-gpu-multinode"
+    raise ConfigError(
+        f"{path}: key 'compute.processes': is {wanted}, and each job of this profile has {given}"
+        + (f" ({source})" if given > 1 else ""),
+        f"use {profile}, or set\n    compute:\n      processes: {given}"
+        if 1 in (wanted, given)
+        else f"change those keys of {site}, or set\n    compute:\n      processes: {given}",
+    )

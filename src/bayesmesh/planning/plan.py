@@ -1,0 +1,349 @@
+"""What the Snakefile asks: which experiments there are, where their files are, and what each job is told."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.config.benchmark_settings import benchmark_files, list_benchmarks
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.loading import load_all
+from bayesmesh.config.registry import component_path
+from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.files import atomic_path
+from bayesmesh.planning.code_fingerprint import fingerprint
+from bayesmesh.planning.device_counts import check_devices, check_processes
+from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
+from bayesmesh.planning.site import Site, load_site
+from bayesmesh.planning.specs import COMPONENTS, dataset_name, later_stages, make_spec, split_name
+from bayesmesh.reproduction.claims.claims_file import Claims, load_claims
+from bayesmesh.running.gpus import has_accelerator
+from bayesmesh.running.launch import parse_processes
+from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, group_name
+
+__all__ = ["Plan", "use_own_environment"]
+
+
+def use_own_environment() -> None:
+    """Let jobs find the commands of the environment that Snakemake itself runs in, activated or not."""
+    folder = str(Path(sys.executable).parent)
+    if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
+        os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
+
+
+class Plan:
+    """The configuration as the workflow uses it.
+
+    Args:
+        config: folder with ``config.yaml`` and ``experiments/``.
+        results: folder of results.
+        workflow: Snakemake's, asked once jobs are planned whether this is a dry run, where jobs run, and with how many
+            cores; None outside of Snakemake, where no spec is written.
+
+    Raises:
+        ConfigError: anything in the configuration is wrong.
+    """
+
+    def __init__(self, config: str = "config", results: str = "results", *, workflow: Any = None) -> None:
+        self.config, self.results, self.workflow = Path(config), results, workflow
+        self.run, self.experiments = load_all(self.config)
+        self._datasets = {self.dataset(n): n for n in self.experiments}
+        self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
+
+    def _check_job(self, stage: str, name: str) -> None:
+        """End the run with exit code 2 when an experiment does not fit this machine, or the profile, if it is to run.
+
+        Snakemake knows where jobs run only once it plans them, and would wrap an error of ours in one of its own.
+        """
+        if self.workflow is None:
+            return
+        path, experiment = self.config / "experiments" / f"{name}.yaml", self.experiments[name]
+        try:
+            if self.workflow.local_exec:
+                check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
+            # What another profile has made is taken as it is.
+            made = {"compile": [self.layout(name).audit], "sample": self.manifests(name)}.get(stage, [])
+            if self._processes is not None and not all(file.exists() for file in made):
+                check_processes(path, experiment, *self._processes, load_site()[0])
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
+
+    def _asked(self, resource: str) -> str | None:
+        """What a profile or the command line asks for each sampling job, as it is written there; None for nothing."""
+        if self.workflow is None:
+            return None
+        asked = self.workflow.resource_settings.overwrite_resources.get("sample", {})
+        return str(getattr(asked[resource], "raw", asked[resource])) if resource in asked else None
+
+    @property
+    def _processes(self) -> tuple[int, int] | None:
+        """Nodes of a program and processes on each, where the profile says; the experiment does otherwise."""
+        asked = self._asked("processes")
+        return None if asked is None else parse_processes(asked)
+
+    def experiment(self, name: str) -> ExperimentBase:
+        """Return one experiment.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        if name not in self.experiments:
+            raise ConfigError(
+                f"no experiment '{name}' in {self.config / 'experiments'}: {suggest(name, self.experiments)}"
+            )
+        return self.experiments[name]
+
+    def _data(self, name: str) -> dict[str, Any]:
+        data: dict[str, Any] = self.experiments[name].model_dump(mode="json")["data"]
+        return data
+
+    def dataset(self, name: str) -> str:
+        """Return the dataset of an experiment; experiments may share one."""
+        return dataset_name(self._data(name))
+
+    def split(self, name: str) -> str:
+        """Return the split of an experiment."""
+        return split_name(self._data(name))
+
+    def datasets(self) -> list[str]:
+        """Return all datasets, sorted."""
+        return sorted(self._datasets)
+
+    def splits(self) -> list[str]:
+        """Return all splits, sorted."""
+        return sorted({s for _, s in self._splits})
+
+    def groups(self, name: str) -> list[str]:
+        """Return the names of an experiment's chain groups."""
+        return [group_name(g) for g in range(self.experiments[name].sampling.chain_groups)]
+
+    def num_groups(self, name: str) -> int:
+        """Return the number of chain groups, each a job."""
+        return self.experiments[name].sampling.chain_groups
+
+    def layout(self, name: str) -> ExperimentLayout:
+        """Return the files of an experiment."""
+        return ExperimentLayout(Path(self.results), name)
+
+    def data_layout(self, name: str) -> DataLayout:
+        """Return the files of an experiment's data."""
+        return DataLayout(Path(self.results), self.dataset(name), self.split(name))
+
+    @property
+    def cores(self) -> int:
+        """Cores that jobs on this machine share; inside a job of a cluster, those of the job.
+
+        The process that submits to a cluster has no such number: what a job gets is in its profile.
+        """
+        cores = None if self.workflow is None else self.workflow.resource_settings.cores
+        return cores if cores is not None else 1
+
+    def processes(self, name: str) -> str:
+        """Return the processes of a program, nodes x processes on each; a profile for several nodes says otherwise."""
+        return f"1x{self.experiments[name].compute.processes}"
+
+    def threads(self, name: str, cores: int | None) -> int:
+        """Return the cores of one chain group's job: an even share of the machine, or all of a cluster's job."""
+        is_alone = self.workflow is not None and self.workflow.remote_exec
+        return max(1, (cores or 1) // (1 if is_alone else self.num_groups(name)))
+
+    @functools.cached_property
+    def site(self) -> Site:
+        """What the cluster is like; all defaults where there is none."""
+        return load_site()[1]
+
+    @property
+    def _sample_job(self) -> SampleJob:
+        """What a sampling job is on the cluster."""
+        limits = self.site.cpu if self._asked("gpu") is None else self.site.gpu
+        return SampleJob(limits, self.site.stop_minutes, (self._processes or (1, 1))[0])
+
+    def sample_memory_mb(self, wildcards: Any, attempt: int) -> int:
+        """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
+        return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self._sample_job)
+
+    def sample_minutes(self, wildcards: Any, attempt: int) -> int:
+        """Return the time of a chain group's job, for `resources`, once the compile stage has measured it."""
+        name = wildcards.experiment
+        return sample_minutes(self.layout(name).audit, attempt, self._sample_job, self.experiments[name])
+
+    def manifests(self, name: str) -> list[Path]:
+        """Return the manifests of all chain groups."""
+        return [self.layout(name).sampled(g) for g in self.groups(name)]
+
+    def reported(self, name: str) -> list[Path]:
+        """Return what the page of an experiment is made of."""
+        layout, experiment = self.layout(name), self.experiments[name]
+        files = [
+            self.data_layout(name).sharded,
+            layout.audit,
+            *self.manifests(name),
+            layout.posterior,
+            layout.summary,
+            layout.verdict,
+        ]
+        files += [layout.averaging_scores, layout.averaging_predictions] if experiment.averaging is not None else []
+        if experiment.recommendation is not None:
+            files += [
+                layout.recommendations_top,
+                layout.recommendations_genres,
+                layout.recommendations_users,
+                layout.recommendations_scores,
+            ]
+        return files
+
+    def indexed(self) -> list[Path]:
+        """Return the pages that the index needs: of the listed experiments, and of others that are there already.
+
+        Listed are those of `make run`, or of `make reproduce` when that is asked for; the latter has a page of claims.
+        """
+        is_reproduction = self._is_asked("reproduce")
+        listed = self.reproduction() if is_reproduction else self.run.experiments
+        pages = [self.layout(n).page for n in self.experiments if n in listed or self.layout(n).page.exists()]
+        claims = ReproductionLayout(Path(self.results)).page
+        return [*pages, claims] if is_reproduction or claims.exists() else pages
+
+    def titles(self) -> str:
+        """Return names, titles and categories of the indexed experiments, as JSON."""
+        return json.dumps(
+            {
+                n: [e.title, e.report.category]
+                for n, e in self.experiments.items()
+                if self.layout(n).page in self.indexed()
+            }
+        )
+
+    def category(self, name: str) -> str:
+        """Return the heading of an experiment in Snakemake's own report."""
+        return self.experiments[name].report.category
+
+    def spec(self, stage: str) -> Callable[[Any], str]:
+        """Return a function of wildcards that gives the file of the stage's spec, for `params`.
+
+        The file is named after what it says, so that it never changes: another configuration is another file, and
+        with it another value of the rule's param.
+        """
+        return lambda wildcards: self._spec(stage, self._name(wildcards))
+
+    def later(self, name: str) -> str:
+        """Return the specs of the stages that `compile` holds data and model to, separated by commas.
+
+        They are no `params` of its rule: asking for an average of finished chains must not compile them again.
+        """
+        return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
+
+    def code(self, stage: str) -> Callable[[Any], str]:
+        """Return a function of wildcards that gives the fingerprint of the stage's code, for `params`."""
+        return lambda wildcards: self._code(stage, self._name(wildcards))
+
+    def code_of(self, stage: str) -> str:
+        """Return the fingerprint of a stage's code without any component."""
+        return fingerprint(source_closure([PACKAGE_ROOT / "stages" / f"{stage}.py"]))
+
+    def code_of_study(self) -> str:
+        """Return the fingerprint of the studies' code."""
+        return fingerprint(source_closure([PACKAGE_ROOT / "reproduction" / "studies" / "study_files.py"]))
+
+    @functools.cached_property
+    def claims(self) -> Claims:
+        """The published figures of ``claims.yaml``."""
+        return load_claims(self.config / "claims.yaml")
+
+    def claimed(self) -> list[Path]:
+        """Return what must be made before claims are judged: all of the target `reproduce`, when that is asked for.
+
+        Asked for alone, claims are held against what is there, and nothing is run for them: as inputs, results of
+        earlier code would be made again first. Instead `claims_digest` changes with them.
+        """
+        return self.reproduced() if self._is_asked("reproduce") else []
+
+    def reproduced(self) -> list[Path]:
+        """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
+        pages = [self.layout(name).page for name in self.reproduction()]
+        tables = (self.benchmark_layout.table(name) for name in self.benchmarks())
+        return [*pages, *tables, self.benchmark_layout.page]
+
+    def reproduction(self) -> list[str]:
+        """Return the experiments of the target `reproduce`: where chains run on an accelerator, published budgets too."""
+        return [*self.run.reproduce, *(self.run.reproduce_accelerated if self._is_accelerated() else [])]
+
+    def _is_accelerated(self) -> bool:
+        """Return whether chains will run on a GPU or a TPU: their jobs ask for one, or this machine has it."""
+        if self.workflow is None:
+            return False
+        return self._asked("gpu") is not None or (self.workflow.local_exec and has_accelerator(os.environ))
+
+    def claims_digest(self) -> str:
+        """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
+        named = sorted({Path(self.results) / file for claim in self.claims for file in claim.files()})
+        files = [self.config / "claims.yaml", *(path for path in named if path.is_file())]
+        lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+    def _is_asked(self, target: str) -> bool:
+        """Return whether a target is one of those that Snakemake was asked for."""
+        return self.workflow is not None and target in self.workflow.dag_settings.targets
+
+    def benchmarks(self) -> list[str]:
+        """Return the names of the benchmarks that need no experiment."""
+        return list(list_benchmarks())
+
+    @property
+    def benchmark_layout(self) -> BenchmarkLayout:
+        """The files of the benchmarks."""
+        return BenchmarkLayout(Path(self.results))
+
+    def benchmark_settings(self) -> str:
+        """Return what benchmarks read of the configuration, as JSON."""
+        return self.run.benchmarks.model_dump_json()
+
+    def code_of_benchmark(self, wildcards: Any) -> str:
+        """Return the fingerprint of a benchmark's code and of the harness."""
+        entries = [PACKAGE_ROOT / "reproduction" / "benchmarks" / f"{part}.py" for part in ("command", "worker")]
+        return fingerprint(source_closure([*entries, *benchmark_files(wildcards.benchmark)]))
+
+    def _name(self, wildcards: Any) -> str:
+        """An experiment; for a dataset, the first experiment that uses it."""
+        values = dict(wildcards.items())
+        if "experiment" in values:
+            return str(values["experiment"])
+        if "split" in values:
+            return self._splits[(values["dataset"], values["split"])]
+        return self._datasets[values["dataset"]]
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _spec(self, stage: str, name: str) -> str:
+        if stage not in ("fetch", "shard"):
+            self._check_job(stage, name)
+        spec = make_spec(stage, name, self.experiments[name], self.results)
+        layout = self.layout(name)
+        if stage in ("fetch", "shard"):
+            # Shared by experiments: whoever asks first must not matter.
+            spec = spec.model_copy(update={"experiment": "data"})
+            layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
+        text = spec.canonical() + "\n"
+        path = layout.spec(f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
+        if self.workflow is not None and not self.workflow.dryrun and not path.exists():
+            with atomic_path(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        return str(path)
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _code(self, stage: str, name: str) -> str:
+        whole = self.experiments[name].model_dump(mode="json")
+        chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
+        entries = [
+            PACKAGE_ROOT / "stages" / f"{stage}.py",
+            *(component_path(kind, chosen[kind]) for kind in COMPONENTS[stage]),
+        ]
+        if stage == "sample" and self.experiments[name].sampling.stop is not None:
+            entries.append(PACKAGE_ROOT / "stages" / "stop_rule.py")
+        return fingerprint(source_closure(entries))

@@ -1,0 +1,169 @@
+"""The stages of the flow, and exactly the part of the configuration that each of them reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from bayesmesh.config.experiment import ExperimentBase, component_options, experiment_class
+from bayesmesh.config.settings import Name, Settings
+from bayesmesh.errors import ConfigError
+
+__all__ = [
+    "COMPONENTS",
+    "LATER",
+    "READS",
+    "STAGES",
+    "StageSpec",
+    "dataset_name",
+    "later_stages",
+    "split_name",
+    "stage_config",
+]
+
+READS: dict[str, tuple[str, ...]] = {
+    "fetch": ("data",),
+    "shard": ("data",),
+    "compile": ("data", "model", "kernel", "sampling", "compute"),
+    "sample": ("data", "model", "kernel", "sampling", "compute"),
+    "assemble": ("data", "model", "sampling", "compute", "posterior"),
+    "diagnose": ("gates",),
+    "average": ("data", "model", "compute", "averaging"),
+    "recommend": ("data", "model", "compute", "recommendation"),
+    "report": (*ExperimentBase.model_fields, "data", "model", "kernel"),
+}
+"""Stage -> top-level keys of an experiment that it reads."""
+
+STAGES = tuple(READS)
+
+LATER = {"average": "averaging", "recommend": "recommendation"}
+"""Stage after sampling that not all data and models can serve -> key that asks for it."""
+
+LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
+    # More draws extend the chains, and the seed is an argument; the programs stay as they are.
+    "compile": tuple(
+        ("sampling", key)
+        for key in ("draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment")
+    ),
+    "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
+}
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
+    "assemble": ("model",), "average": ("model",), "recommend": ("model",), "diagnose": (), "report": (),
+}  # fmt: skip
+"""Stage -> kinds of component whose code it runs."""
+
+
+class StageSpec(Settings):
+    """All that one job of a stage is told; frozen when the workflow is parsed, written beside the results."""
+
+    stage: str = Field(description="Name of the stage.")
+    experiment: Name = Field(description="Name of the experiment.")
+    results: str = Field("results", description="Folder of results.")
+    config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
+    num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
+
+    def settings(self, key: str) -> Any:
+        """Return one top-level key of the configuration, validated.
+
+        Raises:
+            ConfigError: a specification that was written by hand lacks the key, or holds a wrong value.
+        """
+        if key not in self.config:
+            raise ConfigError(f"specification of '{self.stage}': key 'config.{key}' is missing")
+        field = experiment_class().model_fields[key]
+        annotation: Any = field.annotation
+        for item in field.metadata:
+            annotation = Annotated[annotation, item]
+        try:
+            return TypeAdapter(annotation).validate_python(self.config[key])
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(["config", key, *map(str, first["loc"])])
+            raise ConfigError(f"specification of '{self.stage}': key '{where}': {first['msg']}") from error
+
+    def canonical(self) -> str:
+        """Return the spec as one line of JSON with sorted keys."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+
+def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
+    """Return the part of an experiment that a stage reads, as plain JSON values."""
+    whole = experiment.model_dump(mode="json")
+    part: dict[str, Any] = {key: whole[key] for key in READS[stage]}
+    for key, name in LEAVES_OUT.get(stage, ()):
+        part[key] = {k: v for k, v in part[key].items() if k != name}
+    if stage in ("assemble", "average", "recommend"):
+        # They find the data by its name, and open it with the experiment's dtype.
+        part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
+    if stage == "assemble":
+        part["sampling"] = {
+            k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")
+        }
+    if stage == "sample" and experiment.sampling.stop is not None:
+        # What is judged are the summaries that the gates will see.
+        part["posterior"] = {"probe_rows": whole["posterior"]["probe_rows"]}
+    return part
+
+
+def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -> StageSpec:
+    """Return what a job of a stage is told."""
+    num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
+    return StageSpec(
+        stage=stage, experiment=name, results=results, config=stage_config(stage, experiment), num_chains=num_chains
+    )
+
+
+def later_stages(experiment: ExperimentBase) -> list[str]:
+    """Return the stages that the compile stage holds data and model to: those of `LATER`, and a rule for stopping."""
+    asked = [stage for stage, key in LATER.items() if getattr(experiment, key) is not None]
+    return ["sample", *asked] if experiment.sampling.stop is not None else asked
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def dataset_name(data: Mapping[str, Any]) -> str:
+    """Return the folder name of a dataset: its source, and a digest of the source's options."""
+    return f"{data['source']}-{_digest(component_options('source', data))}"
+
+
+def split_name(data: Mapping[str, Any]) -> str:
+    """Return the folder name of a split: readable, with a digest of what defines it."""
+    fraction = data["held_out_fraction"]
+    if not fraction:
+        return "all"
+    return f"held-out-{_digest([fraction, data['split_seed']])}"
+
+
+def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
+    """Read a spec from JSON text or from the file that the text names.
+
+    Raises:
+        ConfigError: not a spec, or one of another stage; names the option of the command line that gave it.
+    """
+    origin, content = "the given JSON", text.encode()
+    if not text.lstrip().startswith("{"):
+        origin = text
+        try:
+            content = Path(text).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
+    try:
+        spec = StageSpec.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise ConfigError(f"{option} {origin}: is no stage specification: {where}{first['msg']}") from error
+    if spec.stage not in expected_stages:
+        raise ConfigError(
+            f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
+        )
+    return spec

@@ -1,0 +1,191 @@
+"""Panels that show whether chains agree: traces, ranks, energies, warmup, distributions of R-hat and ESS."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
+from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
+from bayesmesh.report.tables import Coordinate
+
+__all__ = ["MAX_CHAINS", "draw_energy", "draw_ess", "draw_r_hat", "draw_ranks", "draw_trace", "shown_chains"]
+
+MAX_CHAINS = 8
+"""Chains that get a colour; the others are shown by their range."""
+
+NUM_BLOCKS = 150
+
+LEAST_EXCESS = 1e-4
+"""Smallest excess of R-hat over one that is told apart."""
+
+_WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
+
+
+def shown_chains(num_chains: int) -> list[int]:
+    """Return the chains that are drawn in colour, spread evenly.
+
+    >>> shown_chains(3), shown_chains(64)
+    ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63])
+    """
+    return [int(chain) for chain in np.linspace(0, num_chains - 1, min(num_chains, MAX_CHAINS)).round()]
+
+
+def draw_trace(
+    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0
+) -> Panel:
+    """Draw a trace, one colour a chain.
+
+    Args:
+        name: of the panel.
+        draws: shape (chain, draw); gaps where they are not finite.
+        label: what is drawn, for a reader who cannot see it.
+        size: in px.
+        first_draw: number of the first draw.
+    """
+    num_chains, num_draws = draws.shape
+    chains = shown_chains(num_chains)
+
+    def plot(axes: Any) -> None:
+        if num_chains > len(chains):
+            _fill_range(axes, draws, first_draw)
+        for position, chain in enumerate(chains):
+            x, y = thin_by_extremes(draws[chain], NUM_BLOCKS)
+            axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85)
+        axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
+        axes.set_xlabel("draw")
+
+    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws")
+
+
+def _fill_range(axes: Any, draws: np.ndarray, first_draw: int) -> None:
+    """Shade the range over all chains, block by block."""
+    blocks = [b for b in np.array_split(np.arange(draws.shape[1]), NUM_BLOCKS) if b.size]
+    finite = np.ma.masked_invalid(draws)
+    low = np.ma.filled([finite[:, b].min() for b in blocks], np.nan)
+    high = np.ma.filled([finite[:, b].max() for b in blocks], np.nan)
+    at = np.array([b.mean() for b in blocks]) + first_draw
+    axes.fill_between(at, low.astype(float), high.astype(float), color=BAND, linewidth=0)
+
+
+def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
+    """Draw each chain's rank distribution less the uniform one; None where there is none to draw."""
+    found = rank_difference(draws)
+    if found is None:
+        return None
+    chains = shown_chains(len(draws))
+
+    def plot(axes: Any) -> None:
+        axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)
+        if len(draws) > len(chains):
+            axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
+            axes.plot(found.at, found.difference.max(0), color=MUTED, linewidth=0.7, linestyle=":")
+        for position, chain in enumerate(chains):
+            axes.step(found.at, found.difference[chain], where="post", color=series(position), linewidth=1.1)
+        reach = 1.15 * max(found.band, float(np.abs(found.difference).max()))
+        axes.set_xlim(0, 1)
+        axes.set_ylim(-reach, reach)
+        axes.set_xlabel("fractional rank")
+        axes.set_ylabel("ECDF difference")
+
+    outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
+    return draw(
+        name,
+        plot,
+        size=_NARROW,
+        label=f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band",
+    )
+
+
+def draw_energy(energy: np.ndarray) -> Panel | None:
+    """Draw the distribution of energies and of their steps from draw to draw, all chains together."""
+    finite = energy[np.isfinite(energy).all(axis=1)]
+    if finite.size < 10 or finite.shape[1] < 3 or float(np.ptp(finite)) == 0.0:
+        return None
+    centred = (finite - finite.mean(axis=1, keepdims=True)).ravel()
+    steps = np.diff(finite, axis=1).ravel()
+    reach = float(np.quantile(np.abs(np.concatenate([centred, steps])), 0.998)) or 1.0
+    edges = np.linspace(-reach, reach, 61)
+
+    def plot(axes: Any) -> None:
+        for values, colour in ((centred, series(0)), (steps, series(3))):
+            height, _ = np.histogram(values, edges, density=True)
+            axes.stairs(height, edges, color=colour, linewidth=1.5)
+            axes.stairs(height, edges, color=colour, alpha=0.15, fill=True)
+        axes.set_ylim(bottom=0)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("nats")
+
+    note = "The steps should be as wide as the marginal: where they are narrower, momentum resampling explores slowly."
+    return draw("energy", plot, size=_HALF, label="Energies and their steps", title="Energy", note=note)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Split:
+    """Values of identified summaries and of latents."""
+
+    summaries: np.ndarray
+    latents: np.ndarray
+    num_left_out: int
+
+
+def _split(coordinates: Sequence[Coordinate], measure: str) -> _Split:
+    found = {flag: [getattr(c, measure) for c in coordinates if c.is_summary is flag] for flag in (True, False)}
+    arrays = [np.array([v for v in found[flag] if math.isfinite(v) and v > 0]) for flag in (True, False)]
+    return _Split(arrays[0], arrays[1], len(coordinates) - arrays[0].size - arrays[1].size)
+
+
+def draw_r_hat(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
+    """Draw the distribution of R-hat less one over all listed coordinates."""
+    split = _split(coordinates, "r_hat")
+    excess = [np.maximum(values - 1, LEAST_EXCESS) for values in (split.summaries, split.latents)]
+    split = _Split(excess[0], excess[1], split.num_left_out)
+    panel = _draw_counts("r-hat", split, None if limit is None else limit - 1, "R-hat", 1.0)
+    return panel and dataclasses.replace(panel, note=f"{panel.note} Values below {1 + LEAST_EXCESS} are drawn there.")
+
+
+def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
+    """Draw the distribution of the bulk effective sample size over all listed coordinates."""
+    return _draw_counts("ess", _split(coordinates, "ess_bulk"), limit, "Bulk ESS", 0.0)
+
+
+def _draw_counts(name: str, split: _Split, limit: float | None, title: str, origin: float) -> Panel | None:
+    """Draw both distributions on a logarithmic axis whose labels start from `origin`."""
+    both = np.concatenate([split.summaries, split.latents])
+    if both.size == 0:
+        return None
+    ends = [float(both.min()), float(both.max())] + ([limit] if limit is not None and limit > 0 else [])
+    edges = np.geomspace(min(ends) / 1.15, max(ends) * 1.15, 41)
+
+    def plot(axes: Any) -> None:
+        for values, colour, alpha in ((split.latents, MUTED, 0.35), (split.summaries, series(0), 0.8)):
+            if values.size:
+                axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)
+        axes.set_xscale("log")
+        log_axis(axes.xaxis, lambda v: f"{origin + v:,.7g}")
+        if limit is not None and limit > 0:
+            axes.axvline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
+        axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f}%")
+        axes.set_ylim(bottom=0)
+
+    parts = (
+        [f"{split.summaries.size:,} identified summaries", f"{split.latents.size:,} latents"]
+        if split.latents.size
+        else []
+    )
+    note = f"Share of {' and of '.join(parts)}." if parts else f"Share of {split.summaries.size:,} coordinates."
+    if split.num_left_out:
+        note += f" {split.num_left_out:,} without a number are left out here and counted by the gates."
+    return draw(
+        name,
+        plot,
+        size=_HALF,
+        label=f"Distribution of {title}",
+        title=title,
+        note=note + (" Dashed: the gate." if limit else ""),
+    )

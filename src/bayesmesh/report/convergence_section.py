@@ -1,0 +1,178 @@
+"""The convergence section: traces and ranks of the worst summaries, log density, energy, warmup, all R-hat and ESS."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.report.convergence_panels import (
+    NUM_BLOCKS,
+    draw_energy,
+    draw_ess,
+    draw_r_hat,
+    draw_ranks,
+    draw_trace,
+    shown_chains,
+)
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.tables import Coordinate, Verdict, worst_first
+
+__all__ = ["Convergence", "TraceCard", "build_convergence"]
+
+NUM_WORST = 12
+_HALF = (340, 210)
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceCard:
+    """Trace and ranks of one coordinate side by side."""
+
+    coordinate: Coordinate
+    trace: Panel
+    ranks: Panel | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Convergence:
+    """What the section shows; a panel that could not be drawn is not in the tuples."""
+
+    worst: tuple[Coordinate, ...]
+    num_coordinates: int
+    cards: tuple[TraceCard, ...]
+    chains: tuple[int, ...]
+    num_chains: int
+    density: tuple[Panel, ...]
+    spread: tuple[Panel, ...]
+    warmup: tuple[Panel, ...]
+    thinning: str
+    bfmi: str
+
+
+def build_convergence(
+    coordinates: Sequence[Coordinate], verdict: Verdict, reader: DrawReader | None, num_traces: int
+) -> Convergence:
+    """Build the section.
+
+    Args:
+        coordinates: of ``summary.csv``, identified summaries marked.
+        verdict: gates and numbers of chains and draws.
+        reader: of the posterior store, None where there is none.
+        num_traces: summaries whose traces are drawn.
+    """
+    summaries = worst_first([item for item in coordinates if item.is_summary])
+    cards = _trace_cards(summaries, reader, num_traces) if reader else ()
+    density = _density_panels(reader) if reader else ()
+    num_chains, num_draws = _shape(verdict, reader)
+    limits = {name: gate.limit for name in ("r_hat", "ess_bulk") if (gate := verdict.gate(name))}
+    spread = (draw_r_hat(coordinates, limits.get("r_hat")), draw_ess(coordinates, limits.get("ess_bulk")))
+    return Convergence(
+        worst=tuple(summaries[:NUM_WORST]),
+        num_coordinates=len(coordinates),
+        cards=cards,
+        chains=tuple(shown_chains(num_chains)) if num_chains and (cards or density) else (),
+        num_chains=num_chains,
+        density=density,
+        spread=tuple(panel for panel in spread if panel),
+        warmup=_warmup_panels(reader) if reader else (),
+        thinning=_thinning(num_chains, num_draws),
+        bfmi=_bfmi_text(verdict.bfmi),
+    )
+
+
+def _shape(verdict: Verdict, reader: DrawReader | None) -> tuple[int, int]:
+    for name in reader.names("sample_stats") if reader else ():
+        values = reader.statistic(name) if reader else None
+        if values is not None:
+            return values.shape[0], values.shape[1]
+    return verdict.num_chains or 0, verdict.num_draws or 0
+
+
+def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> tuple[TraceCard, ...]:
+    cards: list[TraceCard] = []
+    for item in summaries:
+        if len(cards) == num_traces:
+            break
+        draws = reader.coordinate(item)
+        if draws is None or draws.size == 0:
+            continue
+        position = len(cards)
+        trace = draw_trace(f"trace-{position}", draws, item.label)
+        cards.append(TraceCard(item, trace, draw_ranks(f"ranks-{position}", draws, item.label)))
+    return tuple(cards)
+
+
+def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
+    panels: list[Panel | None] = []
+    log_density = reader.statistic("lp")
+    if log_density is not None and log_density.size:
+        trace = draw_trace("log-density", log_density, "log density", size=_HALF)
+        note = "In nats. It should look like a level, even band in which no chain can be told from the others."
+        panels.append(dataclasses.replace(trace, title="Log density", note=note))
+    energy = reader.statistic("energy")
+    if energy is not None and energy.size:
+        panels.append(draw_energy(energy))
+    return tuple(panel for panel in panels if panel)
+
+
+def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
+    wanted = (
+        ("lp", "Log density in warmup", "In nats, over the warmup's second half, where it should have levelled off."),
+        ("step_size", "Step size in warmup", "As adapted; one line where all chains share it."),
+        ("acceptance_rate", "Acceptance rate in warmup", "Running mean over the draws so far."),
+    )
+    panels = []
+    for name, title, note in wanted:
+        values = reader.statistic(name, "warmup_sample_stats")
+        if values is None or values.shape[1] < 4:
+            continue
+        first = 0
+        if name == "lp":
+            first = values.shape[1] // 2
+            values = values[:, first:]
+        if name == "acceptance_rate":
+            values = np.nancumsum(values, axis=1) / np.arange(1, values.shape[1] + 1)
+        if name == "step_size" and bool((values == values[:1]).all()):
+            values = values[:1]
+        panel = draw_trace(f"warmup-{name.replace('_', '-')}", values, title, size=_HALF, first_draw=first)
+        panels.append(dataclasses.replace(panel, title=title, note=note))
+    return tuple(panels)
+
+
+def _thinning(num_chains: int, num_draws: int) -> str:
+    parts = []
+    if num_draws > 2 * NUM_BLOCKS:
+        parts.append(
+            f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} or so draws, "
+            f"so that no excursion is lost"
+        )
+    if num_chains > len(shown_chains(num_chains)):
+        parts.append(
+            f"{len(shown_chains(num_chains))} of {formats.count(num_chains)} chains are coloured, spread evenly; "
+            "the range of all is shaded in the traces and dotted in the rank plots"
+        )
+    return ". ".join(parts) + "." if parts else ""
+
+
+def _bfmi_text(bfmi: Sequence[float]) -> str:
+    """Return the fraction of missing information in words.
+
+    >>> _bfmi_text([0.9, 1.1]), _bfmi_text([])
+    ('BFMI by chain: 0.900, 1.10.', '')
+    """
+    if not bfmi:
+        return ""
+    if len(bfmi) <= 8:
+        return f"BFMI by chain: {', '.join(formats.real(value, 3) for value in bfmi)}."
+    finite = sorted(value for value in bfmi if math.isfinite(value))
+    if not finite:
+        return f"BFMI is not a number in any of {len(bfmi):,} chains."
+    low, middle = formats.real(finite[0], 3), formats.real(finite[len(finite) // 2], 3)
+    lost = len(bfmi) - len(finite)
+    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}" + (
+        f", {lost} not a number." if lost else "."
+    )

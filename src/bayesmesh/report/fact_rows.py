@@ -1,0 +1,93 @@
+"""Turns free-form JSON (audit, manifest, versions) into lines of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bayesmesh.figures import formats
+
+__all__ = ["Fact", "FactTable", "list_facts", "tabulate_facts"]
+
+Fact = tuple[str, str]
+"""A name and a value, as text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FactTable:
+    """Facts about several things of one kind: one row each, (name, cells)."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+MAX_FACTS = 200
+MAX_TEXT = 300
+
+
+def list_facts(found: Mapping[str, Any], prefix: str = "") -> list[Fact]:
+    """Return the leaves of nested mappings as names and readable values.
+
+    Units are taken from the name: ``_seconds`` and ``_s`` are durations, ``bytes`` a size, as are numbers
+    under ``memory``, ``flops`` is a count.
+
+    >>> list_facts({"segment": {"compile_seconds": 2.5, "num_equations": 412, "temp_bytes": 2048, "devices": ["cpu:0"]}})
+    [('segment · compile', '2.5 s'), ('segment · num equations', '412'), ('segment · temp', '2.0 KiB'), ('segment · devices', 'cpu:0')]
+    """
+    facts: list[Fact] = []
+    for key, value in found.items():
+        if len(facts) >= MAX_FACTS:
+            facts.append(("and more", "see the file"))
+            break
+        if isinstance(value, Mapping) and value:
+            facts.extend(list_facts(value, f"{prefix}{_spaced(str(key))} · "))
+        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            for position, item in enumerate(value[:20]):
+                facts.extend(list_facts(item, f"{prefix}{_spaced(str(key))} {position + 1} · "))
+        else:
+            name, text = _leaf(str(key), value, prefix)
+            facts.append((prefix + name, text))
+    return facts
+
+
+def tabulate_facts(found: Any) -> FactTable:
+    """Return a mapping of mappings as a table; an empty one where it is none.
+
+    >>> tabulate_facts({"warmup": {"compile_seconds": 6.8}, "sample": {"compile_seconds": 8.0, "cache": "cold"}})
+    FactTable(columns=('compile', 'cache'), rows=(('warmup', ('6.8 s', '')), ('sample', ('8.0 s', 'cold'))))
+    """
+    if not isinstance(found, Mapping) or not all(isinstance(item, Mapping) for item in found.values()):
+        return FactTable((), ())
+    facts = {str(name): dict(list_facts(item)) for name, item in found.items()}
+    columns = tuple(dict.fromkeys(column for cells in facts.values() for column in cells))
+    return FactTable(columns, tuple((name, tuple(cells.get(c, "") for c in columns)) for name, cells in facts.items()))
+
+
+def _leaf(key: str, value: Any, prefix: str) -> Fact:
+    if isinstance(value, bool):
+        return _spaced(key), "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _number(key, value, prefix)
+    if value is None:
+        return _spaced(key), formats.NOT_RECORDED
+    if isinstance(value, (list, Mapping)):
+        value = ", ".join(map(str, value)) or "none"
+    text = str(value)
+    return _spaced(key), text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text):,} characters)"
+
+
+def _number(key: str, value: float, prefix: str) -> Fact:
+    lower = key.lower()
+    if lower.endswith(("_seconds", "_s")) or lower == "seconds":
+        return _spaced(re.sub(r"_(seconds|s)$", "", key)), formats.duration(value)
+    if "bytes" in lower or prefix.endswith("memory · "):
+        return _spaced(re.sub(r"_bytes$", "", key)), formats.size(value)
+    if "flop" in lower:
+        return _spaced(key), formats.quantity(value)
+    return _spaced(key), formats.count(value) if isinstance(value, int) else formats.real(value)
+
+
+def _spaced(key: str) -> str:
+    return key.replace("_", " ")

@@ -1,0 +1,178 @@
+"""The section about a rule for stopping: what it saw at each look, why sampling ended, and what such a rule costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayesmesh.errors import StoreError
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.report.stopping_panels import draw_target
+from bayesmesh.store.layout import ExperimentLayout, group_name
+from bayesmesh.store.sealed import read_sealed
+
+__all__ = ["MEASURED", "Stopping", "build_stopping"]
+
+MEASURED = (
+    "Stopping at a look biases what was looked at: a run ends the sooner the better it looks by chance. Measured against"
+    " runs of fixed length, on 1,000 replications of a posterior that is known: with the limits of the gates the coverage"
+    " of 90% intervals changed by at most 0.6 points, which is within its error, and deviations came out at most 0.1% too"
+    " small. With a greedy rule, a standard error of 0.1 deviations looked at from the 10th draw on with a growth of 1.1,"
+    " coverage fell by up to 2.4 points, a skewed quantity's mean moved by 0.011 deviations, its deviation came out 1.3%"
+    " too small, and the reported error of the mean was down to 86% of the actual one."
+)
+"""What `bayesmesh study stopping` found; the record of the decision has the table, and a test compares the two."""
+
+LABELS = {"min_ess_bulk": "Bulk ESS", "min_ess_tail": "Tail ESS", "max_r_hat": "R-hat"}
+
+REASONS = {
+    "met": "the look at {draws} draws met every target",
+    "draws": "no look met every target before the limit of {draws} draws (sampling.draws)",
+    "seconds": "the time limit of {seconds} (sampling.stop.max_seconds) was reached after {draws} draws",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LookRow:
+    """One look: draws and time as text, and for each target its worst value and whether that met it."""
+
+    draws: str
+    seconds: str
+    cells: tuple[tuple[str, bool], ...]
+    is_met: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopping:
+    """What the section shows.
+
+    Attributes:
+        sentence: how many draws, and why.
+        groups: what else there is to say of several chain groups; empty for one.
+        cost: time of the looks.
+        targets: heading of each column, with its limit.
+        rows: looks of the group that decided.
+        panels: one for each target.
+        measured: what stopping by a rule costs.
+    """
+
+    sentence: str
+    groups: str
+    cost: str
+    targets: tuple[str, ...]
+    rows: tuple[LookRow, ...]
+    panels: tuple[Panel, ...]
+    measured: str
+
+
+def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopping | None:
+    """Build the section; None where the experiment has no rule, or no chain group has ended under one.
+
+    Args:
+        layout: where the manifests of the chain groups are.
+        config: the whole configuration of the experiment, plain values.
+
+    Raises:
+        StoreError: a manifest is damaged.
+    """
+    sampling = config.get("sampling") or {}
+    if sampling.get("stop") is None:
+        return None
+    names = [group_name(group) for group in range(int(sampling.get("chain_groups", 1)))]
+    stops = {name: _read(layout, name) for name in names if layout.sampled(name).exists()}
+    found = {name: stop for name, stop in stops.items() if stop is not None}
+    if not found:
+        return None
+    decider = min(found, key=lambda name: found[name]["num_draws"])
+    mine = found[decider]
+    targets = _targets(list(found.values()))
+    return Stopping(
+        sentence=_sentence(decider, mine, is_alone=len(found) == 1),
+        groups=_groups_text(found, decider) if len(found) > 1 else "",
+        cost=_cost_text(list(found.values())),
+        targets=tuple(_heading(target) for target in targets),
+        rows=tuple(_row(look, targets) for look in mine["looks"]),
+        panels=tuple(
+            draw_target(
+                f"stopping-{n}", _label(target), target, {k: _line(s, target["name"]) for k, s in found.items()}
+            )
+            for n, target in enumerate(targets)
+        ),
+        measured=MEASURED,
+    )
+
+
+def _read(layout: ExperimentLayout, name: str) -> dict[str, Any] | None:
+    path = layout.sampled(name)
+    stop = read_sealed(path).get("stop")
+    if stop is None:
+        return None
+    if not isinstance(stop, dict) or not {"looks", "num_draws", "reason", "rule"} <= stop.keys():
+        raise StoreError(f"{path}: what a rule for stopping saw is not whole", "run the sample stage again")
+    return stop
+
+
+def _sentence(name: str, stop: Mapping[str, Any], *, is_alone: bool) -> str:
+    reason = REASONS[stop["reason"]].format(
+        draws=formats.count(stop["num_draws"]), seconds=formats.duration(stop["rule"].get("max_seconds"))
+    )
+    where = "" if is_alone else f" of {name}"
+    return f"Sampling{where} ended at {formats.count(stop['num_draws'])} draws per chain: {reason}."
+
+
+def _groups_text(found: Mapping[str, Mapping[str, Any]], decider: str) -> str:
+    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the limit of time"}
+    ended = Counter(stop["reason"] for stop in found.values())
+    how = ", ".join(f"{number} {words[reason]}" for reason, number in sorted(ended.items()))
+    most = max(stop["num_draws"] for stop in found.values())
+    return (
+        f"Each of {len(found)} chain groups decided by itself ({how}). The posterior keeps the fewest draws of all, those"
+        f" of {decider}; the longest group has {formats.count(most)}. The table is of {decider}."
+    )
+
+
+def _cost_text(stops: Sequence[Mapping[str, Any]]) -> str:
+    spent = sum(float(stop.get("look_seconds", 0.0)) for stop in stops)
+    sampled = sum(float(stop.get("sampling_seconds", 0.0)) for stop in stops)
+    share = f", {formats.share(spent / sampled)} of the time of the draws" if sampled > 0 else ""
+    return f"All looks took {formats.duration(spent)}{share}, beside the sampling."
+
+
+def _label(target: Mapping[str, Any]) -> str:
+    name = str(target["name"])
+    return LABELS.get(name, f"MCSE of {name.partition('.')[2]}")
+
+
+def _heading(target: Mapping[str, Any]) -> str:
+    sign = "≥" if str(target["name"]).startswith("min") else "≤"
+    return f"{_label(target)} {sign} {formats.real(target['target'])}"
+
+
+def _targets(stops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return every target, in the order of the rule; a look leaves out those that it did not get to."""
+    looks = [look["targets"] for stop in stops for look in stop["looks"]]
+    found = {target["name"]: target for targets in looks for target in targets}
+    longest = [target["name"] for target in max(looks, key=len, default=[])]
+    return [found[name] for name in sorted(found, key=lambda n: longest.index(n) if n in longest else len(longest))]
+
+
+def _row(look: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> LookRow:
+    seen = {target["name"]: target for target in look["targets"]}
+    cells = tuple(_cell(seen.get(target["name"])) for target in targets)
+    return LookRow(formats.count(look["draws"]), formats.duration(look["seconds"]), cells, bool(look["is_met"]))
+
+
+def _cell(target: Mapping[str, Any] | None) -> tuple[str, bool]:
+    if target is None:
+        return "not looked at", False
+    return formats.real(math.nan if target["value"] is None else target["value"], 5), bool(target["is_met"])
+
+
+def _line(stop: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
+    """Return draws and value of one target at the looks that got to it; NaN where there was no value."""
+    found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
+    return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]

@@ -1,0 +1,141 @@
+"""compile_scaling: compile time against the length of an array, with Python's sum over it and with jnp.sum.
+
+JAX issue 1776: the integral of the product of two normal densities over a grid of n points in [-100, 100]. Python's sum
+adds the points one by one, so that the program has an equation or more for each; `jnp.sum` is one equation. What this
+project makes of it: the compile stage counts the equations of every model at two sizes of its data
+(`bayesmesh.sampling.audit`), and names a model whose program grows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bayesmesh.files import write_json
+from bayesmesh.reproduction.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, compare
+from bayesmesh.reproduction.benchmarks.platforms import ON_CPU, on_platforms
+
+__all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
+
+PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
+
+MOST_TEXT = 400
+"""Points up to which the text of a program is kept, for a second count of its equations."""
+
+_START_S = 60.0
+"""Allowance for the start of a process with its imports, on a busy machine."""
+
+_DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
+"""Mean and standard deviation of the two normal densities."""
+
+
+def run(options: Options) -> Outcome:
+    """Compile both arms anew in every round; the slow one up to the published 1,600 points or its time limit."""
+    sizes = options.pick((50, 100, 200, 400, 800, 1600), quick=(20, 40, 80))
+    # The published times are those of one platform.
+    works = [Contender(name, f"{__name__}:Compilation", {"arm": name}) for name in (PYTHON_SUM, JNP_SUM)]
+    *arms, uncompiled = on_platforms([*works, Contender("jnp sum uncompiled", f"{__name__}:Uncompiled")], ON_CPU)
+    cases = [Case({"n": n}, arms, series="n") for n in sizes]
+    cases += [Case({"n": n}, arms[1:]) for n in options.pick((6400, 100_000), quick=())]
+    cases += [Case({"n": n}, [uncompiled]) for n in options.pick((1600, 6400), quick=(80,))]
+    # Every compilation has the time limit of a run; the first one comes with the start of the process.
+    limits = options.limits(
+        rounds=options.pick(5, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
+    )
+    measured = compare(cases, limits)
+    path = options.layout.table("compile_scaling-programs").with_suffix(".json")
+    write_json(path, _texts(measured))
+    rows = [{name: value for name, value in m.row().items() if name != "text"} for m in measured]
+    return Outcome(rows, metrics=("build_s", "equations"), files=(path,))
+
+
+def _texts(measured: list[Measurement]) -> dict[str, dict[str, str]]:
+    """Return contender -> points -> text of the program."""
+    found: dict[str, dict[str, str]] = {}
+    for m in measured:
+        if "text" in m.facts and m.case["n"] <= MOST_TEXT:
+            found.setdefault(m.contender, {})[str(m.case["n"])] = m.facts["text"]
+    return found
+
+
+def make_integral(arm: str) -> Callable[[Any, Any], Any]:
+    """Return the integral as a function of a shift of the first density, and the grid (n,).
+
+    Args:
+        arm: which sum.
+    """
+    import jax.numpy as jnp
+    from jax.scipy.stats import norm
+
+    total = sum if arm == PYTHON_SUM else jnp.sum
+
+    def integral(shift: Any, grid: Any) -> Any:
+        (first, first_sd), (second, second_sd) = _DENSITIES
+        values = norm.pdf(grid, first + shift, first_sd) * norm.pdf(grid, second, second_sd)
+        return total(values) * (grid[1] - grid[0])
+
+    return integral
+
+
+def _inputs(n: int) -> tuple[Any, Any]:
+    import jax.numpy as jnp
+
+    return jnp.zeros(()), jnp.linspace(-100.0, 100.0, n)
+
+
+class Compilation:
+    """Traces, lowers and compiles an arm; a round is one whole compilation, and its seconds are those of all three.
+
+    Args:
+        arm: which sum.
+    """
+
+    def __init__(self, *, arm: str) -> None:
+        self._arm = arm
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Count equations, and compile once."""
+        import jax
+
+        from bayesmesh.sampling.audit import count_equations
+
+        self._case = case
+        inputs = _inputs(case["n"])
+        jaxpr = jax.make_jaxpr(make_integral(self._arm))(*inputs)
+        text = str(jaxpr) if case["n"] <= MOST_TEXT else ""
+        self.run(-1)
+        return {"equations": count_equations(jaxpr), **({"text": text} if text else {})}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Compile a function that JAX has not seen, so that nothing comes from its caches."""
+        import jax
+
+        del repeat
+        inputs = _inputs(self._case["n"])
+        begin = time.perf_counter()
+        traced = jax.jit(make_integral(self._arm)).trace(*inputs)
+        middle = time.perf_counter()
+        lowered = traced.lower()
+        later = time.perf_counter()
+        compiled = lowered.compile()
+        end = time.perf_counter()
+        value = float(compiled(*inputs))
+        return {
+            "seconds": end - begin, "build_s": end - begin, "trace_s": middle - begin, "lower_s": later - middle,
+            "compile_s": end - later, "value": value,
+        }  # fmt: skip
+
+
+class Uncompiled:
+    """The integral with `jnp.sum`, operation by operation."""
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once: each operation is compiled then."""
+        self._inputs, self._work = _inputs(case["n"]), make_integral(JNP_SUM)
+        return self.run(-1)
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Integrate."""
+        del repeat
+        return {"value": float(self._work(*self._inputs))}

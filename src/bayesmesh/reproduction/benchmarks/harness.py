@@ -1,0 +1,319 @@
+"""The harness: contenders in processes of their own, measured in turns, A B A B, with limits on time and memory.
+
+A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` that has a function ``run(options) -> Outcome``; its name is
+that of the file, and its docstring begins with ``name: what it measures``. `bayesmesh benchmark NAME` finds it. A
+contender is a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string so that this process never imports it::
+
+    class Numpy:
+        def prepare(self, case):  # outside of the clock: build, compile, warm up
+            self.n = case["n"]
+            return {"compile_s": 0.0, "platform": "cpu"}
+
+        def run(self, repeat):  # timed; block until it is ready
+            return {"checksum": float(numpy.arange(self.n).sum())}
+
+    CONTENDERS = (Contender("numpy", f"{__name__}:Numpy"), Contender("ours", f"{__name__}:Ours", {"tile": 64}))
+
+    def run(options: Options) -> Outcome:
+        cases = [Case({"n": n}, CONTENDERS, series="n") for n in options.pick((10, 1000), quick=(10,))]
+        measured = compare(cases, options.limits(rounds=5))
+        rows = [m.row() for m in measured]  # n, contender, status, median_s, min_s, max_s, rounds, peak_mib, checksum ...
+        return Outcome(rows, [ratio(measured, {"n": 1000}, "ours", against="numpy", least=2.0)])
+
+A process is kept for the cases that follow, unless it was killed or failed; then the next case starts another. Every case
+has a new object of the class, and peak memory begins anew. Within a ``series``, whose cases grow, a contender that met a limit is not tried on
+the larger ones, and their rows say so. A contender that fails is a row with ``failed``, never the end of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from bayesmesh.reproduction.benchmarks.process import Contender, Ended, Process
+from bayesmesh.store.layout import BenchmarkLayout
+
+__all__ = ["OK", "Case", "Contender", "Limits", "Measurement", "Options", "Outcome", "Ratio", "compare", "ratio"]
+
+_log = logging.getLogger("bayesmesh")
+
+OK = "ok"
+_T = TypeVar("_T")
+
+
+class Limits(NamedTuple):
+    """How long and how large.
+
+    Attributes:
+        rounds: turns of each contender.
+        run_s: one run.
+        prepare_s: one preparation, with the start of the process and its imports.
+        case_s: all turns of a case; no round begins after it once there were `least_rounds`.
+        least_rounds: rounds that `case_s` does not cut.
+        memory_mib: resident memory of a contender; no limit when None.
+    """
+
+    rounds: int = 5
+    run_s: float = 60.0
+    prepare_s: float = 120.0
+    case_s: float = 300.0
+    least_rounds: int = 2
+    memory_mib: float | None = None
+
+
+class Options(NamedTuple):
+    """What `bayesmesh benchmark` was told; the same for every benchmark.
+
+    Attributes:
+        is_quick: small sizes, under a minute.
+        seconds_limit: for one run of a contender.
+        layout: where tables go.
+    """
+
+    is_quick: bool = False
+    seconds_limit: float = 60.0
+    layout: BenchmarkLayout = BenchmarkLayout(Path("results"))
+
+    def pick(self, full: _T, *, quick: _T) -> _T:
+        """Return the first, or the second in a quick run."""
+        return quick if self.is_quick else full
+
+    def limits(self, **changes: Any) -> Limits:
+        """Return limits with the user's time limit, and the changes."""
+        return Limits(run_s=self.seconds_limit)._replace(**changes)
+
+
+class Case(NamedTuple):
+    """One point of a benchmark.
+
+    Attributes:
+        values: plain values that the contenders are told; columns of the table.
+        contenders: in the order of their turns.
+        series: cases with the same word grow from one to the next; none when empty.
+        limits: its own, in place of those of all; the limit of memory is always that of all.
+    """
+
+    values: Mapping[str, Any]
+    contenders: Sequence[Contender]
+    series: str = ""
+    limits: Limits | None = None
+
+
+@dataclasses.dataclass
+class Measurement:
+    """One contender in one case.
+
+    Attributes:
+        status: ``ok``, ``time limit``, ``memory`` or ``failed``.
+        message: why it is not ok.
+        seconds: of each round.
+        facts: what it said; of its runs the median of numbers, and the last of others.
+        peak_mib: peak resident memory since the case began, in MiB; NaN when it did not get so far.
+        versions: of what it imported.
+    """
+
+    case: Mapping[str, Any]
+    contender: str
+    status: str = OK
+    message: str = ""
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    peak_mib: float = float("nan")
+    versions: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return a row of the benchmark's table; without a time the three columns of seconds are empty."""
+        spread = (
+            (statistics.median(self.seconds), min(self.seconds), max(self.seconds)) if self.seconds else ("", "", "")
+        )
+        return {
+            **self.case,
+            "contender": self.contender,
+            "status": self.status,
+            **dict(zip(("median_s", "min_s", "max_s"), spread, strict=True)),
+            "rounds": len(self.seconds),
+            "peak_mib": self.peak_mib,
+            **self.facts,
+            "message": self.message,
+            "versions": self.versions,
+        }
+
+
+class Ratio(NamedTuple):
+    """How many times faster a contender is than another, and what it is to be at least.
+
+    Attributes:
+        ratio: median over the rounds of seconds of `against` over seconds of `contender`; NaN when there is no pair.
+        low: smallest over the rounds.
+        high: largest over the rounds.
+        least: the gate; None when there is none.
+        reason: why the gate cannot hold, whatever the ratio is.
+    """
+
+    case: str
+    contender: str
+    against: str
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    least: float | None = None
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``holds`` or ``failed``, or nothing without a gate; what was not measured does not hold."""
+        return "" if self.least is None else "holds" if self.ratio >= self.least and not self.reason else "failed"
+
+
+class Outcome(NamedTuple):
+    """What a benchmark found.
+
+    Attributes:
+        rows: of ``results/benchmarks/<name>.csv``.
+        ratios: of ``results/benchmarks/<name>-ratios.csv``, with or without gates.
+        metrics: columns of the rows that the history keeps, beside ``median_s`` and ``peak_mib``.
+        files: what else it wrote below the results; the receipt of the table names them.
+    """
+
+    rows: list[dict[str, Any]]
+    ratios: list[Ratio] = []  # noqa: RUF012 - never changed
+    metrics: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+class _Pool:
+    """Processes that are kept from case to case."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._running = limits, dict[str, Process]()
+
+    def ask(self, contender: Contender, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        key = repr(contender)
+        if key not in self._running:
+            self._running[key] = Process(contender, self._limits.memory_mib)
+        try:
+            return self._running[key].ask(request, limit_s)
+        except Ended:
+            del self._running[key]
+            raise
+
+    def close(self) -> None:
+        for process in self._running.values():
+            process.close()
+
+
+def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
+    """Measure all cases; returns one measurement per case and contender, in order."""
+    pool, met, found = _Pool(limits), dict[tuple[str, str], str](), list[Measurement]()
+    try:
+        for case in cases:
+            measured = [Measurement(case.values, contender.name) for contender in case.contenders]
+            for measurement in measured:
+                if case.series and (case.series, measurement.contender) in met:
+                    measurement.status = met[case.series, measurement.contender]
+                    measurement.message = "not run: a smaller case met the limit"
+            _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), case.limits or limits)
+            for measurement in measured:
+                _log.info("benchmark %s", _line(measurement))
+                if case.series and measurement.status in ("time limit", "memory"):
+                    met[case.series, measurement.contender] = measurement.status
+            found += measured
+    finally:
+        pool.close()
+    return found
+
+
+def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measurement]], limits: Limits) -> None:
+    for contender, measurement in measured:
+        if measurement.status == OK:
+            request = {"do": "prepare", "case": dict(case.values)}
+            if answer := _ask(pool, contender, request, limits.prepare_s, measurement):
+                measurement.facts |= answer["facts"]
+                measurement.versions = answer["versions"]
+    begin, said = time.monotonic(), {id(m): list[Mapping[str, Any]]() for _, m in measured}
+    for repeat in range(limits.rounds):
+        if repeat >= limits.least_rounds and time.monotonic() - begin > limits.case_s:
+            break
+        for contender, measurement in measured:
+            if measurement.status != OK:
+                continue
+            if answer := _ask(pool, contender, {"do": "run", "repeat": repeat}, limits.run_s, measurement):
+                measurement.seconds.append(answer["seconds"])
+                said[id(measurement)].append(answer["facts"])
+    for _, measurement in measured:
+        measurement.facts |= _middle(said[id(measurement)])
+
+
+def _ask(
+    pool: _Pool, contender: Contender, request: Mapping[str, Any], limit_s: float, measurement: Measurement
+) -> dict[str, Any] | None:
+    """Return the answer; without one, write into the measurement why."""
+    try:
+        answer = pool.ask(contender, request, limit_s)
+    except Ended as ended:
+        measurement.status, measurement.message = ended.status, ended.message
+        if ended.peak_mib == ended.peak_mib:  # a number
+            measurement.peak_mib = ended.peak_mib
+        return None
+    measurement.peak_mib = answer["peak_mib"]
+    return answer
+
+
+def _middle(said: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of facts of several runs: the median of numbers, the last of anything else.
+
+    >>> _middle([{"a": 1, "b": "x"}, {"a": 5, "b": "y"}, {"a": 2, "b": "z"}])
+    {'a': 2, 'b': 'z'}
+    """
+    names = dict.fromkeys(name for facts in said for name in facts)
+    columns = {name: [facts[name] for facts in said if name in facts] for name in names}
+    return {
+        name: statistics.median_low(values) if all(type(v) in (int, float) for v in values) else values[-1]
+        for name, values in columns.items()
+    }
+
+
+def _line(measurement: Measurement) -> str:
+    case = ", ".join(f"{name} {value}" for name, value in measurement.case.items())
+    outcome = f"{statistics.median(measurement.seconds):.4g} s" if measurement.seconds else ""
+    why = "" if measurement.status == OK else f"{measurement.status} ({measurement.message})"
+    return f"{case}: {measurement.contender} {outcome}{' ' if outcome and why else ''}{why}"
+
+
+def ratio(
+    measured: Iterable[Measurement],
+    case: Mapping[str, Any],
+    contender: str,
+    *,
+    against: str,
+    least: float | None = None,
+    fact: str = "",
+) -> Ratio:
+    """Return how many times faster one contender is than another, round by round.
+
+    Args:
+        measured: all measurements.
+        case: values that name the case, or some of them.
+        contender: who.
+        against: who is divided by.
+        least: the gate.
+        fact: compare this fact, of which more is better and of which there is one a contender, instead of seconds.
+    """
+    mine = {m.contender: m for m in measured if case.items() <= m.case.items()}
+    pairs: list[float] = []
+    if contender in mine and against in mine:
+        ours, theirs = mine[contender], mine[against]
+        if not fact:
+            # Only whole rounds: what ran beside each other.
+            pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
+        elif fact in ours.facts and fact in theirs.facts:
+            pairs = [ours.facts[fact] / theirs.facts[fact]]
+    middle, low, high = (statistics.median(pairs), min(pairs), max(pairs)) if pairs else (float("nan"),) * 3
+    name = ", ".join(f"{key} {value}" for key, value in case.items())
+    return Ratio(name, contender, against, middle, low, high, len(pairs), least)

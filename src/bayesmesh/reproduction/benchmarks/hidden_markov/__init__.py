@@ -1,0 +1,169 @@
+"""hidden_markov: No-U-Turn samplers of four packages and ours on one model, by effective draws per second.
+
+The model and the data are those of PyMC's example gallery, "How to wrap a JAX function for use in PyMC". The others
+have the published budget, two chains of 1,000 + 1,000 iterations on two cores, and the published likelihood; ours has
+many short chains and its own forward pass, ChEES-HMC in float32 and in float64. The measure is the smallest bulk
+effective sample size over all numbers of all latents, divided by the seconds of warmup and draws.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
+from bayesmesh.data.sources.hidden_markov import simulate_processes
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.harness import (
+    OK,
+    Case,
+    Contender,
+    Measurement,
+    Options,
+    Outcome,
+    Ratio,
+    compare,
+    ratio,
+)
+from bayesmesh.reproduction.benchmarks.platforms import ON_CPU, list_platforms, on_platforms
+from bayesmesh.reproduction.benchmarks.process import Ended, ask_once
+
+__all__ = ["run"]
+
+_log = logging.getLogger("bayesmesh")
+
+LEAST = 8.0
+"""Gate: times the effective draws per second of the best of the others."""
+
+MOST_R_HAT = 1.02
+"""Of ours: draws of chains that disagree are no effective draws."""
+
+NAN = float("nan")
+
+PEERS = "BAYESMESH_PEERS"
+"""Environment variable: the Python of the other samplers' environment; that of ``.venv-peers`` when not set."""
+
+OURS = "ours: ChEES-HMC"
+
+INITIAL = {"method": "zero", "spread": 0.1}
+"""Near the origin of unconstrained space: from far draws of the prior some chains end in a mode with a wrong signal."""
+
+
+LONG = {"target_acceptance": 0.55, "initial_leapfrog_steps": 40}
+"""Options of ChEES-HMC: rare states make long tails, which trajectories of a dozen steps cross in one draw."""
+
+
+def run(options: Options) -> Outcome:
+    """Compare, and evaluate what must hold to the last digit."""
+    source = SourceOptions()
+    emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
+    peers = _peers_python()
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder) / "emissions.npy")
+        np.save(data, emissions)
+        case = Case(
+            {"processes": emissions.shape[0], "observations": emissions.shape[1]},
+            _contenders(options, data, peers, list_platforms()),
+        )
+        limit = max(options.seconds_limit, 600.0)
+        limits = options.limits(
+            run_s=limit, prepare_s=limit, rounds=options.pick(3, quick=1), least_rounds=1, case_s=240
+        )
+        measured = compare([case], limits)
+    exact, silent = _exact(peers, case.values)
+    write_rows(options.layout.table("hidden_markov-exact"), exact)
+    rows = [m.row() for m in [*measured, *silent]]
+    return Outcome(rows, _ratios(measured, case.values, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
+
+
+def _peers_python() -> str | None:
+    """Return the interpreter of the other samplers, or None when that environment is not there."""
+    path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
+    if path.exists():
+        return str(path)
+    _log.warning("benchmark hidden_markov: %s is not there; make it with tools/bootstrap.sh peers", path)
+    return None
+
+
+def _contenders(options: Options, data: str, peers: str | None, platforms: Mapping[str, str]) -> list[Contender]:
+    """Return ours on every platform, and the others where their environment is there, on the CPU."""
+    iterations = options.pick(1000, quick=50)
+    budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
+    many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
+    ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
+    kernels = [
+        Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
+        # The others compute in float64, as the gallery does.
+        Contender(
+            f"{OURS}, float64",
+            f"{__name__}.ours:Ours",
+            {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"},
+        ),
+        Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
+    ]
+    found = on_platforms(kernels, platforms)
+    if peers is None:
+        return found
+    work = f"{__name__}.contenders"
+    others = [
+        Contender("BlackJAX NUTS", f"{work}:BlackjaxNuts", budget, peers),
+        Contender("NumPyro NUTS", f"{work}:NumpyroNuts", budget, peers),
+        Contender("nutpie, JAX", f"{work}:Nutpie", {**budget, "backend": "jax"}, peers),
+        Contender("nutpie, Numba", f"{work}:Nutpie", {**budget, "backend": "numba"}, peers),
+        Contender("PyMC NUTS, JAX operation", f"{work}:PymcNuts", {**budget, "likelihood": "jax"}, peers),
+        Contender("PyMC NUTS, PyTensor", f"{work}:PymcNuts", {**budget, "likelihood": "pytensor"}, peers),
+    ]
+    return [*found, *on_platforms(options.pick(others, quick=others[:1]), ON_CPU)]
+
+
+def _ratios(measured: Sequence[Measurement], case: Mapping[str, Any], options: Options) -> list[Ratio]:
+    """Ours against each of the others, and with a gate against the best of them, if all answered and ours converged."""
+    rates = {m.contender: m.facts["ess_per_s"] for m in measured if "ess_per_s" in m.facts}
+    others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
+    best = max(others, key=others.__getitem__, default="another sampler")
+    gate = options.pick(LEAST, quick=None)
+    names = [best, *sorted(others.keys() - {best})]
+    found = [
+        ratio(measured, case, OURS, against=name, least=gate if name == best else None, fact="ess_per_s")
+        for name in names
+    ]
+    return [r._replace(reason=_reason(measured)) if r.least is not None else r for r in found]
+
+
+def _reason(measured: Sequence[Measurement]) -> str:
+    """Return why there is no best of the others to be held to, or why ours does not count; empty when all is well."""
+    needed = [m for m in measured if m.contender == OURS or not m.contender.startswith("ours")]
+    missing = [f"{m.contender}: {m.status}" for m in needed if m.status != OK]
+    ours = next((m.facts.get("max_r_hat", NAN) for m in measured if m.contender == OURS), NAN)
+    if not ours <= MOST_R_HAT:
+        missing.append(f"{OURS}: R-hat {ours:.3g}, more than {MOST_R_HAT:g}")
+    return "; ".join(missing)
+
+
+def _exact(peers: str | None, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[Measurement]]:
+    """Return rows of the numbers that must hold to the digits that were published, and at points drawn now.
+
+    The last of them need PyMC. Who cannot be asked is returned as a measurement that says why: what was measured before is not
+    lost by it, and claims find no number.
+    """
+    rows: list[dict[str, Any]] = []
+    silent: list[Measurement] = []
+    case = {"seed": time.time_ns()}
+    for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):
+        if python is None:
+            continue
+        (contender,) = on_platforms([Contender(work, f"{__name__}.exact:{work}", {}, python)], ON_CPU)
+        try:
+            rows += ask_once(contender, case, 300.0)["rows"]
+        except Ended as ended:
+            _log.error("benchmark hidden_markov: %s: %s", work, ended)
+            silent.append(Measurement(values, f"exact numbers: {work}", ended.status, ended.message))
+    return rows, silent

@@ -1,0 +1,143 @@
+"""Numbers that were published with all their digits, evaluated anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
+from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
+from bayesmesh.models.hidden_markov import HiddenMarkov, Options
+
+__all__ = ["Exact", "ExactInPymc", "draw_point"]
+
+NUM_PROBES = 2
+"""Points that our model is evaluated at beside those that were published."""
+
+
+class Point(NamedTuple):
+    """Latents, and the seed that they were drawn by; none where they were published."""
+
+    signal: float
+    noise: float
+    initial: np.ndarray
+    transition: np.ndarray
+    seed: int | None = None
+
+    def latents(self) -> dict[str, np.ndarray]:
+        """Return name -> float64 array."""
+        return {name: np.asarray(value, np.float64) for name, value in self._asdict().items() if name != "seed"}
+
+
+PUBLISHED = {
+    "published": Point(SIGNAL, NOISE, INITIAL, TRANSITION),
+    "pymc_initial": Point(0.0, 1.0, np.full(3, 1 / 3), np.full((3, 3), 1 / 3)),
+}
+"""Case -> point; the second is where PyMC starts."""
+
+
+def draw_point(seed: int) -> Point:
+    """Return a point that nobody knows before the seed; the witness of the claims draws it again."""
+    generator = np.random.default_rng(seed)
+    signal, noise = generator.uniform(0.7, 1.4), generator.uniform(0.1, 0.45)
+    return Point(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3), seed)
+
+
+def _model() -> tuple[HiddenMarkov, dict[str, Any]]:
+    jax.config.update("jax_enable_x64", True)
+    source = SourceOptions()
+    emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
+    spec = DataSpec(len(emissions), {"emissions": FieldSpec(emissions.shape[1:], "float64")}, {}, "float64")
+    return HiddenMarkov(Options(), spec), {"emissions": emissions}
+
+
+class Exact:
+    """Log likelihood of the first process and of all, its derivative by the signal, and the terms of our prior."""
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Evaluate at the published points and at some that follow from the ``seed`` of the case."""
+        model, rows = _model()
+        per_row = jax.jit(model.log_likelihood)
+        both = jax.jit(model.log_likelihood_and_gradient)
+        prior = model.prior(model.spec)
+        drawn = {f"probe-{i}": draw_point(case["seed"] + i) for i in range(1, NUM_PROBES + 1)}
+        found = []
+        for name, point in {**PUBLISHED, **drawn}.items():
+            latents = {k: jnp.asarray(v) for k, v in point.latents().items()}
+            value, gradient = both(latents, rows, jnp.ones(len(rows["emissions"]), bool))
+            quantities = {
+                "log_likelihood_first": per_row(latents, rows)[0],
+                "log_likelihood_all": value,
+                "derivative_signal": gradient["signal"],
+            }
+            densities, volumes = prior.log_prob_parts(latents), _log_volumes(point)
+            quantities |= {f"log_prior_{k}": float(v) + volumes[k] for k, v in densities.items()}
+            found += [_row(quantity, name, "model", value, point) for quantity, value in quantities.items()]
+        return {"rows": found}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Nothing is timed."""
+        raise NotImplementedError(f"round {repeat} of numbers that do not change")
+
+
+def _log_volumes(point: Point) -> dict[str, float]:
+    """Log Jacobian of PyMC's map from unconstrained space, by which its terms differ from densities of the latents."""
+
+    def simplex(p: np.ndarray) -> float:
+        return float(np.sum(np.log(p)) + p.size / 3 * np.log(3))
+
+    noise = float(np.log(point.noise))
+    return {"signal": 0.0, "noise": noise, "initial": simplex(point.initial), "transition": simplex(point.transition)}
+
+
+class ExactInPymc:
+    """Terms of the log density in PyMC, with our likelihood as an operation in a PyMC model."""
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Evaluate where PyMC starts, and at a point that follows from the ``seed`` of the case."""
+        import pymc
+
+        from bayesmesh.models.pymc.operation import log_likelihood_operation
+
+        model, rows = _model()
+        with pymc.Model() as in_pymc:
+            latents = {
+                "signal": pymc.Normal("signal", 0, 1),
+                "noise": pymc.HalfNormal("noise", 1),
+                "initial": pymc.Dirichlet("initial", np.ones(3)),
+                "transition": pymc.Dirichlet("transition", np.ones((3, 3))),
+            }
+            pymc.Potential("log_likelihood", log_likelihood_operation(model, rows)(**latents))
+        start = in_pymc.initial_point(0)
+        point = draw_point(case["seed"])
+        values = point.latents()
+        there = {}
+        for rv in in_pymc.free_RVs:
+            transform, name = in_pymc.rvs_to_transforms[rv], in_pymc.rvs_to_values[rv].name
+            value = values[rv.name]
+            there[name] = value if transform is None else transform.forward(value, *rv.owner.inputs).eval()
+        found = []
+        for label, at, given in (("pymc_initial", PUBLISHED["pymc_initial"], start), ("probe-1", point, there)):
+            terms = in_pymc.point_logps(given, round_vals=10)
+            names = {name: name if name == "log_likelihood" else f"log_prior_{name}" for name in terms}
+            found += [_row(names[k], label, "PyMC", v, at) for k, v in terms.items()]
+        return {"rows": found}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Nothing is timed."""
+        raise NotImplementedError(f"round {repeat} of numbers that do not change")
+
+
+def _row(quantity: str, case: str, by: str, value: Any, point: Point) -> dict[str, Any]:
+    def text(values: np.ndarray) -> str:
+        return " ".join(repr(float(x)) for x in np.ravel(values))
+
+    where = {"signal": float(point.signal), "noise": float(point.noise)}
+    simplices = {"initial": text(point.initial), "transition": text(point.transition)}
+    seed = "" if point.seed is None else str(point.seed)
+    return {"quantity": quantity, "case": case, "by": by, "value": float(value), **where, **simplices, "seed": seed}

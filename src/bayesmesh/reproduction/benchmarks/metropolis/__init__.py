@@ -1,0 +1,179 @@
+"""metropolis: steps per second of random-walk Metropolis against NumPy, JAX and TFP, over samples and over chains.
+
+Source:
+    R. Louf 2019, "Massively parallel MCMC with JAX": scalar chains on a mixture of four normals, from 0, with a normal
+    proposal of scale 0.1, over 1,000 chains and over 1,000 samples.
+
+Arms of the table: ``samples`` and ``chains`` are the published sweeps; ``gate`` is where ours is held to NumPy;
+``kernels`` has every kernel, published and correct, at the published and at an adapted scale: the mean and variance of
+their last states stand beside the target's; ``adapted`` is the same work in effective samples per second, by the error
+of the means of chains (`effective_sample_size`). In the other arms chains have not left their start, and an effective
+sample size would mean nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayesmesh.reproduction.benchmarks.harness import (
+    Case,
+    Contender,
+    Measurement,
+    Options,
+    Outcome,
+    Ratio,
+    compare,
+    ratio,
+)
+from bayesmesh.reproduction.benchmarks.metropolis.moments import keep_states, write_moments
+from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
+from bayesmesh.reproduction.benchmarks.platforms import ON, list_platforms, on_platforms
+
+__all__ = ["run"]
+
+NUMPY, STEPWISE, LOOP, TFP, TFP_PLAIN, TFP_EAGER, OURS = (
+    "numpy",
+    "jax step by step",
+    "jax compiled loop",
+    "tfp compiled",
+    "tfp without jit",
+    "tfp not compiled",
+    "ours",
+)
+
+
+def _contender(name: str, work: str, **options: Any) -> Contender:
+    return Contender(name, f"{__name__}.{work}", options)
+
+
+_NUMPY = _contender(NUMPY, "plain:Published")
+_OURS = _contender(OURS, "ours:Ours")
+_TFP = _contender(TFP, "probability:Tfp", mode="compiled")
+
+PUBLISHED = (
+    _NUMPY,
+    _contender(STEPWISE, "compiled:Stepwise", is_published=True),
+    _contender(LOOP, "compiled:Loop", is_published=True),
+    _TFP,
+    _contender(TFP_PLAIN, "probability:Tfp", mode="plain"),
+    _OURS,
+)
+"""The contenders of both sweeps: the published ones with their flaws, TFP with the right density, and ours."""
+
+EAGER = _contender(TFP_EAGER, "probability:Tfp", mode="eager")
+"""A step takes it tens of milliseconds: it is there where samples are few."""
+
+CORRECT = (
+    _contender("numpy, correct", "plain:Correct"),
+    _contender("jax compiled loop, correct", "compiled:Loop", is_published=False),
+    _TFP,
+    _OURS,
+)
+"""Contenders with the right density and independent keys."""
+
+_PUBLISHED_SAMPLES = 10
+"""Where the published sweep begins; with one sample, which shows the cost of a call, nothing is gated."""
+
+_GATE_LIMIT_S = 180.0
+"""Time limit of a run at the gates, where NumPy takes the better part of a minute."""
+
+GATE = 20.0
+"""What ours is to be at least, in steps per second of NumPy."""
+
+
+def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_means: bool = False) -> dict[str, Any]:
+    return {"arm": arm, "chains": chains, "samples": samples, "scale": scale, "keeps_means": keeps_means}
+
+
+class _Sizes(NamedTuple):
+    """What is measured, as (chains, samples)."""
+
+    samples: Sequence[tuple[int, int]]
+    chains: Sequence[tuple[int, int]]
+    gates: Sequence[tuple[int, int]]
+    kernels: tuple[int, int]
+
+
+_FULL = _Sizes(
+    samples=[(1_000, 10**power) for power in range(7)],
+    chains=[(10**power, 1_000) for power in range(7)],
+    gates=[(100_000, 1_000), (1_000_000, 100)],
+    kernels=(10_000, 1_000),
+)
+_QUICK = _Sizes([(1_000, 1), (1_000, 20)], [(1_000, 20), (4_000, 20)], [(10_000, 50)], (1_000, 100))
+
+
+def _everywhere(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+    """Return those of NumPy, and all others once a platform of JAX."""
+    given = list(contenders)
+    on_jax = [c for c in given if not c.name.startswith(NUMPY)]
+    return [*(c for c in given if c not in on_jax), *on_platforms(on_jax, platforms)]
+
+
+def run(options: Options) -> Outcome:
+    """Measure both sweeps, ours against NumPy at the gates, the kernels side by side, and the adapted proposal."""
+    sizes = options.pick(_FULL, quick=_QUICK)
+    # A contender may want more memory than there is: it is stopped before the machine is.
+    memory = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
+    limits = options.limits(
+        rounds=options.pick(7, quick=2), least_rounds=1, case_s=options.seconds_limit / 2, memory_mib=memory
+    )
+    once = limits._replace(rounds=1)
+    patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
+    (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "ours:Adaptation")])], once)
+    found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
+    platforms = list_platforms()
+    published, correct = _everywhere(PUBLISHED, platforms), _everywhere(CORRECT, platforms)
+    eager, gated = on_platforms([EAGER], platforms), _everywhere((_NUMPY, CORRECT[0], _OURS), platforms)
+    everyone = [*_everywhere(PUBLISHED[:3], platforms), *correct]
+    cases = [Case(_case("samples", *each), [*published, *eager], "samples") for each in sizes.samples]
+    cases += [Case(_case("chains", *each), published, "chains") for each in sizes.chains]
+    cases += [Case(_case("gate", *each), gated, limits=patient) for each in sizes.gates]
+    cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), correct) for scale in found]
+    with tempfile.TemporaryDirectory() as folder:
+        for word, scale in zip(("published", "adapted"), (STEP, *found), strict=False):
+            keepers = keep_states(everyone, Path(folder), word)
+            cases.append(Case(_case("kernels", *sizes.kernels, scale), keepers, limits=once))
+        measured = compare(cases, limits)
+        # A quick run leaves what one of full size stored.
+        if not options.is_quick:
+            write_moments(options.layout, Path(folder))
+    rows = [_row(m) for m in measured]
+    return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
+
+
+def _row(measurement: Measurement) -> dict[str, Any]:
+    """Return the row of the table; rates become facts of the measurement."""
+    if measurement.seconds:
+        seconds, facts = statistics.median(measurement.seconds), measurement.facts
+        facts["steps_per_s"] = measurement.case["chains"] * measurement.case["samples"] / seconds
+        facts["with_compile_s"] = seconds + facts.get("compile_s", 0.0)
+        facts["target_mean"], facts["target_variance"] = MEAN, VARIANCE
+        if "ess" in facts:
+            facts["ess_per_s"] = facts["ess"] / seconds
+    return measurement.row()
+
+
+def _ratios(measured: list[Measurement], gates: Iterable[tuple[int, int]]) -> Iterator[Ratio]:
+    """Ours against NumPy at the gates, and against everyone wherever there are a thousand chains or more."""
+    for chains, samples in gates:
+        case = {"arm": "gate", "chains": chains, "samples": samples}
+        yield ratio(measured, case, OURS, against=NUMPY, least=GATE)
+        yield ratio(measured, case, OURS, against=f"{NUMPY}, correct")
+    for m in measured:
+        # Those on one platform against each other.
+        ours = "".join([OURS, *m.contender.partition(ON)[1:]])
+        if m.contender == ours or not m.seconds or m.case["chains"] < 1_000:
+            continue
+        case = {name: m.case[name] for name in ("arm", "chains", "samples")}
+        if m.case["arm"] in ("samples", "chains"):
+            least = 1.0 if m.case["samples"] >= _PUBLISHED_SAMPLES else None
+            yield ratio(measured, case, ours, against=m.contender, least=least)
+        elif m.case["arm"] == "adapted":
+            by_ess = ratio(measured, case, ours, against=m.contender, fact="ess_per_s")
+            yield by_ess._replace(case=f"{by_ess.case}, ESS per second")

@@ -1,0 +1,57 @@
+"""What every contender says of the states it ended with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
+
+__all__ = ["STATES", "describe_states", "effective_sample_size", "warm_up"]
+
+STATES = "BAYESMESH_STATES"
+"""Environment variable of a contender: the file that its last states are saved in, where they are wanted."""
+
+_WARM_STEPS = 1_000_000
+
+
+def describe_states(last: Any, means: Any = None) -> dict[str, Any]:
+    """Return mean and variance of the last states over chains, and the effective sample size where means are given.
+
+    Args:
+        last: the last state of each chain (chain,).
+        means: the mean of each chain (chain,).
+    """
+    last = np.asarray(last, dtype=np.float64)
+    if STATES in os.environ:
+        np.save(os.environ[STATES], last)
+    found = {"mean": float(last.mean()), "variance": float(last.var())}
+    if means is not None:
+        found["ess"] = effective_sample_size(np.asarray(means, dtype=np.float64))
+    return found
+
+
+def warm_up(contender: Any, case: Mapping[str, Any]) -> None:
+    """Run a contender once, as `case` says, unless that takes so long that what is cold does not matter."""
+    if case["chains"] * case["samples"] <= _WARM_STEPS:
+        kept, contender.case = contender.case, dict(case)
+        contender.run(0)
+        contender.case = kept
+
+
+def effective_sample_size(means: np.ndarray) -> float:
+    """Return how many independent draws would give means that are as far from the truth, summed over chains.
+
+    The variance of the mean of n independent draws is VARIANCE / n. The target's own mean is taken and not that of the
+    chains, so that a sampler that has not left its start is found out.
+
+    Args:
+        means: the mean of each chain, float64 (chain,).
+
+    >>> float(round(effective_sample_size(np.array([MEAN - 1.0, MEAN + 1.0])), 4))
+    19.4032
+    """
+    return float(means.size * VARIANCE / np.mean((means - MEAN) ** 2))

@@ -1,0 +1,72 @@
+"""Contenders in NumPy, as published and with the right density; float64, on one core, as NumPy is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from bayesmesh.reproduction.benchmarks.metropolis.last_states import describe_states
+from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS, density
+
+__all__ = ["Correct", "Published"]
+
+_COLUMN = (-1, 1)
+
+
+class Published:
+    """The published sampler: components by `scipy.stats`, in log scale, with the published density."""
+
+    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+        """Keep the sizes; there is nothing to compile."""
+        self.case = case
+        self.components = norm(np.reshape(LOCATIONS, _COLUMN), np.reshape(SCALES, _COLUMN))
+        self.log_weights = np.log(np.reshape(WEIGHTS, _COLUMN))
+        return {"compile_s": 0.0, "platform": "cpu"}
+
+    def _log_density(self, position: np.ndarray) -> np.ndarray:
+        log_density: np.ndarray = -logsumexp(self.log_weights - self.components.logpdf(position), axis=0)
+        return log_density
+
+    def run(self, repeat: int) -> Mapping[str, Any]:
+        """Take all steps of all chains."""
+        generator, chains = np.random.default_rng(repeat), self.case["chains"]
+        position = np.full(chains, START)
+        log_density = self._log_density(position)
+        for _ in range(self.case["samples"]):
+            proposal = position + self.case["scale"] * generator.standard_normal(chains)
+            proposed = self._log_density(proposal)
+            is_accepted = np.log(generator.random(chains)) < proposed - log_density
+            position = np.where(is_accepted, proposal, position)
+            log_density = np.where(is_accepted, proposed, log_density)
+        return describe_states(position)
+
+
+class Correct:
+    """The right density, written for speed: no logarithm, four exponentials, sums in place."""
+
+    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+        """Keep the sizes; there is nothing to compile."""
+        self.case = case
+        return {"compile_s": 0.0, "platform": "cpu"}
+
+    def run(self, repeat: int) -> Mapping[str, Any]:
+        """Take all steps of all chains; where means are asked for, sum up every state."""
+        generator, chains = np.random.default_rng(repeat), self.case["chains"]
+        position, total = np.full(chains, START), np.zeros(chains)
+        height = density(position, np.exp)
+        for _ in range(self.case["samples"]):
+            proposal = generator.standard_normal(chains)
+            proposal *= self.case["scale"]
+            proposal += position
+            proposed = density(proposal, np.exp)
+            is_accepted = generator.random(chains) * height < proposed
+            np.copyto(position, proposal, where=is_accepted)
+            np.copyto(height, proposed, where=is_accepted)
+            if self.case["keeps_means"]:
+                total += position
+        means = total / self.case["samples"] if self.case["keeps_means"] else None
+        return describe_states(position, means)

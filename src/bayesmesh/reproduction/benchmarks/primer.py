@@ -1,0 +1,176 @@
+"""primer: an array program's phases apart: transfer, trace, lower, compile, first run, steady run, copy back.
+
+The works are those of F. Chiusano's "JAX primer": the product of a 5,000 x 5,000 float32 matrix with its transpose, SELU
+of a million numbers, and the gradient of a sum of logistic functions. Every phase is blocked until its result is there:
+JAX returns before it is, and a clock without that measures nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.harness import (
+    Case,
+    Contender,
+    Measurement,
+    Options,
+    Outcome,
+    Ratio,
+    compare,
+    ratio,
+)
+from bayesmesh.reproduction.benchmarks.platforms import list_platforms
+from bayesmesh.reproduction.benchmarks.process import ask_once
+
+__all__ = ["Gradient", "JaxWork", "NumpyWork", "run"]
+
+PHASES = ("transfer_s", "trace_s", "lower_s", "compile_s", "first_s", "back_s")
+"""Columns beside ``median_s``, the steady run; seconds."""
+
+SELU_SCALE, SELU_ALPHA = 1.05, 1.67
+"""Constants as the primer has them, rounded."""
+
+_LIMIT_S = 120.0
+
+
+def run(options: Options) -> Outcome:
+    """Measure both works on NumPy and on every platform, and evaluate the gradient."""
+    platforms = list_platforms()
+    product = [Contender("numpy", f"{__name__}:NumpyWork"), *(_jax(name, word) for name, word in platforms.items())]
+    selu = [*product, *(_jax(name, word, is_compiled=False) for name, word in platforms.items())]
+    cases = [
+        Case({"work": "product", "n": options.pick(5000, quick=300)}, product),
+        Case({"work": "selu", "n": options.pick(1_000_000, quick=10_000)}, selu),
+    ]
+    limits = options.limits(run_s=max(options.seconds_limit, 60.0), rounds=options.pick(7, quick=3), case_s=60)
+    measured = compare(cases, limits)
+    write_rows(options.layout.table("primer-gradient"), _gradient())
+    return Outcome([m.row() for m in measured], _ratios(measured, list(platforms)), PHASES)
+
+
+def _jax(platform: str, word: str, *, is_compiled: bool = True) -> Contender:
+    name = f"jax {platform}" if is_compiled else f"jax {platform} without jit"
+    return Contender(name, f"{__name__}:JaxWork", {"is_compiled": is_compiled}, variables={"JAX_PLATFORMS": word})
+
+
+def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
+    found = [ratio(measured, {"work": w}, f"jax {p}", against="numpy") for w in ("product", "selu") for p in platforms]
+    return [*found, *(ratio(measured, {"work": "selu"}, f"jax {p}", against=f"jax {p} without jit") for p in platforms)]
+
+
+def _gradient() -> list[dict[str, Any]]:
+    """Rows of the gradient at the published point, and at one that is drawn now."""
+    gradient = Contender("gradient", f"{__name__}:Gradient")
+    rows: list[dict[str, Any]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
+    return rows
+
+
+def _input(case: Mapping[str, Any]) -> np.ndarray:
+    """Return the float32 input of a work: a matrix or a vector of standard normals."""
+    shape = (case["n"], case["n"]) if case["work"] == "product" else (case["n"],)
+    return np.random.default_rng(1).standard_normal(shape, np.float32)
+
+
+def _numpy_work(work: str) -> Callable[[np.ndarray], Any]:
+    if work == "product":
+        return lambda x: x @ x.T
+    return lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.exp(x) - SELU_ALPHA)
+
+
+class NumpyWork:
+    """The works in NumPy, which has the phases first run and steady run."""
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the input, and run once."""
+        self._input, self._work = _input(case), _numpy_work(case["work"])
+        begin = time.perf_counter()
+        self._work(self._input)
+        return {"first_s": time.perf_counter() - begin, "device": "cpu"}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Run."""
+        del repeat
+        self._work(self._input)
+        return {}
+
+
+class JaxWork:
+    """The works in JAX on its default device, as one program or operation by operation.
+
+    Args:
+        is_compiled: one program, with the phases trace, lower and compile; otherwise the first run compiles operations.
+    """
+
+    def __init__(self, *, is_compiled: bool) -> None:
+        self._is_compiled = is_compiled
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Go through all phases up to the first run, and time a copy back of its result."""
+        import jax
+
+        work, host = _jax_work(case["work"]), _input(case)
+        jax.block_until_ready(jax.numpy.zeros(()))  # the backend starts outside of the clock
+        facts: dict[str, Any] = {"device": jax.devices()[0].device_kind}
+        self._input, facts["transfer_s"] = _timed(lambda: jax.block_until_ready(jax.device_put(host)))
+        self._work: Callable[[Any], Any] = work
+        if self._is_compiled:
+            traced, facts["trace_s"] = _timed(lambda: jax.jit(work).trace(self._input))
+            lowered, facts["lower_s"] = _timed(traced.lower)
+            self._work, facts["compile_s"] = _timed(lowered.compile)
+        found, facts["first_s"] = _timed(lambda: jax.block_until_ready(self._work(self._input)))
+        _, facts["back_s"] = _timed(lambda: np.array(found))
+        return facts
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Run, until the result is there."""
+        import jax
+
+        del repeat
+        jax.block_until_ready(self._work(self._input))
+        return {}
+
+
+def _jax_work(work: str) -> Callable[[Any], Any]:
+    import jax.numpy as jnp
+
+    if work == "product":
+        return lambda x: x @ x.T
+    return lambda x: SELU_SCALE * jnp.where(x > 0, x, SELU_ALPHA * jnp.exp(x) - SELU_ALPHA)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - begin
+
+
+def sum_logistic(x: Any) -> Any:
+    """Return the sum of 1 / (1 + exp(-x)), float32 in and out."""
+    import jax.numpy as jnp
+
+    return jnp.sum(1.0 / (1.0 + jnp.exp(-x)))
+
+
+class Gradient:
+    """The gradient of the summed logistic function, at the published point and at one that nobody knows beforehand."""
+
+    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Evaluate; the point of case ``probe`` follows from the seed."""
+        import jax
+
+        drawn = np.random.default_rng(case["seed"]).uniform(-4, 4, 4).astype(np.float32)
+        points = {"published": np.arange(3, dtype=np.float32), "probe": drawn}
+        rows = []
+        for name, x in points.items():
+            gradient = np.asarray(jax.grad(sum_logistic)(x))
+            rows += [{"case": name, "x": float(a), "gradient": float(g)} for a, g in zip(x, gradient, strict=True)]
+        return {"rows": rows}
+
+    def run(self, repeat: int) -> dict[str, Any]:
+        """Nothing is timed."""
+        raise NotImplementedError(f"round {repeat} of numbers that do not change")

@@ -1,0 +1,162 @@
+"""A contender's process as the harness sees it: questions with a time limit and a memory limit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Contender", "Ended", "Process", "ask_once"]
+
+_ROOT = Path(__file__).resolve().parents[3]
+_LOOK_SECONDS = 0.1
+"""How often memory is looked at while an answer is waited for."""
+
+
+class Contender(NamedTuple):
+    """Who is measured, and how it is started.
+
+    Attributes:
+        name: in tables.
+        work: ``MODULE:NAME``, a factory as `bayesmesh.reproduction.benchmarks.worker` wants it.
+        options: keyword arguments of the factory; plain values.
+        python: its interpreter, of another environment where its packages are.
+        variables: environment variables beside those of this process.
+    """
+
+    name: str
+    work: str
+    options: Mapping[str, Any] = {}
+    python: str = sys.executable
+    variables: Mapping[str, str] = {}
+
+
+class Ended(Exception):
+    """The process answers no more.
+
+    Attributes:
+        status: ``time limit``, ``memory`` or ``failed``.
+        message: why.
+        peak_mib: its peak resident memory, where it was ended from here and the system says; else NaN.
+    """
+
+    def __init__(self, status: str, message: str, peak_mib: float = float("nan")) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status, self.message, self.peak_mib = status, message, peak_mib
+
+
+class Process:
+    """The running process of a contender.
+
+    Args:
+        contender: who.
+        memory_limit_mib: resident memory at which it is killed, in MiB; no limit when None. Only Linux tells.
+    """
+
+    def __init__(self, contender: Contender, memory_limit_mib: float | None = None) -> None:
+        self._memory_limit = memory_limit_mib
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
+        self._process = subprocess.Popen(
+            [contender.python, "-m", "bayesmesh.reproduction.benchmarks.worker", contender.work, json.dumps(contender.options)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            env={**os.environ, "PYTHONPATH": path, **contender.variables},
+            # A group of its own, so that processes which it starts end with it.
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        self._answers = self._process.stdout.fileno()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._answers, selectors.EVENT_READ)
+        self._buffer = b""
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Return the answer to a request.
+
+        Raises:
+            Ended: there is none; the process is gone.
+        """
+        assert self._process.stdin is not None
+        # A process that has ended already is noticed by the end of its answers.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        until = time.monotonic() + limit_s
+        while b"\n" not in self._buffer:
+            left = until - time.monotonic()
+            if left <= 0:
+                self._end("time limit", f"{request['do']}: more than {limit_s:g} s")
+            if self._memory_limit is not None and (used := self._memory_mib("VmRSS")) > self._memory_limit:
+                self._end("memory", f"{request['do']}: {used:,.0f} MiB, more than {self._memory_limit:,.0f}")
+            if self._selector.select(min(left, _LOOK_SECONDS)):
+                chunk = os.read(self._answers, 1 << 16)
+                if not chunk:
+                    self._explain_end(str(request["do"]))
+                self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._said):
+            # What could not be written to a process that is gone is of no interest.
+            with contextlib.suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+
+    def _memory_mib(self, what: str) -> float:
+        """Memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN where the system does not say or it is gone."""
+        try:
+            lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            return float("nan")
+        return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(what)), float("nan"))
+
+    def _end(self, status: str, message: str) -> None:
+        peak = self._memory_mib("VmHWM")
+        self.close()
+        raise Ended(status, message, peak)
+
+    def _explain_end(self, doing: str) -> None:
+        """Say why there are no more answers: the last line that the process said, or the signal that ended it."""
+        code = self._process.wait()
+        self._said.seek(0)
+        lines = [line.strip() for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
+        if code == -signal.SIGKILL:
+            self._end("memory", f"{doing}: killed by the system, as it does when memory runs out")
+        # Libraries add remarks behind the line that names the exception.
+        named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
+        last = (named or lines or [f"ended with exit code {code}"])[-1]
+        self._end("failed", f"{doing}: {last[:300]}")
+
+
+def ask_once(contender: Contender, case: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    """Return the facts of one preparation, of what is evaluated and not timed.
+
+    Raises:
+        Ended: there are none.
+    """
+    with Process(contender) as process:
+        facts: dict[str, Any] = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
+    return facts

@@ -1,0 +1,143 @@
+"""writing: what committing draws costs a sampler, and that its memory does not grow with the number of draws.
+
+The contender is the same loop with a store that writes nothing. Both continue the experiment's own chains from their
+last checkpoint, in turns, A B A B, so that the machine's moods meet both.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayesmesh.data.shards import open_shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.specs import make_spec
+from bayesmesh.running.interruption import Interruption
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.audit import read_lengths
+from bayesmesh.sampling.cache import compile_phases, use_cache
+from bayesmesh.sampling.identity import chain_identity
+from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.program import GroupKey
+from bayesmesh.sampling.segment import Loop
+from bayesmesh.sampling.sizes import make_program
+from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.segments import ChainStore, Commit
+
+__all__ = ["Writing", "measure_writing"]
+
+
+class Writing(NamedTuple):
+    """What was measured; one row of ``results/benchmarks/writing.csv``.
+
+    Attributes:
+        throughput_ratio: draws per second with writing over those without, median over the rounds.
+        memory_ratio: resident memory after ten times as many draws, over that before.
+    """
+
+    experiment: str
+    device: str
+    draws: int
+    rounds: int
+    draws_per_s_written: float
+    draws_per_s_unwritten: float
+    throughput_ratio: float
+    memory_after_first_mib: float
+    memory_after_last_mib: float
+    memory_ratio: float
+
+
+class _Unwritten(ChainStore):
+    """Takes commits and forgets them."""
+
+    def commit(
+        self,
+        phase: str,
+        start: int,
+        values: Any,
+        checkpoint: Any,
+        facts: Any,
+        *,
+        count: int | None = None,
+        is_final: bool = True,
+    ) -> Commit:
+        stop = start + self._count(phase, start, values, count)
+        commit = Commit(phase, start - start % self.segment_draws, stop, {}, "", facts)
+        self._commits.append(commit)
+        return commit
+
+
+def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: int | None = None) -> Writing:
+    """Measure throughput and memory of an experiment that was sampled before.
+
+    Args:
+        plan: the configuration.
+        name: of the experiment.
+        draws: draws of one turn.
+        rounds: turns of each contender.
+        cores: cores to use; all by default.
+
+    Raises:
+        ConfigError: there are no chains to continue.
+    """
+    spec = make_spec("sample", name, plan.experiment(name), plan.results)
+    configure_jax(spec.settings("compute"), cores)
+    use_cache(spec.results)
+    layout, shards = plan.layout(name), open_shards(plan.data_layout(name).shards)
+    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
+    if not (group / "store.json").is_file():
+        raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
+    data_spec = shards.spec(spec.config["compute"]["dtype"])
+    program = make_program(spec, data_spec, slice_draws=read_lengths(layout.audit).slice_draws)
+    ledger = Ledger(Path("unused"), "benchmark")
+    compiled = {phase: c.compiled for phase, c in compile_phases(program, ledger).items()}
+    data = program.put_data(shards.read_rows(0, shards.num_rows))
+    key = GroupKey(spec.config["sampling"]["seed"], 0)
+    memory: dict[int, float] = {}
+
+    def turn(kind: type[ChainStore], count: int, looks: tuple[int, ...] = ()) -> float:
+        """Continue a copy of the chains by `count` draws; returns draws per second."""
+        with tempfile.TemporaryDirectory(dir=layout.folder) as folder, Interruption(0) as interruption:
+            store = kind(_copy(group, Path(folder)), 1, read_sealed(group / "store.json"))
+            begin = store.commits()[-1].stop
+
+            def look(phase: str, done: int) -> None:
+                for at in looks:
+                    if phase == "sample" and done - begin >= at and at not in memory:
+                        memory[at] = _resident_mib()
+
+            own = Ledger(Path("unused"), "turn")
+            loop = Loop(program, compiled, key, data, store, own, interruption, label=name, facts={}, watch=look)
+            loop.run(begin + count, store.begin_writing())
+            return count / next(row["seconds"] for row in own.rows if row["phase"] == "sample")
+
+    turn(ChainStore, draws)
+    pairs = [(turn(ChainStore, draws), turn(_Unwritten, draws)) for _ in range(rounds)]
+    turn(ChainStore, 10 * draws, looks=(draws, 10 * draws))
+    written, unwritten = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(a / b for a, b in pairs)
+    first, last = memory[draws], memory[10 * draws]
+    device = program.mesh.devices.flat[0].device_kind
+    return Writing(
+        name, device, draws, rounds, written, unwritten, ratio, first, last, last / first
+    )  # fmt: skip
+
+
+def _copy(group: Path, folder: Path) -> Path:
+    """Copy a chain group, so that the experiment's own chains stay as they are."""
+    target = folder / group.name
+    # Links, because no file of a store is ever changed in place.
+    shutil.copytree(group, target, copy_function=os.link, ignore=shutil.ignore_patterns(".*", LOCK_NAME))
+    return target
+
+
+def _resident_mib() -> float:
+    """Resident memory of this process now, in MiB."""
+    fields = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return float(next(line.split()[1] for line in fields if line.startswith("VmRSS"))) / 1024

@@ -1,0 +1,1 @@
+"""Pages of the benchmarks and of the published claims."""

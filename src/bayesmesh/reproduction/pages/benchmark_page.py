@@ -1,0 +1,171 @@
+"""Writes the page of benchmarks from their tables, and its drawings as files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.figures.documents import Row, read_csv
+from bayesmesh.files import write_text
+from bayesmesh.report.page import render
+from bayesmesh.reproduction.pages.benchmark_panels import FIGURES, Figure, draw_lines, standalone
+from bayesmesh.store.layout import BenchmarkLayout
+
+__all__ = ["Section", "read_section", "write_benchmark_page"]
+
+RATIO_TO = "ratio to "
+"""How metrics of the history begin that are ratios; the other contender follows."""
+
+_HIDDEN = {"min_s", "max_s", "rounds", "message", "measured_at", "machine", "versions", "keeps_means"}
+"""Columns that the page shows elsewhere, or not at all; all are in the file."""
+
+_HEADINGS = {
+    "median_s": "Seconds",
+    "peak_mib": "Peak memory, MiB",
+    "compile_s": "Compile, s",
+    "with_compile_s": "With compile, s",
+    "steps_per_s": "Steps per second",
+    "ess_per_s": "ESS per second",
+    "ess": "ESS",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A benchmark on the page; cells are text.
+
+    Attributes:
+        name: of the benchmark, and of its files.
+        about: what it measures.
+        columns: headings of the table, in the order of cells.
+        rows: cells, and whether the row has a time.
+        ratios: case, contender, ratio, against, spread, that of the run before on the same machine, verdict.
+        panels: its drawings, by the stem of their files; one without any line is left out.
+        measured_at: when.
+        machine: where.
+        versions: with what.
+    """
+
+    name: str
+    about: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], bool], ...]
+    ratios: tuple[tuple[str, ...], ...]
+    panels: Mapping[str, Panel]
+    measured_at: str
+    machine: str
+    versions: str
+
+
+def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -> Path:
+    """Write ``benchmarks/index.html`` and the drawings beside it.
+
+    Args:
+        results: folder of results.
+        benchmarks: name of each, and what it measures; those without a table are left out.
+
+    Returns:
+        The path of the page, which is replaced in one step.
+
+    Raises:
+        StoreError: a table is damaged.
+    """
+    layout = BenchmarkLayout(results)
+    sections = [read_section(layout, name, about) for name, about in benchmarks if layout.table(name).exists()]
+    write_text(layout.page, render("benchmarks.html", title="Benchmarks", sections=sections))
+    for section in sections:
+        for stem, panel in section.panels.items():
+            write_text(layout.figure(stem), standalone(panel))
+    return layout.page
+
+
+def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
+    """Return a benchmark as the page shows it.
+
+    Raises:
+        StoreError: its table or that of its ratios is damaged.
+    """
+    rows = read_csv(layout.table(name), ("contender", "status", "median_s", "machine"))
+    columns = [column for column in (rows[0].cells if rows else ()) if column not in _HIDDEN]
+    ratios = read_csv(layout.ratios(name), ("case", "contender", "against", "ratio")) if rows else []
+    before = _ratios_before(layout.history, ratios[0]) if ratios else {}
+    cell = (lambda column: rows[0].text(column)) if rows else (lambda column: "")
+    return Section(
+        name=name,
+        about=about,
+        columns=tuple(_HEADINGS.get(column, column.replace("_", " ")) for column in columns),
+        rows=tuple((tuple(_cell(row, c) for c in columns), bool(row.text("median_s"))) for row in rows),
+        ratios=tuple(_ratio(row, before) for row in ratios),
+        panels={
+            f.stem: draw_lines(f, lines, _names(f, rows)) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))
+        },
+        measured_at=cell("measured_at"),
+        machine=cell("machine"),
+        versions=cell("versions"),
+    )
+
+
+def _cell(row: Row, column: str) -> str:
+    text = row.text(column)
+    if column == "status" and row.text("message"):
+        return f"{text}: {row.text('message')}"
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if math.isnan(number):
+        return ""
+    is_whole = number == int(number) if math.isfinite(number) else False
+    spread = ""
+    if column == "median_s" and row.count("rounds") > 1:
+        spread = f" ({formats.real(row.number('min_s'), 3)} to {formats.real(row.number('max_s'), 3)})"
+    return (formats.count(number) if is_whole and abs(number) < 1e15 else formats.real(number, 4)) + spread
+
+
+def _ratios_before(path: Path, newest: Row) -> dict[tuple[str, str, str], str]:
+    """Return (case, contender, against) -> ratio of the run before the newest, on the same machine.
+
+    Lines of the history that are damaged are no evidence, and are passed over.
+    """
+    if not path.exists():
+        return {}
+    found = {}
+    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        for row in csv.DictReader(lines):
+            same = all(row.get(column) == newest.text(column) for column in ("benchmark", "machine"))
+            metric, is_newest = row.get("metric") or "", row.get("measured_at") == newest.text("measured_at")
+            if same and not is_newest and metric.startswith(RATIO_TO):
+                key = str(row["case"]), str(row["contender"]), metric.removeprefix(RATIO_TO)
+                found[key] = str(row["value"])
+    return found
+
+
+def _ratio(row: Row, before: Mapping[tuple[str, str, str], str]) -> tuple[str, ...]:
+    spread = f"{formats.real(row.number('low'), 3)} to {formats.real(row.number('high'), 3)}"
+    gate = f"{row.text('verdict')}: at least {formats.real(row.number('least'), 3)}" if row.text("verdict") else ""
+    gate += f" ({row.text('reason')})" if row.text("reason") else ""
+    ratio = f"× {formats.real(row.number('ratio'), 3)}"
+    key = row.text("case"), row.text("contender"), row.text("against")
+    earlier = f"× {formats.real(float(before[key]), 3)}" if key in before else ""
+    return key[0], key[1], ratio, key[2], spread, earlier, gate
+
+
+def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+    """Return what has a number; a contender without any has no line."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if all(row.text(column) == value for column, value in figure.where.items()):
+            point = row.number(figure.x), row.number(figure.y)
+            if all(math.isfinite(number) and number > 0 for number in point):
+                lines.setdefault(row.text(figure.series), []).append(point)
+    return {name: sorted(points) for name, points in lines.items()}
+
+
+def _names(figure: Figure, rows: Sequence[Row]) -> list[str]:
+    """All names of the table in order, so that one has the same colour in every drawing."""
+    return list(dict.fromkeys(row.text(figure.series) for row in rows))

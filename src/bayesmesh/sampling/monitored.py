@@ -1,0 +1,199 @@
+"""Summaries of draws that are committed while the chain group goes on: what a stop rule looks at.
+
+They are computed from the draws in the store, only those that are judged, and kept: memory grows with draws times
+judged coordinates. Blocks of draws begin at looks and have one length, so the values depend on neither the length of
+a segment nor where a run was cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
+from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.draw_arrays import DRAWS
+
+__all__ = ["STATISTICS", "JudgedProgram", "JudgedSummaries", "compile_judged", "summary_names"]
+
+STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
+"""Summaries that every model has -> where they are among the sampler's statistics."""
+
+BLOCK_BYTES = 16 * 2**20
+"""Aimed size of the latents of a block of draws."""
+
+MOST_WAITING = 16
+"""Blocks that are handed to the devices at once; bounds what they hold."""
+
+MOST_DRAWS = 256
+"""Draws of a block at most; a look pads its last block to the full length."""
+
+
+def summary_names(model: Model, spec: DataSpec) -> list[str]:
+    """Return the names of all summaries of a model, without computing anything."""
+    return sorted({*_shapes(model, spec), *STATISTICS})
+
+
+def _shapes(model: Model, spec: DataSpec) -> dict[str, Any]:
+    """Return name -> shape and dtype of the model's own summaries at one probe row."""
+    latents = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    rows = {k: jax.ShapeDtypeStruct((1, *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+
+    def one_row(latents: Any, rows: Any) -> Any:
+        aligned = {
+            k: jnp.take(v, jnp.zeros(1, int), axis=model.local_latents[k]) if k in model.local_latents else v
+            for k, v in latents.items()
+        }
+        return model.summaries(aligned, rows)
+
+    shapes: dict[str, Any] = jax.eval_shape(one_row, latents, rows)
+    return shapes
+
+
+class JudgedProgram:
+    """The compiled function from latents of a block of draws to judged summaries at the probe rows.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        names: the model's own summaries to compute; the others are not.
+        probe_rows: rows at which the summaries are followed.
+        shapes: latent -> shape (chain, ...) and dtype of one draw of all chains.
+
+    Attributes:
+        length: draws of a block.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        spec: DataSpec,
+        shards: Shards,
+        names: Sequence[str],
+        probe_rows: int,
+        shapes: Mapping[str, jax.ShapeDtypeStruct],
+    ) -> None:
+        self._local = model.local_latents
+        self._probes = spread_evenly(spec.num_rows, probe_rows)
+        self._rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(shards, self._probes).items()}
+        per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
+        self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
+
+        def judged(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+            found = model.summaries(latents, rows)
+            return {name: found[name] for name in names}
+
+        batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
+        blocks = {k: self._block_shape(k, s) for k, s in shapes.items()}
+        self._compiled = batched.lower(blocks, self._rows).compile()
+
+    def __call__(self, block: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        """Return name -> (chain, `length`, ...) of latents (chain, draw, ...), at most `length` draws."""
+        return dict(self._compiled({k: self._lengthen(self._at_probes(k, v)) for k, v in block.items()}, self._rows))
+
+    def _block_shape(self, name: str, of_draw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = [of_draw.shape[0], self.length, *of_draw.shape[1:]]
+        if name in self._local:
+            shape[2 + self._local[name]] = len(self._probes)
+        return jax.ShapeDtypeStruct(tuple(shape), of_draw.dtype)
+
+    def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
+        """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
+        return np.take(value, self._probes, axis=2 + self._local[name]) if name in self._local else value
+
+    def _lengthen(self, value: np.ndarray) -> np.ndarray:
+        """Repeat the last draw of (chain, draw, ...) up to the length, so that one program serves all blocks."""
+        missing = self.length - value.shape[1]
+        return np.concatenate([value, np.repeat(value[:, -1:], missing, axis=1)], axis=1)
+
+
+def compile_judged(
+    model: Model, spec: DataSpec, shards: Shards, names: Sequence[str], probe_rows: int, num_chains: int
+) -> None:
+    """Compile what a stop rule will compute into the persistent cache, so that no look waits for it.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself.
+        names: judged summaries, out of `summary_names`.
+        probe_rows: rows at which the model's summaries are followed.
+        num_chains: of a chain group.
+    """
+    drawn = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    shapes = {k: jax.ShapeDtypeStruct((num_chains, *v.shape), v.dtype) for k, v in drawn.items()}
+    if of_model := [name for name in names if name not in STATISTICS]:
+        JudgedProgram(model, spec, shards, of_model, probe_rows, shapes)
+
+
+class JudgedSummaries:
+    """Judged summaries of the first draws of one chain group.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        folder: the chain group's folder.
+        names: summaries to follow, out of `summary_names`.
+        probe_rows: rows at which the model's summaries are followed, as in the posterior.
+    """
+
+    def __init__(
+        self, model: Model, spec: DataSpec, shards: Shards, folder: Path, names: Sequence[str], probe_rows: int
+    ) -> None:
+        self._model, self._spec, self._shards, self._folder = model, spec, shards, folder
+        self._of_model = [name for name in names if name not in STATISTICS]
+        self._of_sampler = [name for name in names if name in STATISTICS]
+        self._probe_rows = probe_rows
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        self._program: JudgedProgram | None = None
+        self.num_draws = 0
+
+    def first(self, num_draws: int) -> dict[str, np.ndarray]:
+        """Return name -> (chain, draw, ...) of the first `num_draws`, of which none was looked at but those before.
+
+        Raises:
+            ValueError: fewer than were returned before.
+            StoreError: there are no draws, or some cannot be read.
+        """
+        if num_draws < self.num_draws:
+            raise ValueError(f"{num_draws} draws after {self.num_draws}")
+        if num_draws > self.num_draws:
+            root = open_group(self._folder / DRAWS)
+            for name in self._of_sampler:
+                array = root[f"sample_stats/{STATISTICS[name]}"]
+                self._parts[name].append(read_part(array, slice(None), slice(self.num_draws, num_draws)))
+            if self._of_model:
+                self._evaluate(root, num_draws)
+            self.num_draws = num_draws
+        joined = {name: np.concatenate(parts, axis=1) for name, parts in self._parts.items()}
+        self._parts = {name: [value] for name, value in joined.items()}
+        return joined
+
+    def _evaluate(self, root: Any, stop: int) -> None:
+        """Evaluate the model's summaries of the draws up to `stop`, block by block."""
+        arrays = dict(root["posterior"].arrays())
+        if self._program is None:
+            shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
+            self._program = JudgedProgram(
+                self._model, self._spec, self._shards, self._of_model, self._probe_rows, shapes
+            )
+        length = self._program.length
+        starts = range(self.num_draws, stop, length)
+        for first in range(0, len(starts), MOST_WAITING):
+            parts = [slice(start, min(start + length, stop)) for start in starts[first : first + MOST_WAITING]]
+            waiting = [self._program({k: read_part(a, slice(None), part) for k, a in arrays.items()}) for part in parts]
+            # The devices are sampling meanwhile: blocks that are handed over together wait for them once.
+            for start, found in zip(starts[first:], jax.device_get(waiting), strict=False):
+                for name in self._of_model:
+                    self._parts[name].append(found[name][:, : stop - start])

@@ -1,0 +1,140 @@
+"""Chooses what the configuration leaves open: tile of rows, lengths of a call and of a segment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from bayesmesh.config.experiment import component_options
+from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.data.base import DataSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.sampling.collective import make_target
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh, lay_out_rows
+from bayesmesh.sampling.program import Program
+
+__all__ = ["Lengths", "choose_lengths", "make_program", "row_tile"]
+
+TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
+"""Largest intermediate of a tile of rows for all chains of a device, in elements."""
+
+SLICE_SECONDS = 2.0
+"""Aimed time of one call of a program; how often progress is shown, and how soon a request to stop is heard."""
+
+SLICE_BYTES = 64 * 2**20
+"""Bound on the draws of one call, on the devices."""
+
+SEGMENT_BYTES = 64 * 2**20
+"""Bound on the draws of a segment; the host holds one that grows and one that is written, the latter encoded as well."""
+
+SEGMENT_DRAWS = 2**14
+"""Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""
+
+
+def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Program:
+    """Return the program of one chain group as the spec describes it.
+
+    Raises:
+        DeviceError: its mesh does not fit the devices.
+        ConfigError: the kernel needs more chains.
+    """
+    compute = spec.settings("compute")
+    sampling = SamplingSettings.model_validate({"chains": spec.num_chains, **_without(spec.config["sampling"])})
+    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spec.config["sampling"]["mode"] == "sharded")
+    model_config, kernel_config = spec.config["model"], spec.config["kernel"]
+    options = read_options(component_path("model", model_config["name"])).model_validate(
+        component_options("model", model_config)
+    )
+    model = load_component("model", model_config["name"])(options, data_spec)
+    kernel_class = load_component("kernel", kernel_config["name"])
+    if spec.num_chains < kernel_class.min_chains:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {kernel_config['name']} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
+            "raise sampling.chains or lower sampling.chain_groups",
+        )
+    kernel_options = read_options(component_path("kernel", kernel_config["name"])).model_validate(
+        component_options("kernel", kernel_config)
+    )
+    num_devices = mesh.shape[DATA_AXIS]
+    tile = compute.row_tile
+    if tile == "auto":
+        tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
+    layout = lay_out_rows(data_spec.num_rows, num_devices, tile)
+    target = make_target(model, data_spec, layout, mesh, compute.sharding)
+    return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
+
+
+def _without(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling settings less what says how many groups and draws there are."""
+    return {k: v for k, v in sampling.items() if k not in ("chains", "chain_groups", "draws")}
+
+
+def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
+    """Return how many rows to take at a time, from the largest array that one row brings about.
+
+    Args:
+        model: the model.
+        spec: its data.
+        num_chains: chains of one device.
+        platform: of the devices.
+    """
+    target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows))
+    position = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
+    _, shapes = jax.eval_shape(target._prior_and_latents, position)
+    shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
+    # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
+    rows = 61
+    local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
+    data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
+    jaxpr = jax.make_jaxpr(target._tile)(shared, local, data)
+    by_chain = [math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *_outputs(jaxpr.jaxpr)) if rows in v.aval.shape]
+    largest = max(by_chain, default=rows) / rows
+    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
+
+
+def _outputs(jaxpr: Any) -> list[Any]:
+    found = []
+    for equation in jaxpr.eqns:
+        found += equation.outvars
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                found += _outputs(inner)
+    return found
+
+
+class Lengths(NamedTuple):
+    """Iterations of one call of the program, and of one segment of the store: a multiple of it."""
+
+    slice_draws: int
+    segment_draws: int
+
+
+def choose_lengths(program: Program, segment_seconds: float, seconds_per_gradient: float) -> Lengths:
+    """Return lengths near their aimed times, bounded by memory; neither changes the draws.
+
+    Powers of two, so that a noisy measurement seldom changes the compiled program.
+
+    Args:
+        program: its kernel says how many gradients a draw takes, its target how large a draw is.
+        segment_seconds: aimed time between two commits.
+        seconds_per_gradient: of all chains of the program at once, measured.
+    """
+    seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
+    per_draw = (
+        sum(math.prod(s) for s in program.target.position_shapes.values())
+        * program.num_chains
+        * program.target.dtype.itemsize
+    )
+
+    def length(aimed_seconds: float, most_bytes: int, longest: int) -> int:
+        return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, longest)))))
+
+    segment = length(segment_seconds, SEGMENT_BYTES, SEGMENT_DRAWS)
+    return Lengths(min(segment, length(SLICE_SECONDS, SLICE_BYTES, SEGMENT_DRAWS)), segment)

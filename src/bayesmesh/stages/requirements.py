@@ -1,0 +1,109 @@
+"""Holds data and model to each other and to the stages after sampling, while nothing was sampled yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from bayesmesh.analyses.averaging.suitability import check_averaging
+from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.sampling.monitored import summary_names
+from bayesmesh.stages.context import in_file_of, model_class_and_options
+
+__all__ = ["check_later", "check_reading", "check_stop"]
+
+_FEW_ROWS = 16
+
+
+class _Named(dict[str, Any]):
+    """A mapping whose missing names are the user's to mend."""
+
+    def __init__(self, what: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.what = what
+
+    def __missing__(self, name: str) -> Any:
+        raise ConfigError(
+            f"key 'model.name': the model asks for the {self.what} '{name}'; the data have {', '.join(sorted(self)) or 'none'}",
+            "take a source that has it (key 'data.source'), or another model",
+        )
+
+
+def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
+    """Check that the model finds in the data what it reads, without computing anything.
+
+    Raises:
+        ConfigError: it asks for a field or a constant that is not there; names the experiment's file.
+    """
+    fields, constants = _Named("field", data_spec.fields), _Named("constant", data_spec.constants)
+    # A few rows, for a model that loops over them in Python.
+    num_rows = min(data_spec.num_rows, _FEW_ROWS)
+    named = dataclasses.replace(data_spec, num_rows=num_rows, fields=fields, constants=constants)
+    model_class, options = model_class_and_options(spec)
+    rows = {
+        name: jax.ShapeDtypeStruct((num_rows, *field.shape), field.dtype) for name, field in data_spec.fields.items()
+    }
+    with in_file_of(spec):
+        model = model_class(options, named)
+        latents = _draw_shapes(model, named)
+        jax.eval_shape(lambda draw, rows: model.log_likelihood(draw, _Named("field", rows)), latents, rows)
+
+
+def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards) -> None:
+    """Check that data and model offer what later stages were asked for.
+
+    Args:
+        later: specifications of `average` and `recommend`, as far as the experiment has them, and of `sample` where it
+            has a rule for stopping.
+        model: the model, bound to the data.
+        data_spec: of the shards, in the experiment's dtype.
+        shards: the data.
+
+    Raises:
+        ConfigError: they do not; names the experiment's file, the key and the reason.
+    """
+    for spec in later:
+        if spec.stage == "sample":
+            check_stop(spec, model, data_spec)
+            continue
+        with in_file_of(spec):
+            latents = _draw_shapes(model, data_spec)
+            if spec.stage == "average":
+                check_averaging(model, latents, shards.test_rows())
+            else:
+                check_recommendation(model, latents, shards)
+                check_users(spec.settings("recommendation").users, shards.num_rows)
+
+
+def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
+    """Return the summaries that a rule for stopping judges, all of the model's unless it names some.
+
+    Raises:
+        ConfigError: the model has no summary of that name; names the experiment's file, the key and the nearest name.
+    """
+    rule, valid = spec.settings("sampling").stop, summary_names(model, data_spec)
+    named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
+    for key, names in named.items():
+        for name in names:
+            if name not in valid:
+                with in_file_of(spec):
+                    raise ConfigError(
+                        f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid)
+                    )
+    # Standard errors name their own summaries; with no other target nothing else is computed.
+    others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
+    judged = (rule.summaries or valid) if any(target is not None for target in others) else ()
+    return sorted({*judged, *named["max_mcse"]})
+
+
+def _draw_shapes(model: Any, data_spec: DataSpec) -> dict[str, Any]:
+    """Return shape and dtype of every latent of one draw."""
+    shapes: dict[str, Any] = jax.eval_shape(lambda: model.prior(data_spec).sample(seed=jax.random.key(0)))
+    return shapes

@@ -1,0 +1,169 @@
+"""The rule that ends sampling: looks at committed draws, and says how many of them the run has.
+
+Everything follows from the configuration, the draws and the facts of the commits, so that a run that was killed, or
+whose rule was changed, comes to the same answer from what is there. Loaded by name where an experiment has a rule:
+without one, the code of the diagnostics is not the code of its chains.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesmesh.config.stop_settings import StopSettings
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.looks import judge_look, look_numbers
+from bayesmesh.files import write_json
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
+from bayesmesh.stages.context import model_class_and_options
+from bayesmesh.stages.requirements import check_stop
+from bayesmesh.store.segments import ChainStore, Commit
+
+__all__ = ["StopRule", "make_rule"]
+
+MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
+"""Part of the sampling time that looks may take without a warning, and the time from which on anybody would care."""
+
+_SCOPE = "this chain group alone; the posterior keeps the fewest draws of all groups"
+
+_log = logging.getLogger("bayesmesh")
+
+
+class StopRule:
+    """Looks at a chain group while it is sampled.
+
+    Args:
+        settings: targets and times of looks.
+        limit: most draws.
+        judged: summaries of the group's draws, in the order in which they are looked at; what is cheap comes first.
+        store: the group's store.
+        path: of ``looks.json``, rewritten after every look.
+    """
+
+    def __init__(
+        self, settings: StopSettings, limit: int, judged: Sequence[JudgedSummaries], store: ChainStore, path: Path
+    ) -> None:
+        self._settings, self._limit, self._judged = settings, limit, judged
+        self._store, self._path = store, path
+        self._looks: list[dict[str, Any]] = []
+        self.num_draws, self.reason = limit, ""
+
+    @property
+    def look_numbers(self) -> list[int]:
+        """Draws of every look up to the limit."""
+        return look_numbers(self._settings.first_look, self._settings.growth, self._limit)
+
+    def is_enough(self, commit: Commit | None = None) -> bool:
+        """Take the looks that are due; returns whether sampling ends here, before its limit of draws or at it.
+
+        The commit is not needed: what it may have added is in the store.
+        """
+        del commit
+        before = (len(self._looks), self.reason)
+        pieces = _pieces(self._store)
+        committed = pieces[-1][0] if pieces else 0
+        out_of_time = self._out_of_time(pieces)
+        last = min(n for n in (committed, self._limit, out_of_time) if n is not None)
+        due = look_numbers(self._settings.first_look, self._settings.growth, last)
+        for number in due[len(self._looks) :]:
+            if not self._is_met:
+                self._looks.append(self._look(number))
+        if self._is_met:
+            self.num_draws, self.reason = int(self._looks[-1]["draws"]), "met"
+        elif committed >= last == self._limit:
+            self.reason = "draws"
+        elif out_of_time is not None:
+            self.num_draws, self.reason = out_of_time, "seconds"
+        if (len(self._looks), self.reason) != before:
+            write_json(self._path, self.content())
+        return self.reason != ""
+
+    def content(self) -> dict[str, Any]:
+        """Return rule, looks and reason as plain JSON values.
+
+        `reason` is ``met``, ``draws`` or ``seconds``, empty while sampling goes on; `num_draws` is then the limit.
+        """
+        return {
+            "rule": {**self._settings.model_dump(mode="json"), "draws": self._limit},
+            "decided_by": _SCOPE,
+            "looks": self._looks,
+            "num_draws": self.num_draws,
+            "reason": self.reason,
+            "look_seconds": round(sum(look["seconds"] for look in self._looks), 6),
+            "sampling_seconds": round(sum(seconds for _, seconds in _pieces(self._store)), 3),
+        }
+
+    def finish(self, ledger: Ledger) -> dict[str, Any]:
+        """Return `content` once sampling has ended, with the time of the looks in the ledger and, if long, in the log."""
+        content = self.content()
+        spent, sampled = content["look_seconds"], content["sampling_seconds"]
+        write_json(self._path, content)
+        ledger.add("look", spent, detail=f"{len(self._looks)} looks beside sample")
+        if spent > max(MOST_SHARE * sampled, NOTICED_SECONDS):
+            _log.warning(
+                "looks took %.3g s of %.3g s of sampling; fewer summaries (sampling.stop.summaries) or a larger"
+                " sampling.stop.growth make them cheaper", spent, sampled,
+            )  # fmt: skip
+        _log.info("stopped at %d draws, reason: %s", self.num_draws, self.reason)
+        return content
+
+    @property
+    def _is_met(self) -> bool:
+        return bool(self._looks) and bool(self._looks[-1]["is_met"])
+
+    def _out_of_time(self, pieces: list[tuple[int, float]]) -> int | None:
+        """Return the draws that were committed when the time was up; None while it is not."""
+        spent = 0.0
+        for stop, seconds in pieces:
+            spent += seconds
+            if self._settings.max_seconds is not None and spent >= self._settings.max_seconds:
+                return stop
+        return None
+
+    def _look(self, number: int) -> dict[str, Any]:
+        """Return what a look saw; summaries that cannot make it meet its targets any more are left for later looks."""
+        start, is_met = time.perf_counter(), True
+        draws: dict[str, np.ndarray] = {}
+        targets: list[dict[str, Any]] = []
+        for part in self._judged:
+            if is_met:
+                draws |= part.first(number)
+                targets = judge_look(draws, self._settings)
+                is_met = all(target["is_met"] for target in targets)
+        seconds = round(time.perf_counter() - start, 6)
+        return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}
+
+
+def _pieces(store: ChainStore) -> list[tuple[int, float]]:
+    """Return what was committed at a time, in order: draws from the start, and seconds that the last ones took."""
+    facts = [f for commit in store.commits() if commit.phase == "sample" for f in commit.all_facts]
+    return [(int(f["first_new"]) + int(f["count"]), float(f["seconds"])) for f in facts]
+
+
+def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path) -> StopRule:
+    """Return the rule of a sample stage, which has taken the looks that are due at what is committed already.
+
+    Raises:
+        ConfigError: it names a summary that the model has not.
+    """
+    sampling = spec.settings("sampling")
+    model_class, options = model_class_and_options(spec)
+    model = model_class(options, data_spec)
+    names = check_stop(spec, model, data_spec)
+    # The sampler's own statistics are two numbers a draw, and often the slowest to mix.
+    parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
+    probe_rows = spec.settings("posterior").probe_rows
+    judged = [JudgedSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
+    for orphan in path.parent.glob(f".{path.name}.*"):
+        orphan.unlink()
+    rule = StopRule(sampling.stop, sampling.draws, judged, store, path)
+    rule.is_enough()
+    return rule

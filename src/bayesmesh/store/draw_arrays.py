@@ -1,0 +1,168 @@
+"""The arrays of draws of one chain group: one shard per segment, over all its chains.
+
+Shards are staged first, in a store beside the real one, and put in place after their marker is there. A shard that
+holds committed draws is so never touched before what replaces it is safe. Files are flushed together: a journal that
+is flushed for the first of them has the others too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import zarr
+
+from bayesmesh.files import sync
+from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
+from bayesmesh.store.layout import CHAIN, DRAW
+
+__all__ = ["DRAWS", "STAGED", "DrawArrays", "Staged", "digest_of"]
+
+DRAWS = "draws.zarr"
+STAGED = "staged.zarr"
+
+
+class Staged(NamedTuple):
+    """A shard on disk that is not in place yet: its array, its file below a store, and the array's length with it."""
+
+    array: str
+    file: Path
+    stop: int
+
+
+class DrawArrays:
+    """Writes draws: `stage`, `flush`, and once they are committed `publish`; what is committed is not known here.
+
+    Opening it removes the temporary files of a writer that was killed.
+
+    Args:
+        folder: the chain group's folder, which holds ``draws.zarr`` and ``staged.zarr``.
+        segment_draws: iterations of a shard.
+    """
+
+    def __init__(self, folder: Path, segment_draws: int) -> None:
+        self.folder, self.segment_draws = folder, segment_draws
+        for orphan in (*(folder / DRAWS).rglob("*.partial"), *(folder / STAGED).rglob("*.partial")):
+            orphan.unlink(missing_ok=True)
+        self._roots = {name: zarr.open_group(str(folder / name), mode="a", zarr_format=3) for name in (DRAWS, STAGED)}
+        self._arrays: dict[tuple[str, str], zarr.Array] = {}
+        self._has_new_arrays = True
+
+    def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
+        """Write iterations from `start` on beside the store, behind those before them in the same shard.
+
+        Args:
+            name: group and array, such as ``posterior/weights``.
+            value: (chain, iteration, ...), ending within the shard.
+            start: absolute index of the first iteration.
+
+        Raises:
+            ValueError: chains, event shape or dtype are not those of the iterations before.
+        """
+        first, stop = start - start % self.segment_draws, start + value.shape[1]
+        real = self._array(DRAWS, name, value)
+        if start > first:
+            value = np.concatenate([np.asarray(real[:, first:start]), value], axis=1)
+        array = self._array(STAGED, name, value)
+        _lengthen(array, stop)
+        file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
+        path = self.folder / STAGED / file
+        # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
+        path.unlink(missing_ok=True)
+        array[:, first:stop] = value
+        return Staged(name, file, stop)
+
+    def describe(self, arrays: Sequence[str]) -> dict[str, str]:
+        """Return array or group -> digest of its description; the groups above the arrays and the root are among them."""
+        names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
+        return {name: digest_of(self.folder / DRAWS / name / "zarr.json") for name in sorted(names)}
+
+    def flush(self, staged: Sequence[Staged]) -> None:
+        """Have staged shards, and the real arrays that they will be put into, on the disk."""
+        paths = [self.folder / STAGED / file for _, file, _ in staged]
+        above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
+        for path in (*paths, *above, self.folder):
+            sync(path)
+        if self._has_new_arrays:
+            for folder, _, _ in os.walk(self.folder / DRAWS):
+                if (about := Path(folder, "zarr.json")).exists():
+                    sync(about)
+                sync(Path(folder))
+            sync(self.folder)
+            self._has_new_arrays = False
+
+    def publish(self, staged: Sequence[Staged]) -> None:
+        """Put staged shards in their place, and have that on the disk; doing it again changes nothing."""
+        changed: dict[Path, None] = {}
+        for name, file, stop in staged:
+            source, target = self.folder / STAGED / file, self.folder / DRAWS / file
+            array = self._arrays.get((DRAWS, name)) or self._roots[DRAWS][name]
+            assert isinstance(array, zarr.Array)
+            if source.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.replace(target)
+                above = target.parent.relative_to(self.folder / DRAWS / name)
+                changed |= dict.fromkeys(self.folder / DRAWS / name / p for p in (above, *above.parents))
+            if array.shape[1] != stop:
+                _lengthen(array, stop)
+                changed |= dict.fromkeys((self.folder / DRAWS / name / "zarr.json", self.folder / DRAWS / name))
+        for path in changed:
+            sync(path)
+
+    def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
+        """Return the array of this name, made if need be, of no length."""
+        array = self._arrays.get((root, name)) or self._roots[root].get(name)
+        if not isinstance(array, zarr.Array):
+            array = self._create(root, name, (like.shape[0], 0, *like.shape[2:]), like.dtype)
+        elif array.shards is None or array.shards[1] != self.segment_draws:
+            raise ValueError(f"{name}: shards of {array.shards}, not of {self.segment_draws} iterations")
+        elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
+            # Zarr itself would take what fits and convert it.
+            raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
+        self._arrays[root, name] = array
+        return array
+
+    def _create(self, root: str, name: str, shape: tuple[int, ...], dtype: np.dtype) -> zarr.Array:
+        group, _, leaf = name.rpartition("/")
+        shards = (shape[0], self.segment_draws, *shape[2:])
+        chunks = chunk_shape((1, *shards[1:]), dtype.itemsize)
+        inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
+        dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
+        parent = self._roots[root].require_group(group)
+        array = create_array(parent, leaf, shape, dtype, dims, chunks=inner, shards=shards)
+        self._has_new_arrays |= root == DRAWS
+        return array
+
+
+def digest_of(about: Path) -> str:
+    """Return a sha256 over a ``zarr.json`` less the shape, which grows; empty where it is missing or no JSON."""
+    try:
+        value = json.loads(about.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return ""
+    content = {k: v for k, v in value.items() if k != "shape"} if isinstance(value, dict) else value
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _lengthen(array: zarr.Array, stop: int) -> None:
+    """Give the array room for iterations up to `stop` and no more."""
+    if array.shape[1] != stop:
+        array.resize((array.shape[0], stop, *array.shape[2:]))
+
+
+def _near_divisor(length: int, wanted: int) -> int:
+    """Return the divisor of `length` that is nearest to `wanted` in ratio.
+
+    The nearest below would not do: it is 1 for a prime number, which made a million chunks of one number each.
+
+    >>> _near_divisor(100, 30), _near_divisor(997, 400), _near_divisor(12, 12)
+    (25, 997, 12)
+    """
+    small = [d for d in range(1, math.isqrt(length) + 1) if length % d == 0]
+    return min(*small, *(length // d for d in small), key=lambda d: abs(math.log(d / wanted)))

@@ -1,0 +1,158 @@
+"""The streamed average against one computed directly, bounds on memory, and refusals."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.analyses.averaging import average as stage
+from bayesmesh.analyses.averaging import predictive
+from bayesmesh.analyses.averaging.average import average, draw_counts
+from bayesmesh.analyses.averaging.scores import Scores, score_probabilities
+from bayesmesh.analyses.averaging.settings import AveragingSettings
+from bayesmesh.analyses.averaging.writing import COLUMNS
+from bayesmesh.errors import UserError
+from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
+
+SETTINGS = AveragingSettings(calibration_bins=5, points_per_decade=4)
+
+
+def read_scores(layout):
+    return pd.read_csv(layout.averaging_scores)
+
+
+def test_draw_counts_are_even_in_their_logarithm():
+    assert draw_counts(1000, 4) == [1, 2, 3, 6, 10, 18, 32, 56, 100, 178, 316, 562, 1000]
+    assert draw_counts(1, 4) == [1]
+    assert draw_counts(7, 1) == [1, 7]
+    assert draw_counts(12, 100) == list(range(1, 13))
+
+
+def test_average_equals_the_direct_computation(model, spec, write_posterior, latents, test_rows, direct, layout):
+    result = average(model, spec, write_posterior(latents), test_rows, SETTINGS, layout)
+    table = read_scores(layout)
+    assert list(table.columns) == COLUMNS
+    assert table.num_draws.tolist() == [1, 2, 3, 6, 10, 14]
+    labels = test_rows["label"]
+    singles = np.array([score_probabilities(p, labels, 5) for p in direct])
+    for row in table.to_dict("records"):
+        count = int(row["num_draws"])
+        averaged = score_probabilities(direct[:count].mean(axis=0), labels, 5)
+        for place, name in enumerate(Scores._fields):
+            assert row[f"average_{name}"] == pytest.approx(averaged[place], rel=1e-4, abs=1e-6), (count, name)
+            assert row[f"single_{name}"] == pytest.approx(singles[:count, place].mean(), rel=1e-4, abs=1e-6)
+        if count > 1:
+            assert row["single_accuracy_sd"] == pytest.approx(singles[:count, 0].std(ddof=1))
+    assert np.isnan(table.single_accuracy_sd[0])
+    assert result["gain_accuracy"] == table.average_accuracy.iloc[-1] - table.single_accuracy.iloc[-1]
+    # The fixture must be able to tell an average from a single draw.
+    assert abs(table.average_log_score.iloc[-1] - table.single_log_score.iloc[-1]) > 0.1
+
+
+def test_predictions_are_stored_with_names_and_labels(model, spec, write_posterior, latents, test_rows, direct, layout):
+    posterior = write_posterior(latents)
+    for _ in range(2):  # the second run replaces the first
+        average(model, spec, posterior, test_rows, SETTINGS, layout)
+    group = zarr.open_group(layout.averaging_predictions, mode="r")
+    probabilities = group["probabilities"]
+    assert probabilities.dtype == np.float32
+    assert probabilities.metadata.dimension_names == ("row", "class")
+    assert group["label"].metadata.dimension_names == ("row",)
+    assert group.attrs["num_draws"] == 14
+    np.testing.assert_allclose(probabilities[...], direct.mean(axis=0), atol=2e-6)
+    np.testing.assert_array_equal(group["label"][...], test_rows["label"])
+    assert sorted(p.name for p in layout.averaging_scores.parent.iterdir()) == ["predictions.zarr", "scores.csv"]
+
+
+@pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
+def test_bounded_blocks_and_tiles_give_the_same(
+    model, spec, write_posterior, latents, test_rows, layout, work_bytes, block_bytes
+):
+    posterior = write_posterior(latents)
+    whole = average(model, spec, posterior, test_rows, SETTINGS, layout)
+    reference = read_scores(layout)
+    parts = average(model, spec, posterior, test_rows, SETTINGS, layout, work_bytes=work_bytes, block_bytes=block_bytes)
+    assert parts == pytest.approx(whole, rel=1e-6)
+    pd.testing.assert_frame_equal(read_scores(layout), reference, rtol=1e-6, atol=1e-9)
+
+
+def test_tiles_keep_the_bound(model, latents, test_rows, direct):
+    predictor = predictive.Predictor(
+        model, test_rows, test_rows["label"], num_classes=3, block_draws=14, num_bins=5, work_bytes=14 * 3 * 16 * 4
+    )
+    assert predictor.tile_rows == 4
+    flat = {name: np.swapaxes(v, 0, 1).reshape(14, *v.shape[2:]) for name, v in latents.items()}
+    sums = predictor.sum_block(flat, 5)
+    np.testing.assert_allclose(sums.probabilities, direct[:5].sum(axis=0), atol=5e-6)
+    assert sums.scores.shape == (5, 3)
+
+
+def test_one_trace_for_all_blocks(spec, write_posterior, latents, test_rows, layout):
+    traces = []
+
+    class Counting(SoftmaxRegression):
+        def predict(self, latents, inputs):
+            traces.append(inputs["features"].shape)
+            return super().predict(latents, inputs)
+
+    average(Counting(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+    # One abstract evaluation by the check, one for each device.
+    assert len(traces) <= 1 + len(jax.local_devices())
+
+
+def test_constant_draws_average_to_themselves(model, spec, write_posterior, latents, test_rows, layout):
+    constant = {name: np.broadcast_to(v[:1, :1], v.shape).copy() for name, v in latents.items()}
+    average(model, spec, write_posterior(constant), test_rows, SETTINGS, layout)
+    table = read_scores(layout)
+    for name in Scores._fields:
+        np.testing.assert_allclose(table[f"average_{name}"], table[f"single_{name}"], rtol=1e-5, atol=1e-7)
+    assert (table.single_accuracy_sd.dropna() < 1e-12).all()
+
+
+def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, test_rows, direct, layout):
+    """A rejected proposal repeats its state, which then weighs twice."""
+    one = {name: v[:1, [0, 0, 1]] for name, v in latents.items()}
+    average(model, spec, write_posterior(one), test_rows, SETTINGS, layout)
+    stored = zarr.open_group(layout.averaging_predictions, mode="r")["probabilities"][...]
+    np.testing.assert_allclose(stored, (2 * direct[0] + direct[2]) / 3, atol=2e-6)
+
+
+def test_refuses_data_without_test_rows(model, spec, write_posterior, latents, layout):
+    with pytest.raises(UserError, match="key 'averaging': the dataset has no test rows"):
+        average(model, spec, write_posterior(latents), {}, SETTINGS, layout)
+
+
+def test_refuses_local_latents(model, spec, write_posterior, latents, test_rows, layout):
+    class Local(SoftmaxRegression):
+        local_latents = {"biases": 0}  # noqa: RUF012
+
+    with pytest.raises(UserError, match=r"Local has latents of its own for each row \(biases\)") as caught:
+        average(Local(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+    assert "averaging" in caught.value.remedy
+
+
+def test_refuses_what_is_not_categorical(spec, write_posterior, latents, test_rows, layout):
+    class Continuous(SoftmaxRegression):
+        def predict(self, latents, inputs):
+            return tfp.distributions.Normal(self._logits(latents, inputs), np.float32(1))
+
+    with pytest.raises(UserError, match="model Continuous predicts Normal") as caught:
+        average(Continuous(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+    assert caught.value.remedy == "remove the key 'averaging' from the experiment"
+    assert not layout.averaging_scores.exists()
+
+
+def test_refuses_labels_outside_the_classes(model, spec, write_posterior, latents, test_rows, layout):
+    wrong = {**test_rows, "label": np.full_like(test_rows["label"], 3)}
+    with pytest.raises(UserError, match="labels from 0 to 2"):
+        average(model, spec, write_posterior(latents), wrong, SETTINGS, layout)
+
+
+def test_blocks_end_at_every_point(write_posterior, latents):
+    posterior = write_posterior(latents)
+    counts = [count for _, count in stage._blocks_up_to([1, 2, 3, 6, 10, 14], posterior, "float32", 3, 2**26)]
+    assert counts == [1, 1, 1, 3, 3, 1, 3, 1]

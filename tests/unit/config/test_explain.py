@@ -1,0 +1,220 @@
+"""What a user reads about a wrong key: the file, the key as it was written, what is wrong, and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bayesmesh.config.experiment import ExperimentBase, experiment_class
+from bayesmesh.config.explain import locate
+from bayesmesh.config.loading import load_experiment
+from bayesmesh.errors import ConfigError
+
+Refused = Callable[..., ConfigError]
+
+GOOD = {
+    "title": "A test",
+    "data": {"source": "gaussian"},
+    "model": {"name": "gaussian"},
+    "kernel": {"name": "hmc"},
+}
+
+INTERNAL = re.compile(
+    r"Settings|pydantic|Traceback|literal\[|constrained-|union_tag|function-|tagged|https?://|\bNone\b|_(source|model|kernel)\b"
+)
+"""Parts of pydantic's and of our own vocabulary that no user wrote."""
+
+
+def _with(key: str, value: object) -> str:
+    """The good experiment with one dotted key set; a value of None takes the key away."""
+    whole = {k: dict(v) if isinstance(v, dict) else v for k, v in GOOD.items()}
+    *path, last = key.split(".")
+    block: dict = whole
+    for part in path:
+        block = block.setdefault(part, {})
+    if value is None:
+        del block[last]
+    else:
+        block[last] = value
+    return yaml.safe_dump(whole, sort_keys=False)
+
+
+MISSPELT = [
+    ("tilte", "title"), ("sampling.chians", "chains"), ("sampling.initial.sread", "spread"),
+    ("compute.dtpye", "dtype"), ("compute.mesh.chian", "chain"), ("posterior.probe_row", "probe_rows"),
+    ("gates.rhat", "r_hat"), ("gates.r_hat.limti", "limit"), ("averaging.calibration_bin", "calibration_bins"),
+    ("recommendation.num_film", "num_films"), ("report.captoin", "caption"), ("data.nmu_rows", "num_rows"),
+    ("data.held_out_fractoin", "held_out_fraction"), ("model.prior_scal", "prior_scale"),
+    ("kernel.num_leapfrog_step", "num_leapfrog_steps"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "nearest"), MISSPELT)
+def test_a_misspelt_key_is_named_with_the_nearest_one(refused: Refused, key: str, nearest: str) -> None:
+    error = refused(_with(key, 1))
+    assert f": unknown key '{key}'" in error.message
+    assert f"did you mean '{nearest}'?" in error.remedy
+    assert not INTERNAL.search(str(error))
+
+
+def test_every_block_has_a_misspelt_case() -> None:
+    blocks = {key.partition(".")[0] for key, _ in MISSPELT}
+    assert {"data", "model", "kernel", *ExperimentBase.model_fields} - {"title"} <= blocks
+
+
+WRONG = [
+    ("sampling.chains", -3, "should be greater than or equal to 1, found -3", "chains: Chains in all."),
+    ("sampling.chains", True, "should be a valid integer, found True", "Chains in all"),
+    ("sampling.chains", "8", "should be a valid integer, found '8'", "Chains in all"),
+    ("sampling.chains", 2.5, "should be a valid integer, found 2.5", "Chains in all"),
+    ("sampling.draws", [1], "should be a valid integer, found [1]", "Draws per chain"),
+    ("sampling.seed", 2**32, "should be less than 4294967296, found 4294967296", "seed: Root"),
+    ("sampling.mode", "paralel", "should be 'independent' or 'sharded', found 'paralel'", "mode: "),
+    ("sampling.segment_seconds", float("nan"), "should be a finite number, found nan", "segment"),
+    ("sampling.segment_seconds", float("inf"), "should be a finite number, found inf", "segment"),
+    ("sampling", 3, "should be a mapping with the keys mode, chains", "sampling: Chains and draws"),
+    ("sampling.initial", "zero", "should be a mapping with the keys method, spread", "initial: "),
+    ("compute.mesh", 4, "should be a mapping with the keys chain, data or should be 'auto', found 4", "mesh: "),
+    ("compute.mesh", "all", "should be a mapping with the keys chain, data or should be 'auto', found 'all'", "mesh"),
+    ("compute.mesh.chain", 0, "should be greater than or equal to 1, found 0", "chain: Devices"),
+    ("compute.row_tile", 0, "should be greater than or equal to 1 or should be 'auto', found 0", "row_tile: Rows"),
+    ("compute.dtype", "float16", "should be 'float32' or 'float64', found 'float16'", "dtype: "),
+    ("gates.r_hat", "tight", "should be a mapping with the keys limit, severity, found 'tight'", "A plain number"),
+    ("gates.r_hat", float("nan"), None, ""),
+    ("gates.max_coordinates", 0, "should be greater than or equal to 1, found 0", "max_coordinates"),
+    ("averaging.calibration_bins", 1, "should be greater than or equal to 2, found 1", "calibration_bins: "),
+    ("recommendation.users", ["x"], None, ""),
+    ("data.held_out_fraction", 1.0, "should be less than 1, found 1.0", "held_out_fraction: "),
+    ("data.noise_scale", "wide", "should be a valid number, found 'wide'", "noise_scale: "),
+    ("data.num_rows", 0, "should be greater than or equal to", "num_rows: "),
+    ("model.prior_scale", -1, "should be greater than 0, found -1", "prior_scale: "),
+    ("kernel.target_acceptance", 1.5, "should be less than 1, found 1.5", "target_acceptance: "),
+    ("kernel.preconditioner", "dense", "should be 'none' or 'diagonal', found 'dense'", "preconditioner: "),
+    ("title", "", "should have at least 1 character, found ''", "title: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "said", "remedy"), WRONG)
+def test_a_wrong_value_is_named_with_what_is_wanted(
+    refused: Refused, key: str, value: object, said: str | None, remedy: str
+) -> None:
+    error = refused(_with(key, value))
+    assert f"key '{key}" in error.message
+    assert said is None or f"key '{key}': {said}" in error.message
+    assert remedy in error.remedy
+    assert not INTERNAL.search(str(error))
+
+
+def test_an_item_of_a_list_is_named_by_its_position(refused: Refused) -> None:
+    assert "key 'recommendation.users[1]': should be a valid integer, found 'x'" in str(
+        refused(_with("recommendation.users", [1, "x"]))
+    )
+
+
+@pytest.mark.parametrize("key", ["title", "data", "model", "kernel"])
+def test_a_missing_key_comes_with_the_yaml_to_paste(refused: Refused, key: str) -> None:
+    error = refused(_with(key, None))
+    assert error.message.endswith(f"key '{key}' is missing")
+    assert f"add\n    {key}: ..." in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("block", "word", "kind", "given", "nearest"),
+    [("data", "source", "source", "digit", "digits"), ("model", "name", "model", "gausian", "gaussian"),
+     ("kernel", "name", "kernel", "chese", "chees")],
+)  # fmt: skip
+def test_an_unknown_component_is_named_with_the_nearest(
+    refused: Refused, block: str, word: str, kind: str, given: str, nearest: str
+) -> None:
+    error = refused(_with(f"{block}.{word}", given))
+    assert f"key '{block}.{word}': unknown {kind} '{given}'" in error.message
+    assert f"did you mean '{nearest}'?" in error.remedy
+    assert f"\n    {block}:\n      {word}: " in error.remedy
+    assert not INTERNAL.search(str(error))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("kernel", "chees", "key 'kernel': should be a mapping that names a kernel, found 'chees'"),
+        ("kernel", {"nmae": "hmc"}, "key 'kernel.name' is missing; 'nmae' should read 'name'"),
+        ("data", {"num_rows": 3}, "key 'data.source' is missing"),
+        ("model", {"name": 3}, "key 'model.name': unknown model 3"),
+        ("model", {"name": ["gaussian"]}, "key 'model.name': unknown model ['gaussian']"),
+        ("model", [], "key 'model': should be a mapping that names a model, found []"),
+    ],
+)
+def test_a_component_that_is_not_named_is_explained(refused: Refused, key: str, value: object, said: str) -> None:
+    error = refused(_with(key, value))
+    assert said in error.message
+    assert f"for example\n    {key}:\n" in error.remedy
+    assert not INTERNAL.search(str(error))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "mesh", "key", "problem", "remedy"),
+    [
+        ("{mode: independent, chains: 8, chain_groups: 3}", "auto", "sampling.chain_groups",
+         "3 groups do not divide 8 chains evenly", "use one of 1, 2, 4, 8"),
+        ("{mode: sharded, chains: 8, chain_groups: 2}", "auto", "sampling.chain_groups",
+         "must be 1 when sampling.mode is sharded", "mode: independent"),
+        ("{chains: 6}", "{chain: 4}", "compute.mesh.chain", "4 devices do not divide the 6 chains", "1, 2, 3, 6"),
+        ("{mode: independent, chains: 8, chain_groups: 4}", "{chain: 4}", "compute.mesh.chain",
+         "4 devices do not divide the 2 chains", "1, 2"),
+    ],
+)  # fmt: skip
+def test_keys_that_do_not_go_together(
+    refused: Refused, good: str, sampling: str, mesh: str, key: str, problem: str, remedy: str
+) -> None:
+    error = refused(f"{good}sampling: {sampling}\ncompute: {{mesh: {mesh}}}\n")
+    assert f": key '{key}': {problem}" in error.message
+    assert remedy in error.remedy
+
+
+def test_the_other_wrong_keys_are_listed(refused: Refused, good: str) -> None:
+    error = refused(good + "sampling: {chains: -1, drwas: 4}\ngates: {rhat: 1}\n")
+    assert "unknown key 'sampling.drwas'" in error.message
+    assert "(also wrong: gates.rhat, sampling.chains)" in error.message
+
+
+def test_a_misspelt_required_key_is_a_misspelling_first(refused: Refused, good: str) -> None:
+    error = refused(good.replace("title", "tilte"))
+    assert "unknown key 'tilte' (also wrong: title)" in error.message
+
+
+def test_a_long_value_is_shortened(refused: Refused) -> None:
+    assert len(refused(_with("sampling.mode", "x" * 10_000)).message) < 500
+
+
+def test_the_user_wrote_no_label_of_a_union() -> None:
+    cls = experiment_class()
+    assert locate(cls, ("kernel", "chees", "max_leapfrog_steps")).key == "kernel.max_leapfrog_steps"
+    assert locate(cls, ("data", "digits", "digits")).key == "data.digits"
+    assert locate(cls, ("compute", "row_tile", "constrained-int")).key == "compute.row_tile"
+    assert locate(cls, ("averaging", "points_per_decade")).key == "averaging.points_per_decade"
+    assert locate(cls, ("model", "module:attribute", "options")).key == "model.options"
+    assert locate(cls, ()).key == ""
+
+
+def test_a_gate_is_a_number_or_a_block(tmp_path: Path, good: str) -> None:
+    path = tmp_path / "gates.yaml"
+    path.write_text(good + "gates: {r_hat: 1.05, ess_bulk: {limit: 100, severity: warn}, ess_tail: 50}\n")
+    gates = load_experiment(path).gates
+    assert (gates.r_hat.limit, gates.r_hat.severity) == (1.05, "fail")
+    assert (gates.ess_bulk.limit, gates.ess_bulk.severity) == (100, "warn")
+    assert gates.ess_tail.limit == 50
+    assert gates.bfmi.limit == 0.3
+
+
+def test_the_block_of_a_gate_is_checked(refused: Refused) -> None:
+    error = refused(_with("gates.r_hat", {"limit": 1.01, "severity": "panic"}))
+    assert "key 'gates.r_hat.severity': should be 'fail' or 'warn', found 'panic'" in error.message
+    assert "key 'gates.r_hat.limit' is missing" in refused(_with("gates.r_hat", {"severity": "warn"})).message
+
+
+def test_a_gate_is_no_switch(refused: Refused) -> None:
+    assert "key 'gates.r_hat'" in str(refused(_with("gates.r_hat", True)))

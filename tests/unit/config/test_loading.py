@@ -1,0 +1,300 @@
+"""Reading YAML as data: bounds, duplicates, tags, names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bayesmesh.config.loading import load_all, load_experiment, load_run, refuse_overrides
+from bayesmesh.config.registry import list_components
+from bayesmesh.config.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
+from bayesmesh.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+Refused = Callable[..., ConfigError]
+
+
+def test_the_shortest_experiment_loads(tmp_path: Path, good: str) -> None:
+    path = tmp_path / "short-1.yaml"
+    path.write_text(good)
+    experiment = load_experiment(path)
+    assert experiment.title == "A test"
+    assert experiment.sampling.chains == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title: a\ntitle: b\n", "line 2: duplicate key 'title', first given in line 1"),
+        ("data: {source: a, source: b}\n", "line 1: duplicate key 'source', first given in line 1"),
+        ("__use_yte__: true\ntitle: a\n", "line 1: the key '__use_yte__' is not accepted"),
+        ("data:\n  __variables__: {}\n", "line 2: the key '__variables__' is not accepted"),
+        ("title: &a x\ndata: *a\n", "line 2: aliases"),
+        ("title: !!python/object/apply:os.system ['touch pwned']\n", "line 1: could not determine a constructor"),
+        ("title: !!python/name:os.system\n", "line 1: could not determine a constructor"),
+        ("title: !include x.yaml\n", "line 1: could not determine a constructor"),
+        ("1: x\n", "line 1: the key 1 is not a word"),
+        ("? [a, b]\n: x\n", "is not a word"),
+        ("- a\n- b\n", "is a mapping of keys, this is list"),
+        ("just a word\n", "is a mapping of keys, this is str"),
+        ("", "the file is empty"),
+        ("  \n\n", "the file is empty"),
+        ("# all commented out\n", "is a mapping of keys, this is nothing but comments"),
+        ("title: [a\n", "line 2: expected ',' or ']'"),
+        ("title: a\n\tdata: b\n", "line 2"),
+        ("title: a\n---\ntitle: b\n", "line 2: but found another document"),
+        ("title: a\0b\n", "special characters are not allowed at character 8"),
+        (b"title: \xff\xfe\n", "not UTF-8 text at byte 7"),
+        ("title: " + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), f"{MAX_DEPTH} levels"),
+        ("title: " + "[" * 100_000, f"{MAX_DEPTH} levels"),
+        ("title: " + "{a: " * 50_000, f"{MAX_DEPTH} levels"),
+        ("title: [" + "1," * MAX_NODES + "]", f"more than {MAX_NODES} values"),
+        ("title: " + "a" * MAX_BYTES, f"more than the {MAX_BYTES}"),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_what_is_no_plain_data_is_refused_with_its_place(refused: Refused, text: str | bytes, said: str) -> None:
+    assert said in str(refused(text))
+
+
+def test_nothing_is_executed(tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused("title: !!python/object/apply:os.system ['touch pwned']\n")
+    refused("__use_yte__: true\n__definitions__:\n- open('pwned', 'w')\ntitle: ?open('pwned', 'w')\n")
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3), ("1.5E2", 150.0), ("-3", -3), ("0", 0), (".5", 0.5), ("true", True), ("~", None), ("", None),
+        ("no", "no"), ("off", "off"), ("010", "010"), ("1_000", "1_000"), ("1:30", "1:30"), ("2026-11-21", "2026-11-21"),
+        ("'1'", "1"), ("<<", "<<"), ("=", "="),
+    ],
+)  # fmt: skip
+def test_plain_words_mean_what_they_mean_in_yaml_1_2(tmp_path: Path, text: str, value: object) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"key: {text}\n")
+    found = read_yaml(path)["key"]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("title: a\ntitle: b\n", "keep one of the two lines"),
+        ("title: &a x\ndata: *a\n", "write the value again"),
+        ("", "title: My experiment"),
+        ("- a\n", "title: My experiment"),
+    ],
+)
+def test_the_remedy_says_what_to_write(refused: Refused, text: str, remedy: str) -> None:
+    assert remedy in refused(text).remedy
+
+
+def test_the_experiment_that_messages_show_loads(tmp_path: Path, refused: Refused) -> None:
+    path = tmp_path / "pasted.yaml"
+    path.write_text(textwrap.dedent(refused("").remedy.partition("for example\n")[2]))
+    assert load_experiment(path).title == "My experiment"
+
+
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    for name in ("pipe.yaml", "endless.yaml"):
+        with pytest.raises(ConfigError, match=f"{name}: is no plain file"):
+            read_yaml(tmp_path / name)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xef\xbb\xbftitle: a\n")
+    assert read_yaml(path) == {"title": "a"}
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read: No such file"):
+        read_yaml(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_yaml(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Upper", "with space", "-dash", "_under", "dot.dot", "a" * 65, "ä", "a;b", "$(x)"])
+def test_a_file_name_that_could_harm_is_no_experiment(tmp_path: Path, good: str, name: str) -> None:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(good)
+    with pytest.raises(ConfigError, match="is no name for an experiment") as caught:
+        load_experiment(path)
+    assert "[a-z0-9]" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["data", "all", "quickstart", "logs", "benchmarks", "report", "sample", "compile"])
+def test_names_of_targets_rules_and_folders_are_taken(refused: Refused, good: str, name: str) -> None:
+    error = refused(good, f"{name}.yaml")
+    assert f"'{name}' is taken" in error.message
+    assert name in error.remedy
+
+
+def test_every_rule_is_a_reserved_name(tmp_path: Path, good: str) -> None:
+    for rules in (ROOT / "workflow" / "rules").glob("*.smk"):
+        for line in rules.read_text().splitlines():
+            if line.startswith("rule ") and line != "rule:":
+                path = tmp_path / f"{line[5:].rstrip(':')}.yaml"
+                path.write_text(good)
+                with pytest.raises(ConfigError, match="is taken"):
+                    load_experiment(path)
+
+
+DIGITS = "title: A test\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
+FILMS = "title: A test\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
+
+
+def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
+    for number, text in enumerate((DIGITS + "averaging: {}\n", FILMS + "recommendation: {}\n")):
+        path = tmp_path / f"offered-{number}.yaml"
+        path.write_text(text)
+        load_experiment(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (DIGITS + "recommendation: {}\n", "key 'recommendation': not with source 'digits': it offers averaging"),
+        (FILMS + "averaging: {}\n", "key 'averaging': not with source 'films': it offers recommendation"),
+        (
+            DIGITS.replace("softmax_regression", "gaussian") + "averaging: {}\n",
+            "key 'averaging': not with model 'gaussian': it offers neither averaging nor recommendation",
+        ),
+        (
+            DIGITS.replace("softmax_regression", "'bayesmesh.models.gaussian:Gaussian'") + "averaging: {}\n",
+            "key 'averaging': not with model 'bayesmesh.models.gaussian:Gaussian': it offers neither",
+        ),
+    ],
+)
+def test_what_data_or_model_do_not_offer_is_refused_with_the_yaml_to_paste(
+    tmp_path: Path, refused: Refused, text: str, said: str
+) -> None:
+    error = refused(text)
+    assert said in error.message
+    pasted = error.remedy.partition("for example\n")[2]
+    key = said.split("'")[1]
+    path = tmp_path / "pasted.yaml"
+    path.write_text(f"title: A test\n{textwrap.dedent(pasted)}\nkernel: {{name: hmc}}\n{key}: {{}}\n")
+    load_experiment(path)
+
+
+def _config(folder: Path, run: str, **experiments: str) -> Path:
+    (folder / "experiments").mkdir()
+    (folder / "config.yaml").write_text(run)
+    for name, text in experiments.items():
+        (folder / "experiments" / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def test_all_experiments_load_in_sorted_order(tmp_path: Path, good: str) -> None:
+    run, experiments = load_all(_config(tmp_path, "experiments: [two]\nreproduce: [one]\n", two=good, one=good))
+    assert (run.experiments, run.reproduce, list(experiments)) == (["two"], ["one"], ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    "name", ["more.yml", "more.YAML", "more.Yml", "more.json", "more.toml", "more.yaml.txt", "a.b.yml"]
+)
+def test_a_file_with_another_ending_is_refused_and_not_ignored(tmp_path: Path, good: str, name: str) -> None:
+    folder = _config(tmp_path, "experiments: [one]\n", one=good)
+    (folder / "experiments" / name).write_text(good)
+    with pytest.raises(ConfigError, match=f"experiments/{name}: an experiment is a file NAME.yaml") as caught:
+        load_all(folder)
+    assert f"rename it to {name.partition('.')[0]}.yaml" in caught.value.remedy
+
+
+def test_what_editors_and_people_leave_is_no_experiment(tmp_path: Path, good: str) -> None:
+    folder = _config(tmp_path, "experiments: [one]\n", one=good)
+    for name in (".one.yaml.swp", ".hidden.yml", "one.yaml~", "README.md", "one.yaml.bak"):
+        (folder / "experiments" / name).write_text("- no experiment")
+    assert list(load_all(folder)[1]) == ["one"]
+
+
+def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml: cannot be read: No such file") as caught:
+        load_all(tmp_path / "config")
+    assert "there is no folder" in caught.value.remedy
+    assert "start in the folder of the project" in caught.value.remedy
+    (tmp_path / "config.yml").write_text("experiments: [one]\n")
+    with pytest.raises(ConfigError) as caught:
+        load_all(tmp_path)
+    assert caught.value.remedy == f"rename {tmp_path / 'config.yml'} to config.yaml"
+    (tmp_path / "config.yml").rename(tmp_path / "config.yaml")
+    with pytest.raises(ConfigError, match="experiments: there is no such folder") as caught:
+        load_all(tmp_path)
+    assert "title: My experiment" in caught.value.remedy
+
+
+def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "config.yaml"
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own)
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[own]), own)
+    with pytest.raises(ConfigError, match="--config experiments=x seed=1: is not read") as caught:
+        refuse_overrides(SimpleNamespace(config={"experiments": "x", "seed": 1}, configfiles=[]), own)
+    assert "write it into" in caught.value.remedy
+    with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
+        refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own)
+
+
+@pytest.mark.parametrize("key", ["experiments", "reproduce"])
+def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, good: str, key: str) -> None:
+    run = "experiments: [films]\nreproduce: [flims]\n" if key == "reproduce" else "experiments: [films, flims]\n"
+    with pytest.raises(ConfigError) as caught:
+        load_all(_config(tmp_path, run, films=good))
+    assert f"config.yaml: {key}: no experiment 'flims'" in str(caught.value)
+    assert "did you mean 'films'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("experiments: [../../etc/passwd]\n", "key 'experiments[0]': '../../etc/passwd' is no name"),
+        ("experiments: [a, Films]\n", "key 'experiments[1]': 'Films' is no name"),
+        ("experiments: [a]\nreproduce: [a/b]\n", "key 'reproduce[0]': 'a/b' is no name"),
+        ("experiments: films\n", "key 'experiments': should be a valid list, found 'films'"),
+        ("experiments: [1]\n", "key 'experiments[0]': should be a valid string, found 1"),
+        ("experiments: []\n", "key 'experiments': should have at least 1 item"),
+        ("reproduce: []\n", "key 'experiments' is missing"),
+        ("experiment: [a]\n", "unknown key 'experiment'"),
+    ],
+)
+def test_config_yaml_is_checked(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_run(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert said in str(caught.value)
+
+
+def test_loading_imports_neither_jax_nor_tensorflow() -> None:
+    code = (
+        "import sys; from pathlib import Path; from bayesmesh.config.loading import load_all\n"
+        "from bayesmesh.planning.plan import Plan\n"
+        "run, experiments = load_all(Path('config')); plan = Plan()\n"
+        "specs = [plan._spec(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
+        "codes = [plan._code(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
+        "heavy = ('jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets', 'xarray', 'zarr', 'numpy')\n"
+        "print(len(experiments), [m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    number, _, loaded = done.stdout.strip().partition(" ")
+    assert int(number) >= 7
+    assert loaded == "[]"
+
+
+def test_the_registries_are_not_empty() -> None:
+    assert {"digits", "films", "gaussian", "mnist", "movielens"} <= set(list_components("source"))
+    assert {"gaussian", "matrix_factorization", "softmax_regression"} <= set(list_components("model"))
+    assert {"chees", "hmc"} <= set(list_components("kernel"))

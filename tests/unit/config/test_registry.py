@@ -1,0 +1,218 @@
+"""Components are found by their files, and their options read without running them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.config import registry
+from bayesmesh.config.loading import load_experiment
+from bayesmesh.config.registry import (
+    PACKAGES,
+    component_path,
+    list_components,
+    load_component,
+    read_offers,
+    read_options,
+)
+from bayesmesh.config.settings import Settings
+from bayesmesh.errors import ConfigError
+
+OPTIONS = '''
+import a_package_that_is_nowhere
+raise SystemExit("the file was run")
+
+class Options(Settings):
+    """Options."""
+
+    scale: float = Field(1.0, gt=0, description="A scale.")
+'''
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_every_component_describes_its_options(kind: str) -> None:
+    for name in list_components(kind):
+        options = read_options(component_path(kind, name))
+        assert issubclass(options, Settings)
+        assert [k for k, f in options.model_fields.items() if not f.description] == []
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_a_new_file_is_found_without_being_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    folder = tmp_path / PACKAGES[kind]
+    folder.mkdir(parents=True)
+    for name in ("newcomer", "another", "base", "_private", "__init__"):
+        (folder / f"{name}.py").write_text(OPTIONS)
+    assert list_components(kind) == ["another", "newcomer"]
+    options = read_options(component_path(kind, "newcomer"))
+    assert options().scale == 1.0  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=f"unknown {kind} 'newcommer': did you mean 'newcomer'"):
+        component_path(kind, "newcommer")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "no class Options"),
+        ("class Options(Settings):\n    x: np.ndarray\n", "class Options: "),
+        ("class Options:\n    x = 1\n", "class Options is no Settings"),
+        ("class Options(Settings):\n    x: int = Field(1, ge='a'*2)\n", "class Options: "),
+        ("class Options(Settings:\n", "line 1: no valid Python"),
+    ],
+)
+def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "component.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_options(path)
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+
+
+OFFERING = """
+class Base:
+    offers: tuple[str, ...]
+
+class Mine(Base):
+    offers: ClassVar[tuple[str, ...]] = {value}
+"""
+
+
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, ...] | None]:
+    """Return a function that reads the offers of a model whose class says so in a file of the user's own."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(value: str, name: str = "offering_file:Mine") -> tuple[str, ...] | None:
+        (tmp_path / "offering_file.py").write_text(OFFERING.format(value=value))
+        registry._classes.cache_clear()
+        return read_offers("model", name)
+
+    return read
+
+
+def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tuple[str, ...] | None]) -> None:
+    assert offering("('averaging',)") == ("averaging",)
+    assert offering("('recommendation', 'averaging')") == ("recommendation", "averaging")
+    assert offering("()") == ()
+    assert offering("()", "offering_file:Base") is None, "an annotation alone says nothing"
+    assert offering("()", "offering_file:Elsewhere") is None, "a class that is imported there"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("('averging',)", "unknown word 'averging'\n  remedy: did you mean 'averaging'?"),
+        ("'averaging'", "is no tuple of words"),
+        ("(1,)", "is no tuple of words"),
+        ("tuple(OFFERS)", "is no tuple of words"),
+        ("print('run')", "is no tuple of words"),
+    ],
+)
+def test_offers_that_cannot_be_read_are_named(
+    offering: Callable[..., tuple[str, ...] | None], value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        offering(value)
+    assert "offering_file.py, line 6: offers" in str(caught.value)
+    assert said in str(caught.value)
+    assert capsys.readouterr().out == "", "the value was run"
+
+
+@pytest.mark.parametrize("kind", ["source", "model"])
+def test_every_component_of_the_project_says_what_it_offers(kind: str) -> None:
+    for name in list_components(kind):
+        assert read_offers(kind, name) is not None, name
+
+
+def test_a_name_cannot_leave_the_folder() -> None:
+    for name in ("../cli", "base", "_movielens_files", "__init__", ""):
+        with pytest.raises(ConfigError, match="unknown"):
+            component_path("source", name)
+
+
+EXTERNAL = '''
+"""A model of a user's own."""
+
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+
+
+class Options(Settings):
+    """Options."""
+
+    scale: float = Field(1.0, gt=0, description="A scale.")
+
+
+class Mine(Model):
+    """A model."""
+
+    pretty_name = "Mine"
+
+
+NO_MODEL = 3
+'''
+
+
+@pytest.fixture
+def own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("")
+    (tmp_path / "own_package" / "models.py").write_text(EXTERNAL)
+    yield tmp_path
+    for name in [n for n in sys.modules if n.partition(".")[0] == "own_package"]:
+        del sys.modules[name]
+
+
+def _experiment(good: str, model: str) -> str:
+    return good.replace("model: {name: gaussian}", f"model: {model}")
+
+
+def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
+    path = own_package / "own.yaml"
+    path.write_text(_experiment(good, "{name: 'own_package.models:Mine', options: {scale: 2.0}}"))
+    experiment = load_experiment(path)
+    assert experiment.model.options == {"scale": 2.0}  # type: ignore[attr-defined]
+    assert "own_package" not in sys.modules, "loading runs nothing"
+    assert component_path("model", "own_package.models:Mine") == own_package / "own_package" / "models.py"
+    path_before = list(sys.path)
+    assert load_component("model", "own_package.models:Mine").pretty_name == "Mine"
+    assert sys.path == path_before
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("{name: 'own_package.models:Mine', options: {scal: 2}}",
+         ["unknown key 'model.options.scal'", "did you mean 'scale'?"]),
+        ("{name: 'own_package.models:Mine', options: {scale: -1}}",
+         ["key 'model.options.scale': should be greater than 0, found -1"]),
+        ("{name: 'own_package.models:Mine', scale: 1}", ["unknown key 'model.scale'", "valid: name, options"]),
+        ("{name: 'nowhere.at_all:Mine'}", ["key 'model.name': unknown model 'nowhere.at_all:Mine'", "install"]),
+        ("{name: 'own_package:Mine'}", ["key 'model.name': ", "no class Options"]),
+        ("{name: 'a b:c'}", ["key 'model.name': should match pattern"]),
+        ("{name: '../x:c'}", ["key 'model.name': should match pattern"]),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("own_package")
+def test_a_wrong_model_of_ones_own(refused: Callable[..., ConfigError], good: str, model: str, said: list[str]) -> None:
+    error = str(refused(_experiment(good, model)))
+    for part in said:
+        assert part in error
+
+
+@pytest.mark.usefixtures("own_package")
+def test_an_attribute_that_is_no_model() -> None:
+    with pytest.raises(ConfigError, match="is not a subclass of bayesmesh"):
+        load_component("model", "own_package.models:NO_MODEL")
+    with pytest.raises(ConfigError, match="has no Mien") as caught:
+        load_component("model", "own_package.models:Mien")
+    assert "did you mean 'Mine'?" in caught.value.remedy

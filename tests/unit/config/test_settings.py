@@ -1,0 +1,58 @@
+"""The base class of blocks: strict, but a list of YAML is a tuple where a field is one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field, ValidationError
+
+from bayesmesh.config.settings import Settings
+
+
+class Block(Settings):
+    """All kinds of tuples."""
+
+    many: tuple[int, ...] = Field((), max_length=3)
+    pair: tuple[float, str] = (0.0, "")
+    nested: tuple[tuple[int, int], ...] = ()
+    perhaps: tuple[int, ...] | None = None
+    one_of: Annotated[tuple[str, ...], Field(min_length=1)] = ("a",)
+    plain: list[int] = Field([])
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "taken"),
+    [
+        ("many", [1, 2], (1, 2)),
+        ("many", [], ()),
+        ("many", (1,), (1,)),
+        ("pair", [0.5, "x"], (0.5, "x")),
+        ("nested", [[1, 2], [3, 4]], ((1, 2), (3, 4))),
+        ("perhaps", [1], (1,)),
+        ("perhaps", None, None),
+        ("one_of", ["a", "b"], ("a", "b")),
+        ("plain", [1], [1]),
+    ],
+)
+def test_a_list_is_a_tuple_where_the_field_is_one(key: str, given: Any, taken: Any) -> None:
+    assert getattr(Block.model_validate({key: given}), key) == taken
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("many", ["1"]), ("many", [1.0]), ("many", [1, 2, 3, 4]), ("many", "12"), ("many", {1, 2}), ("many", {"a": 1}),
+        ("pair", [0.5]), ("pair", [0.5, "x", "y"]), ("pair", ["x", 0.5]), ("nested", [[1]]), ("nested", [1]),
+        ("perhaps", [None]), ("one_of", []), ("plain", (1,)), ("other", [1]),
+    ],
+)  # fmt: skip
+def test_nothing_else_becomes_looser(key: str, given: Any) -> None:
+    with pytest.raises(ValidationError):
+        Block.model_validate({key: given})
+
+
+@pytest.mark.parametrize("given", [[], None, "many", 3])
+def test_a_block_that_is_no_mapping_stays_an_error(given: Any) -> None:
+    with pytest.raises(ValidationError):
+        Block.model_validate(given)

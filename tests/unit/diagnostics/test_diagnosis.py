@@ -1,0 +1,239 @@
+"""The diagnose stage on a small posterior.zarr: files, choice of coordinates, damaged stores."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.diagnostics import diagnosis as stage
+from bayesmesh.diagnostics.convergence import convergence_table
+from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays
+from bayesmesh.diagnostics.diagnosis import SUMMARY_COLUMNS, diagnose
+from bayesmesh.errors import StoreError
+from bayesmesh.store.arrays import create_array, open_group, write_array
+from bayesmesh.store.layout import ExperimentLayout
+
+CHAINS, DRAWS = 4, 401
+
+
+def drawn(seed: int, *event: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(CHAINS, DRAWS, *event)).astype(np.float32)
+
+
+def good_posterior() -> dict[str, dict[str, np.ndarray]]:
+    return {
+        "summaries": {"log_density": drawn(0), "logits": drawn(1, 3, 2)},
+        "posterior": {"weights": drawn(2, 5, 7), "bias": drawn(3)},
+        "sample_stats": {
+            "energy": drawn(4),
+            "diverging": np.zeros((CHAINS, DRAWS), dtype=bool),
+            "acceptance_rate": np.full((CHAINS, DRAWS), 0.75, dtype=np.float32),
+        },
+    }
+
+
+def write(path: Path, groups: dict[str, dict[str, np.ndarray]]) -> Path:
+    root = open_group(path, "w")
+    for group_name, arrays in groups.items():
+        group = root.create_group(group_name)
+        write_array(group, "draw", np.arange(DRAWS), ("draw",))
+        for name, values in arrays.items():
+            dims = ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2)))
+            write_array(group, name, values, dims)
+    return path
+
+
+@pytest.fixture
+def layout(tmp_path) -> ExperimentLayout:
+    return ExperimentLayout(tmp_path / "results", "digits")
+
+
+@pytest.fixture
+def run(tmp_path, layout):
+    def diagnosed(groups, gates: GateSettings | None = None):
+        content = diagnose(write(tmp_path / "posterior.zarr", groups), gates or GateSettings(), layout)
+        return content, pd.read_csv(layout.summary, dtype={"index": str}, keep_default_na=True)
+
+    return diagnosed
+
+
+def strict_json(path: Path) -> dict:
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def test_round_trip(run, layout) -> None:
+    groups = good_posterior()
+    content, table = run(groups)
+    assert content["verdict"] == "pass"
+    assert strict_json(layout.verdict) == content
+    assert content["experiment"] == "digits"
+    assert (content["num_chains"], content["num_draws"]) == (CHAINS, DRAWS)
+    assert content["num_coordinates"] == {"summaries": 7, "latents": 36, "listed": 43}
+    assert content["latents"] == {"bias": {"total": 1, "listed": 1}, "weights": {"total": 35, "listed": 35}}
+    assert (content["num_divergences"], content["acceptance_rate"]) == (0, 0.75)
+    assert len(content["bfmi"]) == CHAINS
+    assert tuple(table.columns) == SUMMARY_COLUMNS
+    assert table["variable"].drop_duplicates().tolist() == ["log_density", "logits", "bias", "weights"]
+    for group in ("summaries", "posterior"):
+        for name, values in groups[group].items():
+            expected = convergence_table(values.reshape(CHAINS, DRAWS, -1))
+            rows = table[table["variable"] == name]
+            for statistic, column in expected.items():
+                np.testing.assert_array_equal(rows[statistic], column)
+    assert [path.name for path in layout.summary.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:
+    run(good_posterior())
+    lines = layout.summary.read_text().splitlines()
+    assert lines[0] == "variable,index,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"
+    assert lines[1].startswith("log_density,,")
+    assert lines[2].startswith('logits,"0,0",')
+    with open(layout.summary, newline="") as file:
+        assert {len(row) for row in csv.reader(file)} == {len(SUMMARY_COLUMNS)}
+
+
+def test_latents_beyond_the_limit_are_spread_evenly(run) -> None:
+    groups = good_posterior()
+    content, table = run(groups, GateSettings(max_coordinates=4))
+    assert content["latents"]["weights"] == {"total": 35, "listed": 4}
+    rows = table[table["variable"] == "weights"]
+    assert rows["index"].tolist() == ["0,0", "1,4", "3,2", "4,6"]
+    expected = convergence_table(groups["posterior"]["weights"].reshape(CHAINS, DRAWS, -1)[:, :, [0, 11, 23, 34]])
+    np.testing.assert_array_equal(rows["mean"], expected["mean"])
+    assert len(table[table["variable"] == "logits"]) == 6  # summaries are always listed in full
+
+
+def test_latents_are_not_judged(run) -> None:
+    groups = good_posterior()
+    groups["posterior"]["weights"][0] += 10
+    assert run(groups)[0]["verdict"] == "pass"
+    groups["summaries"]["logits"][0, :, 2, 1] += 10
+    content, _ = run(groups)
+    assert content["verdict"] == "fail"
+    assert content["gates"][0]["where"] == "logits[2,1]"
+
+
+def test_divergences_and_missing_statistics(run) -> None:
+    groups = good_posterior()
+    groups["sample_stats"]["diverging"][2, :5] = True
+    content, _ = run(groups)
+    assert content["num_divergences"] == 5
+    assert content["divergence_share"] == pytest.approx(5 / (CHAINS * DRAWS))
+    assert [gate["name"] for gate in content["gates"] if gate["verdict"] == "fail"] == ["divergences"]
+    for name in ("energy", "diverging", "acceptance_rate"):
+        del groups["sample_stats"][name]
+    content, _ = run(groups)
+    assert [gate["name"] for gate in content["gates"] if gate["verdict"] == "fail"] == ["divergences", "bfmi"]
+    assert content["divergence_share"] is content["num_divergences"] is content["acceptance_rate"] is None
+    assert content["bfmi"] == [None] * CHAINS
+
+
+def test_numbers_that_are_not_finite_leave_strict_json(run, layout) -> None:
+    groups = good_posterior()
+    groups["summaries"]["logits"][1, 3, 0, 1] = np.nan
+    groups["sample_stats"]["energy"][1, 3] = np.inf
+    groups["sample_stats"]["acceptance_rate"][0, 0] = np.nan
+    content, table = run(groups)
+    assert content["verdict"] == "fail"
+    assert strict_json(layout.verdict) == content
+    assert content["bfmi"][1] is None
+    assert table["r_hat"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("chunks", [(1, 10, 2, 3), (1, 1, 5, 7), (4, 41, 1, 7), (3, 7, 5, 2)], ids=str)
+@pytest.mark.parametrize("block_bytes", [1, 2000, 2**20])
+def test_blocks_hold_the_chosen_coordinates(tmp_path, chunks, block_bytes) -> None:
+    values = drawn(0, 5, 7)[:, :41]
+    group = open_group(tmp_path / "a.zarr", "w")
+    array = create_array(group, "w", values.shape, values.dtype, ("chain", "draw", "a", "b"), chunks=chunks)
+    array[...] = values
+    positions = np.array([0, 3, 4, 11, 17, 33, 34])
+    parts = list(coordinate_blocks(array, positions, block_bytes))
+    np.testing.assert_array_equal(
+        np.concatenate([draws for _, draws in parts], axis=2), values.reshape(CHAINS, 41, -1)[:, :, positions]
+    )
+    most = max(1, block_bytes // (CHAINS * 41 * 4))
+    assert max(draws.shape[2] for _, draws in parts) <= most
+
+
+def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
+    run(good_posterior())
+    whole = layout.summary.read_bytes()
+    monkeypatch.setattr(stage, "READ_BYTES", 30_000)
+    run(good_posterior())
+    assert layout.summary.read_bytes() == whole
+
+
+def test_choice_of_coordinates() -> None:
+    chosen = choose_coordinates(1_000_003, 2000)
+    assert len(chosen) == 2000
+    assert (chosen[0], chosen[-1]) == (0, 1_000_002)
+    assert set(np.diff(chosen)) <= {500, 501}
+    assert choose_coordinates(2000, 2000).tolist() == list(range(2000))
+    assert len(choose_coordinates(2001, 2000)) == 2000
+    assert choose_coordinates(9, 1).tolist() == [0]
+
+
+@pytest.mark.parametrize("group", ["summaries", "posterior", "sample_stats"])
+def test_a_missing_group_is_named(tmp_path, layout, group) -> None:
+    groups = good_posterior()
+    del groups[group]
+    with pytest.raises(StoreError, match=f"no group '{group}'"):
+        diagnose(write(tmp_path / "p.zarr", groups), GateSettings(), layout)
+    assert not layout.verdict.exists()
+
+
+def test_arrays_of_different_length_are_refused(tmp_path, layout) -> None:
+    groups = good_posterior()
+    groups["sample_stats"]["energy"] = groups["sample_stats"]["energy"][:, 1:]
+    with pytest.raises(StoreError, match=r"not the same everywhere.*'energy'"):
+        diagnose(write(tmp_path / "p.zarr", groups), GateSettings(), layout)
+
+
+def test_transposed_arrays_are_refused(tmp_path) -> None:
+    group = open_group(tmp_path / "a.zarr", "w")
+    write_array(group, "w", np.zeros((9, 2)), ("draw", "chain"))
+    with pytest.raises(StoreError, match="'w' has dimensions"):
+        drawn_arrays(group)
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+def test_a_damaged_chunk_is_an_error_and_keeps_the_old_verdict(tmp_path, run, layout, damage) -> None:
+    run(good_posterior())
+    before = layout.verdict.read_bytes()
+    path = tmp_path / "posterior.zarr"
+    chunk = next(p for p in sorted((path / "posterior" / "weights").rglob("*")) if p.is_file() and p.suffix != ".json")
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.unlink() if damage == "missing" else chunk.write_bytes(content)
+    with pytest.raises(StoreError, match="missing or damaged"):
+        diagnose(path, GateSettings(), layout)
+    assert layout.verdict.read_bytes() == before
+
+
+def test_a_crash_while_writing_keeps_the_old_files(tmp_path, run, layout, monkeypatch) -> None:
+    groups = good_posterior()
+    run(groups)
+    before = layout.summary.read_bytes()
+    groups["summaries"]["logits"] += 1
+    path = write(tmp_path / "posterior.zarr", groups)
+
+    def crash(source: object, target: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(OSError, match="no space left"):
+        diagnose(path, GateSettings(), layout)
+    assert layout.summary.read_bytes() == before
+    assert sorted(path.name for path in layout.summary.parent.iterdir()) == ["summary.csv", "verdict.json"]

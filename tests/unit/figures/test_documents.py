@@ -1,0 +1,52 @@
+"""Reading with errors that name the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.figures.documents import read_csv, read_json, read_json_lines
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,c\n1,2\n", "no column b"),
+        ("", "no column a, b"),
+        ("a,b\n1\n", "line 2: 1 cells, not 2"),
+        ('a,b\n"1,2\n', "cannot be read as CSV"),
+    ],
+)
+def test_damaged_csv(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match=f"scores.csv.*{message}"):
+        read_csv(path, ("a", "b"))
+
+
+def test_a_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("a,title\n1,nan\n,NA\nx,null\n", encoding="utf-8")
+    first, second, third = read_csv(path, ("a",))
+    assert (first.number("a"), first.text("title")) == (1.0, "nan")
+    assert second.number("a") != second.number("a")
+    with pytest.raises(StoreError, match="line 4, column 'a': 'x' is not a number"):
+        third.number("a")
+
+
+def test_bytes_that_are_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_bytes(b"a,b\n\xff,1\n")
+    with pytest.raises(StoreError, match=r"scores\.csv"):
+        read_csv(path, ("a",))
+    with pytest.raises(StoreError, match=r"scores\.csv"):
+        read_json(path)
+
+
+def test_json_lines_name_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.jsonl"
+    path.write_text('{"phase": "run"}\n\n{"phase"\n', encoding="utf-8")
+    with pytest.raises(StoreError, match=r"job\.jsonl, line 3: not JSON"):
+        read_json_lines(path)

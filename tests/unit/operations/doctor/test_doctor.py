@@ -1,0 +1,311 @@
+"""doctor: the table, its exit code, and every problem with its fix."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations import doctor
+from bayesmesh.operations.doctor import configuration, devices, disk, memory, platform, real_data, scheduler, site_file
+from bayesmesh.operations.doctor.finding import BLOCKS, OK, WARNS, Finding, ask
+
+GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
+SEEN = {"version": "1", "platform": "cpu", "kinds": ["cpu", "cpu"], "error": 1e-7, "gpu_files": 0}
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Return a function of (name, script) pairs that gives an environment with these commands alone."""
+
+    def make(**scripts: str) -> dict[str, str]:
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        for name, script in scripts.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": str(folder)}
+
+    return make
+
+
+def one(findings: list[Finding], name: str) -> Finding:
+    (found,) = [f for f in findings if f.name == name]
+    return found
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def test_problems_stand_below_the_table_each_with_its_fix() -> None:
+    text = doctor.render(
+        [Finding("a", "b", "c"), Finding("d", "e", "f", WARNS, "g"), Finding("h", "i", "j", BLOCKS, "k")]
+    )
+    assert text.index("BLOCKS: h, i: j\n  fix: k") < text.index("warns: d, e: f\n  fix: g"), "the worst comes first"
+    assert text.endswith("not usable: 1 problem to mend")
+
+
+def test_a_finding_has_a_remedy_if_and_only_if_it_is_a_problem() -> None:
+    with pytest.raises(ValueError, match="remedy"):
+        Finding("a", "b", "c", WARNS)
+    with pytest.raises(ValueError, match="remedy"):
+        Finding("a", "b", "c", OK, "d")
+
+
+@pytest.mark.parametrize(("variables", "code"), [({}, 0), ({"JAX_PLATFORMS": "nonsense"}, 1)])
+def test_the_exit_code_says_whether_jobs_could_run(tmp_path: Path, variables: dict[str, str], code: int) -> None:
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [one]\n")
+    (tmp_path / "config" / "experiments" / "one.yaml").write_text(GOOD)
+    before = sorted(tmp_path.rglob("*"))
+    start = time.perf_counter()
+    text, found = doctor.run(tmp_path / "results", {**os.environ, **variables}, tmp_path / "config")
+    assert found == code, text
+    assert time.perf_counter() - start < 30
+    assert ("nonsense" in text) == bool(code)
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
+
+
+# -- machine -----------------------------------------------------------------------------------------------------------
+
+
+STEP_OF_600_MB = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "600"}
+OF_THE_HOST = "4:cpu,memory:/of/the/host\n0::/elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "files", "said", "state"),
+    [
+        ({}, {}, "8.0 GiB available", OK),
+        (STEP_OF_600_MB, {}, "0.6 GiB available, all of this job", WARNS),
+        ({"SLURM_MEM_PER_NODE": "600"}, {}, "8.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "0"}, {}, "8.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}, {}, "4.0 GiB available", OK),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, {}, "SLURM_MEM_PER_NODE=much: is no whole number", WARNS),
+        ({}, {"self/cgroup": "0::/a/b\n", "a/memory.max": str(2**30), "a/b/memory.max": "max"}, "1.0 GiB", WARNS),
+        ({}, {"self/cgroup": OF_THE_HOST, "memory/memory.limit_in_bytes": str(2**32)}, "4.0 GiB available, all of", OK),
+    ],
+)
+def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
+    tmp_path: Path, environ: dict[str, str], files: dict[str, str], said: str, state: str
+) -> None:
+    for name, text in {"meminfo": f"MemTotal: 4 kB\nMemAvailable:    {2**23} kB\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = memory.check(environ, tmp_path, tmp_path)
+    assert found.seen.startswith(said)
+    assert found.state == state
+
+
+def test_memory_is_guessed_where_the_system_says_nothing(tmp_path: Path) -> None:
+    assert "GiB available" in memory.check({}, tmp_path, tmp_path).seen
+
+
+def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
+    environ = {**commands(**{"nvidia-smi": "echo '0, A card, 1.2, 3 MiB'"}), "CUDA_VISIBLE_DEVICES": "0,1"}
+    found = devices.check(tmp_path, environ, tmp_path)
+    assert one(found, "GPU").seen == "0, A card, 1.2, 3 MiB"
+    assert one(found, "visible GPUs").seen == "CUDA_VISIBLE_DEVICES is 0,1"
+    assert {f.state for f in found} <= {OK, WARNS}
+
+
+# -- Slurm -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_without_slurm_is_fine(tmp_path: Path) -> None:
+    found = scheduler.check(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
+    assert {f.state for f in found} == {OK}
+    assert one(found, "job").seen == "not inside a job"
+
+
+def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_path: Path) -> None:
+    environ = {
+        **commands(sbatch="", sinfo="echo 'gpu   up 1:00:00 gpu:4'", sacct="exit 1"),
+        "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2",
+        "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
+    }  # fmt: skip
+    found = scheduler.check(tmp_path, environ, tmp_path)
+    assert one(found, "job").seen == "JOB_ID=7, NTASKS=2, PROCID=1, JOB_GPUS=0"
+    assert one(found, "processes").seen.startswith("process 1 of 2, who meet at n1:")
+    assert one(found, "partitions").seen == "gpu up 1:00:00 gpu:4"
+    assert "squeue" in one(found, "accounting").seen
+
+
+@pytest.mark.parametrize(("name", "value"), [("SLURM_NTASKS", "abc"), ("SLURM_PROCID", "9"), ("JAX_PROCESS_ID", "0")])
+def test_a_place_that_no_stage_would_take_blocks(tmp_path: Path, name: str, value: str) -> None:
+    step = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    found = one(scheduler.check(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes")
+    assert found.state == BLOCKS
+    assert name in found.seen
+
+
+def test_a_scheduler_that_is_down_is_said_with_its_own_words(commands: Any, tmp_path: Path) -> None:
+    environ = commands(sbatch="", sinfo="echo 'slurm_load_partitions: cannot contact' >&2; exit 1", sacct="")
+    found = one(scheduler.check(tmp_path, environ, tmp_path), "partitions")
+    assert (found.seen, found.state) == ("slurm_load_partitions: cannot contact", WARNS)
+
+
+def test_a_command_that_hangs_is_no_answer(commands: Any) -> None:
+    assert ask(["slow"], commands(slow="exec /bin/sleep 30"), timeout=0.2) is None
+    assert ask(["gone"], commands(), timeout=5) is None
+
+
+# -- JAX ---------------------------------------------------------------------------------------------------------------
+
+
+def test_jax_that_works_is_named(tmp_path: Path) -> None:
+    found = platform.check(tmp_path, {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path)
+    assert {f.state for f in found} == {OK}
+    assert one(found, "platform").seen.startswith("cpu: ")
+
+
+@pytest.mark.parametrize(
+    ("seen", "environ", "name", "said"),
+    [
+        ({"gpu_files": 2}, {}, "platform", "cpu, though there are 2 GPUs"),
+        ({}, {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "3"}, "platform", "cpu, though this job was given GPU 3"),
+        ({"error": 3e-4}, {}, "precision", "a float32 product is off by 0.0003"),
+        ({"error": float("nan")}, {}, "precision", "a float32 product is off by nan"),
+    ],
+)
+def test_what_is_odd_about_jax_is_a_warning(
+    seen: dict[str, Any], environ: dict[str, str], name: str, said: str
+) -> None:
+    found = one(platform.judge({**SEEN, **seen}, environ), name)
+    assert (found.state, found.seen) == (WARNS, said)
+
+
+@pytest.mark.parametrize(
+    "environ", [{"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "-1"}, {"JAX_PLATFORMS": "cpu"}]
+)
+def test_gpus_that_were_hidden_on_purpose_are_not_missed(environ: dict[str, str]) -> None:
+    found = one(platform.judge({**SEEN, "gpu_files": 2}, environ), "platform")
+    assert (found.state, found.seen) == (OK, "cpu: 2 x cpu")
+
+
+# -- disk, real_data, configuration -----------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -> None:
+    found = disk.check(tmp_path / "a" / "results", {}, tmp_path)
+    assert one(found, "results").seen.endswith("a/results, not made yet")
+    assert one(found, "rename and fsync").seen.startswith("work, ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
+    # Not by permissions, which a superuser does not feel.
+    found = disk.check(Path("/proc/self/results"), {}, tmp_path)
+    assert [f.state for f in found] == [BLOCKS]
+    assert found[0].remedy.startswith("nothing can be kept there")
+
+
+def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(disk, "_exercise", fail)
+    (found,) = disk.check(tmp_path, {}, tmp_path)
+    assert found.seen.endswith("No space left on device")
+    assert found.remedy.startswith("free some space")
+
+
+def test_a_file_system_without_links_costs_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no links")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    assert one(disk.check(tmp_path, {}, tmp_path), "hard links").state == WARNS
+
+
+def test_a_cache_that_others_may_write_is_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache" / "xla"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    assert one(disk.check(tmp_path, {}, tmp_path), "cache").remedy == f"chmod 700 {folder}"
+    folder.chmod(0o700)
+    assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
+
+
+def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache" / "xla"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "dangling").symlink_to("gone")
+    assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
+    assert disk._size(folder / "gone") == 0
+
+
+@pytest.mark.parametrize(
+    ("mirror", "state", "said"),
+    [
+        (None, OK, "none"),
+        ("gone", WARNS, "no such folder"),
+        ("empty", WARNS, "has none of"),
+        ("half", WARNS, "ml-1m lacks ratings.dat, users.dat"),
+        ("zip", OK, ": ml-1m"),
+        ("full", OK, ": mnist"),
+    ],
+)
+def test_a_mirror_is_looked_into(tmp_path: Path, mirror: str | None, state: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    files = [f"full/mnist/{name}" for name in real_data.FOLDERS["mnist"]]
+    for name in (*files, "half/ml-1m/movies.dat", "zip/ml-1m.zip"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    environ = {"BAYESMESH_MIRROR": str(tmp_path / mirror)} if mirror else {}
+    (found,) = real_data.check(tmp_path, environ, tmp_path)
+    assert found.state == state
+    assert said in found.seen
+
+
+def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
+    (found,) = configuration.check(tmp_path, {}, tmp_path / "config")
+    assert found.state == BLOCKS
+    assert "cannot be read" in found.seen
+
+
+def test_a_wrong_site_blocks(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
+    environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
+    (found,) = site_file.check(tmp_path, environ, tmp_path)
+    assert found.state == BLOCKS
+    assert "max_minuts" in found.seen
+    (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
+    assert [f.state for f in site_file.check(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+
+
+def test_the_scheduler_is_asked_as_the_profiles_do(
+    commands: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.yaml").write_text("gpu: {nodes: 3}\n")
+    environ = {**commands(sbatch=""), "BAYESMESH_SITE": str(tmp_path / "site.yaml")}
+
+    def refuse(path: Path, found: Any, kind: str, nodes: bool) -> None:
+        assert path == tmp_path / "site.yaml"
+        if nodes:
+            raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
+
+    monkeypatch.setattr(site_file, "check_with_scheduler", refuse)
+    found = site_file.check(tmp_path, environ, tmp_path)
+    assert one(found, "profiles").seen == "the scheduler takes jobs of slurm-cpu, slurm-gpu"
+    refused = one(found, "slurm-gpu-multinode")
+    assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
+
+    def hang(path: Path, found: Any, kind: str, nodes: bool) -> None:
+        raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
+
+    monkeypatch.setattr(site_file, "check_with_scheduler", hang)
+    assert [f.state for f in site_file.check(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+
+
+def test_every_profile_of_a_scheduler_is_asked_about() -> None:
+    folder = Path(__file__).parents[4] / "profiles"
+    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in site_file.PROFILES.values()}
+    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == site_file.PROFILES.keys()
+    assert all(any(call in path.read_text() for path in folder.glob("slurm-*/config.yaml")) for call in calls)

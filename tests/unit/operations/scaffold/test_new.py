@@ -1,0 +1,173 @@
+"""What `bayesmesh new` writes runs as it stands, and it overwrites nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.cli import main
+from bayesmesh.config.loading import load_experiment
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations.scaffold.new import KINDS, write_new
+
+ROOT = Path(__file__).resolve().parents[4]
+
+NAMES = {
+    # The longest name; one of which the class sorts before the others; one that holds a name of the template.
+    "model": ["a" * 32, "op_t", "x_new_model", "json"],
+    "source": ["source", "np1"],
+    "kernel": ["z", "langevin"],
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The folders of a project."""
+    for folder in ("models", "kernels", "data/sources"):
+        (tmp_path / "src" / "bayesmesh" / folder).mkdir(parents=True)
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths"),
+    [
+        ("model", ["src/bayesmesh/models/mine.py", "tests/unit/models/test_mine.py"]),
+        ("source", ["src/bayesmesh/data/sources/mine.py", "tests/unit/data/sources/test_mine.py"]),
+        ("kernel", ["src/bayesmesh/kernels/mine.py", "tests/unit/kernels/test_mine.py"]),
+        ("experiment", ["config/experiments/mine.yaml"]),
+    ],
+)
+def test_a_component_is_one_file_and_one_test(project: Path, kind: str, paths: list[str]) -> None:
+    assert [str(p) for p in write_new(kind, "mine", project)] == paths
+    written = contents(project)
+    assert sorted(written) == sorted(paths)
+    for text in written.values():
+        assert b"scaffold" not in text
+        assert not re.search(rb"new[_ ]?(model|source|kernel|experiment)", text, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", ["mine", "a-b_c", "123", "true", "null", "1e3", "x" * 64])
+def test_a_new_experiment_loads(project: Path, name: str) -> None:
+    (path,) = write_new("experiment", name, project)
+    assert load_experiment(project / path).title
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    ["", "Upper", "with space", "../outside", "/etc/passwd", "a/b", "a.b", "_private", "__init__", "a;b", "$(x)", "ä",
+     "a\nb", "mine\n", "-x", "x" * 65],
+)  # fmt: skip
+def test_a_bad_name_is_refused_and_nothing_is_written(project: Path, kind: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no name for an? ") as caught:
+        write_new(kind, name, project)
+    assert contents(project) == {}
+    good = caught.value.remedy.rpartition(" ")[2]
+    assert write_new(kind, good, project), "the name that is proposed can be used"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("model", "base"), ("kernel", "class"), ("source", "import"), ("experiment", "all"), ("experiment", "report"),
+     ("model", "9lives"), ("model", "a-b")],
+)  # fmt: skip
+def test_a_name_that_means_something_else_is_refused(project: Path, kind: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for"):
+        write_new(kind, name, project)
+    assert contents(project) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_there_is_not_overwritten(project: Path, kind: str) -> None:
+    for path in reversed(write_new(kind, "mine", project)):
+        before = contents(project)
+        with pytest.raises(ConfigError, match="is there already"):
+            write_new(kind, "mine", project)
+        assert contents(project) == before
+        (project / path).unlink()
+        (project / path).symlink_to("nowhere")
+        with pytest.raises(ConfigError, match="is there already"):
+            write_new(kind, "mine", project)
+        (project / path).unlink()
+    (project / "src" / "bayesmesh" / "kernels" / "adaptation").mkdir()
+    with pytest.raises(ConfigError, match="kernels/adaptation: is there already"):
+        write_new("kernel", "adaptation", project)
+
+
+def test_outside_of_the_project_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "model", "mine"]) == 2
+    assert "src/bayesmesh/models: there is no such folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_kind_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["new", "modle", "mine"])
+    assert caught.value.code == 2
+    assert re.search("model.*source.*kernel.*experiment", capsys.readouterr().err)
+
+
+# -- what was written, run -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with new components in it, written by the command."""
+    folder = tmp_path_factory.mktemp("scaffolded")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "config", "tests/contract"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    for kind, names in NAMES.items():
+        for name in names[1:]:
+            write_new(kind, name, folder)
+        assert "make schema" in run_in(folder, "-m", "bayesmesh.cli", "new", kind, names[0])
+    return folder
+
+
+def run_in(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def written(folder: Path) -> list[str]:
+    """Sources and tests that are in the copy and not in the project."""
+    found = [p.relative_to(folder) for part in ("src", "tests") for p in (folder / part).rglob("*.py")]
+    return sorted(str(p) for p in found if not (ROOT / p).exists())
+
+
+def test_new_files_are_in_style_and_typed(tree: Path) -> None:
+    files = written(tree)
+    assert len(files) == 2 * sum(map(len, NAMES.values()))
+    run_in(tree, "-m", "ruff", "check", *files)
+    run_in(tree, "-m", "ruff", "format", "--check", *files)
+    run_in(tree, "-m", "mypy", *(f for f in files if f.startswith("src/")))
+
+
+def test_new_components_pass_their_tests_and_contracts(tree: Path) -> None:
+    tests = [f for f in written(tree) if f.startswith("tests/")]
+    said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", *tests)
+    assert f"{sum(map(len, NAMES.values()))} passed" in said
+    # A kernel of this kind keeps its contract in the tests of the guide.
+    chosen = [names[-1] for kind, names in NAMES.items() if kind != "kernel"]
+    said = run_in(tree, "-m", "pytest", "-q", "-p", "no:xdist", "-k", " or ".join(chosen), "tests/contract")
+    assert int(re.search(r"(\d+) passed", said)[1]) > 20

@@ -1,0 +1,48 @@
+"""Chains that are being written are left as they are, with all that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.operations.gc import Unnamed, remove
+from bayesmesh.store.lock import LOCK_NAME, WriterLock
+from bayesmesh.store.sealed import write_sealed
+
+IDENTITY = "0123456789abcdef"
+
+
+@pytest.fixture
+def unnamed(tmp_path: Path) -> Unnamed:
+    for group in ("group-000", "group-001"):
+        (tmp_path / IDENTITY / group).mkdir(parents=True)
+        write_sealed(tmp_path / f"{group}.json", {"identity": IDENTITY})
+    write_sealed(tmp_path / "group-002.json", {"identity": "f" * 16})
+    return Unnamed(tmp_path / IDENTITY, 0, 0, 0.0)
+
+
+def test_nothing_is_removed_while_one_group_is_written(unnamed: Unnamed) -> None:
+    before = sorted(unnamed.folder.parent.rglob("*"))
+    with (
+        WriterLock(unnamed.folder / "group-001"),
+        pytest.raises(StoreError, match="group-001: is being written by"),
+    ):
+        remove(unnamed)
+    assert sorted(unnamed.folder.parent.rglob("*")) == before
+
+
+def test_all_groups_are_locked_until_the_folder_has_another_name(
+    unnamed: Unnamed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, seen = Path.rename, []
+
+    def renamed(path: Path, target: Path) -> Path:
+        seen.append([p.parent.name for p in sorted(path.glob(f"*/{LOCK_NAME}"))])
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    remove(unnamed)
+    assert seen == [["group-000", "group-001"]]
+    assert [p.name for p in unnamed.folder.parent.iterdir()] == ["group-002.json"]

@@ -1,0 +1,105 @@
+"""A group of several processes is whole when the folders of all of them are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.operations.verify import damage_of
+from bayesmesh.stages.assemble import _verified
+from bayesmesh.store.layout import ExperimentLayout, process_folder
+from bayesmesh.store.manifests import PROCESSES_REMEDY, hold_to_manifest, read_manifest
+from bayesmesh.store.sealed import write_sealed
+from bayesmesh.store.segments import ChainStore
+
+IDENTITY = "0123456789abcdef"
+DATA = {"source": "gaussian", "held_out_fraction": 0.0, "split_seed": 0}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> ExperimentLayout:
+    """Two processes with 4 draws each, and the manifest of their group."""
+    layout = ExperimentLayout(tmp_path, "some")
+    config = {"data": DATA, "compute": {"processes": 2}}
+    write_sealed(layout.identity_record(IDENTITY), {"segment_draws": 4, "config": config})
+    for process in range(2):
+        _sample(layout, process)
+    content = {"identity": IDENTITY, "folder": f"chains/{IDENTITY}/group-000", "num_processes": 2, "num_chains": 2}
+    content |= {"num_draws": 4, "committed_draws": 4, "segment_draws": 4, "environment": {}, "changed_environment": []}
+    write_sealed(layout.sampled("group-000"), content)
+    return layout
+
+
+def _sample(layout: ExperimentLayout, process: int, draws: int = 4) -> ChainStore:
+    store = ChainStore(process_folder(layout.group(IDENTITY, 0), process), 4, {"identity": IDENTITY})
+    values = {"sample_stats": {"diverging": np.zeros((draws, 2), bool)}}
+    store.commit("sample", 0, values, {"x": np.zeros(1)}, {})
+    store.end_writing()
+    return store
+
+
+def _damage(layout: ExperimentLayout) -> list[str]:
+    """Return what is wrong with the chains; there are no data."""
+    return [line for line in damage_of(layout) if "/chains/" in line]
+
+
+def test_a_whole_group_is_no_damage(layout: ExperimentLayout) -> None:
+    assert _damage(layout) == []
+    assert len(_verified(layout, read_manifest(layout.sampled("group-000")), 4)) == 2
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+@pytest.mark.parametrize("process", [0, 1])
+def test_the_folder_of_a_process_that_is_gone_is_damage(
+    layout: ExperimentLayout, process: int, has_manifest: bool
+) -> None:
+    manifest = read_manifest(layout.sampled("group-000"))
+    shutil.rmtree(folder := process_folder(layout.group(IDENTITY, 0), process))
+    if not has_manifest:
+        layout.sampled("group-000").unlink()
+    lines = _damage(layout)
+    assert f"{folder}: is missing, though 2 processes made the draws of group-000" in lines
+    with pytest.raises(StoreError, match="the chains are gone") as caught:
+        _verified(layout, manifest, 4)
+    assert caught.value.remedy == PROCESSES_REMEDY
+
+
+def test_a_group_that_is_gone_with_all_its_processes_is_sampled_again(layout: ExperimentLayout) -> None:
+    for process in range(2):
+        shutil.rmtree(process_folder(layout.group(IDENTITY, 0), process))
+    with pytest.raises(StoreError, match="the chains are gone\n  remedy: run the sample stage again"):
+        _verified(layout, read_manifest(layout.sampled("group-000")), 4)
+    path = layout.sampled("group-000")
+    hold_to_manifest(path, ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY}))
+    assert not path.exists(), "it tells of chains that are gone"
+
+
+def test_a_group_that_has_begun_and_committed_nothing_needs_no_other_process(layout: ExperimentLayout) -> None:
+    shutil.rmtree(layout.identity(IDENTITY) / "group-000")
+    shutil.rmtree(layout.identity(IDENTITY) / "group-000-process-001")
+    layout.sampled("group-000").unlink()
+    ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY})
+    assert _damage(layout) == []
+
+
+def test_a_store_with_fewer_draws_than_its_manifest_tells_of(layout: ExperimentLayout) -> None:
+    for process in range(2):
+        shutil.rmtree(process_folder(layout.group(IDENTITY, 0), process))
+        store = _sample(layout, process, draws=3)
+    path = layout.sampled("group-000")
+    assert all("names 3 draws, though 4 were committed" in line for line in _damage(layout))
+    assert len(_damage(layout)) == 2
+    again = ChainStore(store.folder, 4, {"identity": IDENTITY})
+    with pytest.raises(StoreError, match=r"names 3 draws, though 4 were committed by .*: markers were lost\n  remedy"):
+        hold_to_manifest(path, again)
+    assert path.exists()
+
+
+def test_a_manifest_of_other_chains_says_nothing_of_these(layout: ExperimentLayout) -> None:
+    store = ChainStore(layout.group("f" * 16, 0), 4, {"identity": "f" * 16})
+    hold_to_manifest(layout.sampled("group-000"), store)
+    assert layout.sampled("group-000").exists()

@@ -1,0 +1,321 @@
+"""What the Snakefile asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake.resources import Resources
+
+from bayesmesh.config import source_imports
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning import plan as plan_module
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.specs import LATER, STAGES, parse_spec
+
+GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
+
+
+CPU = SimpleNamespace(cores=2, overwrite_resources={})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Two experiments on one dataset, with different splits."""
+    folder = tmp_path / "config"
+    (folder / "experiments").mkdir(parents=True)
+    (folder / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    (folder / "experiments" / "a.yaml").write_text(GOOD.format(share=0))
+    (folder / "experiments" / "b.yaml").write_text(
+        GOOD.format(share=0.5) + "sampling: {mode: independent, chains: 6, chain_groups: 3}\n"
+    )
+    return folder
+
+
+def _plan(config: Path, **workflow: Any) -> Plan:
+    about = (
+        SimpleNamespace(
+            **{
+                "dryrun": False,
+                "local_exec": True,
+                "remote_exec": False,
+                "cores": 2,
+                "resource_settings": CPU,
+                **workflow,
+            }
+        )
+        if workflow
+        else None
+    )
+    return Plan(str(config), str(config.parent / "results"), workflow=about)
+
+
+def test_experiments_share_a_dataset_but_not_a_split(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.dataset("a") == plan.dataset("b")
+    assert plan.datasets() == [plan.dataset("a")]
+    assert plan.splits() == sorted({"all", plan.split("b")})
+
+
+def test_groups_share_the_cores(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.groups("b") == ["group-000", "group-001", "group-002"]
+    assert [p.name for p in plan.manifests("b")] == ["group-000.json", "group-001.json", "group-002.json"]
+    assert (plan.threads("a", 8), plan.threads("b", 8), plan.threads("b", 2), plan.threads("b", None)) == (8, 2, 1, 1)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_spec_is_named_after_its_content_and_written_once(config: Path, stage: str) -> None:
+    wildcards = (
+        {"dataset": _plan(config).dataset("a"), "split": "all"} if stage in ("fetch", "shard") else {"experiment": "a"}
+    )
+    path = Path(_plan(config, dryrun=False).spec(stage)(wildcards))
+    spec = parse_spec(str(path), stage)
+    assert spec.experiment == ("data" if stage in ("fetch", "shard") else "a")
+    before = path.stat()
+    assert Path(_plan(config, dryrun=False).spec(stage)(wildcards)) == path
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_dry_run_and_a_look_write_no_spec(config: Path) -> None:
+    for plan in (_plan(config, dryrun=True), _plan(config)):
+        assert plan.spec("report")({"experiment": "a"}).endswith(".json")
+    assert not (config.parent / "results").exists()
+
+
+def test_what_compiling_checks_for_are_the_specs_of_later_stages(config: Path) -> None:
+    assert _plan(config).later("a") == ""
+    text = "title: A\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
+    (config / "experiments" / "c.yaml").write_text(text + "recommendation: {users: [7]}\n")
+    plan = _plan(config, dryrun=False)
+    (path,) = plan.later("c").split(",")
+    spec = parse_spec(path, *LATER)
+    assert (spec.stage, spec.experiment) == ("recommend", "c")
+    assert spec.settings("recommendation").users == (7,)
+
+
+def test_a_rule_for_stopping_is_checked_by_compiling_and_its_code_is_that_of_the_sample_stage(config: Path) -> None:
+    stopped = GOOD.format(share=0) + "sampling: {stop: {min_ess_bulk: 9, summaries: [mean]}}\n"
+    (config / "experiments" / "c.yaml").write_text(stopped)
+    plan = _plan(config, dryrun=False)
+    spec = parse_spec(plan.later("c"), "sample")
+    assert spec.settings("sampling").stop.summaries == ("mean",)
+    without, with_rule = {"experiment": "a"}, {"experiment": "c"}
+    compiled = [parse_spec(plan.spec("compile")(w), "compile").config for w in (without, with_rule)]
+    assert compiled[0] == compiled[1]
+    assert plan.code("sample")(without) != plan.code("sample")(with_rule)
+    assert plan.code("compile")(without) == plan.code("compile")(with_rule)
+
+
+def test_the_code_of_diagnostics_is_that_of_chains_only_with_a_rule() -> None:
+    def files(*names: str) -> set[str]:
+        closure = source_imports.source_closure([source_imports.PACKAGE_ROOT / "stages" / name for name in names])
+        return {path.relative_to(source_imports.PACKAGE_ROOT).as_posix() for path in closure}
+
+    assert not [name for name in files("sample.py") if name.startswith("diagnostics/")]
+    assert "diagnostics/convergence.py" in files("sample.py", "stop_rule.py")
+
+
+def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> None:
+    plan = _plan(config)
+    (config / "experiments" / "c.yaml").write_text(GOOD.format(share=0).replace("hmc", "chees"))
+    other = _plan(config)
+    one, two = {"experiment": "a"}, {"experiment": "c"}
+    assert plan.code("sample")(one) == other.code("sample")(one) != other.code("sample")(two)
+    assert other.code("assemble")(one) == other.code("assemble")(two)
+    assert other.code("report")(one) == other.code_of("report")
+
+
+OWN_MODEL = """
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+from own_part import SCALE
+class Options(Settings):
+    x: int = 1
+class Mine(Model):
+    pretty_name = "Mine"
+"""
+
+
+def test_code_covers_what_a_model_of_ones_own_imports(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(config.parent)
+    part = config.parent / "own_part.py"
+    part.write_text("SCALE = 1\n")
+    (config.parent / "own_model.py").write_text(OWN_MODEL)
+    path = config / "experiments" / "a.yaml"
+    path.write_text(path.read_text().replace("{name: gaussian}", "{name: 'own_model:Mine'}"))
+
+    def codes() -> dict[str, str]:
+        plan = _plan(config)
+        return {stage: plan.code(stage)({"experiment": "a"}) for stage in STAGES if stage not in ("fetch", "shard")}
+
+    before = codes()
+    part.write_text("SCALE = 2\n")
+    after = codes()
+    changed = {stage for stage in before if before[stage] != after[stage]}
+    assert changed == {"compile", "sample", "assemble", "average", "recommend"}
+    part.write_text("SCALE = = 2\n")
+    source_imports._imports.cache_clear()
+    with pytest.raises(ConfigError, match=r"a\.yaml: key 'model\.name': .*own_part\.py, line 1: no valid Python"):
+        codes()
+
+
+def test_an_experiment_that_is_not_there_is_named_with_the_nearest(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no experiment 'aa' in .*: did you mean 'a'"):
+        _plan(config).experiment("aa")
+
+
+def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:
+    plan = _plan(config)
+    assert plan.indexed() == [plan.layout("a").page]
+    plan.layout("b").page.parent.mkdir(parents=True)
+    plan.layout("b").page.touch()
+    assert plan.indexed() == [plan.layout("a").page, plan.layout("b").page]
+    assert set(json.loads(plan.titles())) == {"a", "b"}
+
+
+CLAIM = """
+sources: {s: {title: A piece}}
+claims:
+  X1:
+    source: s
+    statement: a
+    kind: hardware
+    numbers:
+      it: {published: "1", hardware: none, measure: {file: benchmarks/some.csv, column: c}}
+"""
+
+
+def test_claims_are_held_against_what_is_there_or_against_all_that_reproduce_makes(config: Path) -> None:
+    (config / "claims.yaml").write_text(CLAIM)
+    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\n")
+    alone = _plan(config, dag_settings=SimpleNamespace(targets={"claims"}))
+    assert alone.claimed() == []
+    before = alone.claims_digest()
+    table = Path(alone.results) / "benchmarks" / "some.csv"
+    table.parent.mkdir(parents=True)
+    table.touch()
+    assert alone.claimed() == []
+    assert alone.claims_digest() != before
+    assert alone.indexed() == [alone.layout("a").page]
+    whole = _plan(config, dag_settings=SimpleNamespace(targets={"reproduce"}))
+    assert whole.claimed() == whole.reproduced()
+    assert {whole.layout("b").page, whole.benchmark_layout.page} < set(whole.reproduced())
+    assert whole.indexed() == [whole.layout("b").page, Path(whole.results) / "reproduction" / "index.html"]
+    digest = whole.claims_digest()
+    (config / "claims.yaml").write_text(CLAIM + "# more\n")
+    assert whole.claims_digest() != digest
+
+
+def test_published_budgets_are_reproduced_where_chains_run_on_an_accelerator(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config / "config.yaml").write_text("experiments: [a]\nreproduce: [b]\nreproduce_accelerated: [a]\n")
+    gpu = SimpleNamespace(cores=2, overwrite_resources={"sample": {"gpu": 1}})
+    for is_there in (False, True):
+        monkeypatch.setattr(plan_module, "has_accelerator", lambda environ, found=is_there: found)
+        assert _plan(config, local_exec=True).reproduction() == (["b", "a"] if is_there else ["b"])
+        assert _plan(config, local_exec=False).reproduction() == ["b"], "what this machine has is not what jobs have"
+        assert _plan(config, local_exec=False, resource_settings=gpu).reproduction() == ["b", "a"]
+
+
+def _asking(**resources: Any) -> dict[str, Any]:
+    """A run whose profile submits jobs and asks so much for each of sampling."""
+    overwritten = {"sample": Resources.parse([f"{k}={v}" for k, v in resources.items()], allow_expressions=True)}
+    return {"local_exec": False, "resource_settings": SimpleNamespace(cores=None, overwrite_resources=overwritten)}
+
+
+@pytest.mark.parametrize("stage", ["compile", "sample"])
+@pytest.mark.parametrize(
+    ("wanted", "given", "said", "remedy"),
+    [
+        (
+            1,
+            "2x4",
+            "is 1, and each job of this profile has 8 (2 x 4, by profiles/site.yaml",
+            "use profiles/slurm-gpu, or",
+        ),
+        (4, "2x4", "keys 'gpu.nodes' and 'gpu.gpus_per_node'", "change those keys of profiles/site.yaml, or set"),
+        (8, "1x1", "is 8, and each job of this profile has 1\n", "use profiles/slurm-gpu-multinode, or set"),
+    ],
+)
+def test_processes_that_a_profile_does_not_start_end_the_planning(
+    config: Path, stage: str, wanted: int, given: str, said: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config / "experiments" / "a.yaml"
+    path.write_text(GOOD.format(share=0) + f"compute: {{processes: {wanted}}}\n")
+    with pytest.raises(SystemExit) as caught:
+        _plan(config, **_asking(processes=given)).spec(stage)({"experiment": "a"})
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {path}: key 'compute.processes': ")
+    assert said in message
+    assert remedy in message
+    assert not (config.parent / "results").exists()
+
+
+def test_processes_that_a_profile_starts_and_what_is_there_already_are_taken(config: Path) -> None:
+    path = config / "experiments" / "a.yaml"
+    path.write_text(GOOD.format(share=0) + "compute: {processes: 8}\n")
+    _plan(config, **_asking(processes="2x4")).spec("sample")({"experiment": "a"})
+    _plan(config, **_asking(gpu=1)).spec("sample")({"experiment": "a"})
+    other = _plan(config, **_asking(processes="1x1"))
+    for file in (other.layout("a").audit, *other.manifests("a")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for stage in ("compile", "sample", "report"):
+        other.spec(stage)({"experiment": "a"})
+
+
+def test_limits_are_those_of_the_profiles_nodes_whatever_was_found_there(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = config.parent / "site.yaml"
+    site.write_text("cpu: {max_memory_mb: 1000, max_minutes: 20}\ngpu: {max_memory_mb: 2000, max_minutes: 30}\n")
+    monkeypatch.setenv("BAYESMESH_SITE", str(site))
+    audit = _plan(config).layout("a").audit
+    audit.parent.mkdir(parents=True)
+    found = {
+        "devices": {"platform": "cpu", "mesh": {"chain": 1, "data": 4}},
+        "gradient": {"seconds": 0.1, "per_draw": 10.0},
+        "programs": {"sample": {"memory": {"peak": 1e9}}},
+    }
+    audit.write_text(json.dumps(found))
+    wildcards = SimpleNamespace(experiment="a")
+    asked = {
+        name: (plan.sample_memory_mb(wildcards, 9), plan.sample_minutes(wildcards, 9))
+        for name, plan in {
+            "cpu": _plan(config, **_asking(processes="1x1")),
+            "gpu": _plan(config, **_asking(gpu=1)),
+        }.items()
+    }
+    assert asked == {"cpu": (1000, 20), "gpu": (2000, 30)}
+    site.write_text("gpu: {max_memory_mb: 20000}\n")
+    several = _plan(config, **_asking(gpu=4, processes="2x2")).sample_memory_mb(wildcards, 1)
+    assert several == 2000 + 1.5 * 2000, "memory of one of two nodes"
+
+
+@pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])
+def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
+    config: Path, stage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    path = config / "experiments" / "a.yaml"
+    path.write_text(path.read_text() + "compute: {platform: cpu, mesh: {data: 3}}\n")
+    with pytest.raises(SystemExit) as caught:
+        _plan(config, cores=2, local_exec=True).spec(stage)({"experiment": "a"})
+    assert caught.value.code == 2
+    assert f"error: {path}: key 'compute.mesh'" in capsys.readouterr().err
+    assert not (config.parent / "results").exists()
+    # Three chain groups share six cores: a job of them has two.
+    path.write_text(GOOD.format(share=0) + "compute: {platform: cpu, mesh: {data: 3}}\n"
+                    "sampling: {mode: independent, chains: 6, chain_groups: 3}\n")  # fmt: skip
+    with pytest.raises(SystemExit):
+        _plan(config, cores=6, local_exec=True).spec(stage)({"experiment": "a"})
+    assert "there are 2 for platform 'cpu' for each of the 3 chain groups" in capsys.readouterr().err
+    _plan(config, cores=9, local_exec=True).spec(stage)({"experiment": "a"})
+    # Jobs on a cluster have other devices than the machine that plans them.
+    _plan(config, cores=2, local_exec=False).spec(stage)({"experiment": "a"})

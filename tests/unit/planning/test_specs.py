@@ -1,0 +1,179 @@
+"""Each stage is told exactly what it reads."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.config.experiment import ExperimentBase, experiment_class
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import (
+    COMPONENTS,
+    READS,
+    STAGES,
+    StageSpec,
+    dataset_name,
+    make_spec,
+    parse_spec,
+    split_name,
+    stage_config,
+)
+
+EXPERIMENT: dict[str, Any] = {
+    "title": "A test",
+    "data": {"source": "films", "held_out_fraction": 0.2},
+    "model": {"name": "matrix_factorization"},
+    "kernel": {"name": "hmc"},
+    "averaging": {},
+    "recommendation": {"users": [1, 2]},
+}
+
+
+def _load(value: dict[str, Any] | None = None) -> ExperimentBase:
+    return experiment_class().model_validate(EXPERIMENT if value is None else value)
+
+
+def test_there_is_a_module_for_every_stage() -> None:
+    import bayesmesh
+
+    folder = Path(bayesmesh.__file__).parent / "stages"
+    assert set(STAGES) == {p.stem for p in folder.glob("*.py")} - {
+        "__init__",
+        "context",
+        "experiment_files",
+        "requirements",
+        "stop_rule",
+        "table_receipts",
+    }
+    assert set(COMPONENTS) == set(STAGES)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_told_the_keys_it_reads_and_no_others(stage: str) -> None:
+    config = stage_config(stage, _load())
+    assert set(config) == set(READS[stage])
+    assert json.loads(json.dumps(config)) == config, "plain JSON values"
+
+
+CHANGES: list[tuple[str, Any, set[str]]] = [
+    ("title", "Other", {"report"}),
+    ("report.caption", "Other", {"report"}),
+    ("gates.r_hat", 1.05, {"diagnose", "report"}),
+    ("averaging.calibration_bins", 7, {"average", "report"}),
+    ("recommendation.top", 3, {"recommend", "report"}),
+    ("posterior.probe_rows", 3, {"assemble", "report"}),
+    ("sampling.draws", 9, {"sample", "assemble", "report"}),
+    # More draws, and when they are enough, compile nothing again.
+    ("sampling.stop", {"min_ess_bulk": 9.0}, {"sample", "report"}),
+    ("sampling.seed", 9, {"sample", "report"}),
+    ("sampling.on_changed_environment", "accept", {"sample", "report"}),
+    ("sampling.warmup", 9, {"compile", "sample", "report"}),
+    ("kernel.target_acceptance", 0.9, {"compile", "sample", "report"}),
+    ("compute.mesh", {"data": 2}, {"compile", "sample", "report"}),
+    ("compute.dtype", "float64", {"compile", "sample", "assemble", "average", "recommend", "report"}),
+    ("model.prior_scale", 2.0, {"compile", "sample", "assemble", "average", "recommend", "report"}),
+    ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),
+    ("data.num_films", 9, set(STAGES) - {"diagnose"}),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "stages"), CHANGES, ids=[key for key, *_ in CHANGES])
+def test_a_changed_key_changes_the_specs_of_the_stages_that_read_it(key: str, value: Any, stages: set[str]) -> None:
+    changed = copy.deepcopy(EXPERIMENT)
+    *path, last = key.split(".")
+    block = changed
+    for part in path:
+        block = block.setdefault(part, {})
+    block[last] = value
+    before, after = _load(), _load(changed)
+    differ = {
+        s for s in STAGES if make_spec(s, "x", before, "r").canonical() != make_spec(s, "x", after, "r").canonical()
+    }
+    assert differ == stages
+
+
+def test_what_a_rule_for_stopping_judges_are_the_summaries_of_the_posterior() -> None:
+    stopped = {**EXPERIMENT, "sampling": {"stop": {"min_ess_bulk": 9.0}}, "posterior": {"probe_rows": 7}}
+    spec = make_spec("sample", "x", _load(stopped), "r")
+    assert spec.settings("posterior").probe_rows == 7
+    assert set(spec.config) == {*READS["sample"], "posterior"}
+    assert make_spec("sample", "x", _load({**stopped, "sampling": {}}), "r") == make_spec("sample", "x", _load(), "r")
+
+
+def test_a_default_that_is_written_out_changes_nothing() -> None:
+    written = {**EXPERIMENT, "sampling": {"chains": 4}, "gates": {"r_hat": {"limit": 1.01, "severity": "fail"}}}
+    for stage in STAGES:
+        assert make_spec(stage, "x", _load(), "r") == make_spec(stage, "x", _load(written), "r")
+
+
+def test_a_spec_gives_back_validated_settings() -> None:
+    spec = parse_spec(make_spec("recommend", "x", _load(), "r").canonical(), "recommend")
+    assert spec.settings("recommendation").users == (1, 2)
+    assert spec.settings("compute").mesh == "auto"
+    assert spec.settings("data").held_out_fraction == 0.2
+    assert make_spec("sample", "x", _load(), "r").num_chains == 4
+
+
+def test_the_canonical_form_is_one_line_with_sorted_keys() -> None:
+    text = make_spec("report", "x", _load(), "r").canonical()
+    assert "\n" not in text
+    assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
+
+
+def test_a_spec_is_read_from_a_file_too(tmp_path: Path) -> None:
+    spec = make_spec("diagnose", "x", _load(), "r")
+    path = tmp_path / "spec.json"
+    path.write_text(spec.canonical() + "\n")
+    assert parse_spec(str(path), "diagnose") == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gone.json", "--spec gone.json: cannot be read: No such file"),
+        ("{}", "the given JSON: is no stage specification"),
+        ("{", "the given JSON: is no stage specification"),
+        ('{"stage": "report", "experiment": "../x", "config": {}}', "is no stage specification"),
+        ('{"stage": "report", "experiment": "x", "config": {}, "more": 1}', "is no stage specification"),
+        ('{"stage": "sample", "experiment": "x", "config": {}}', "is a specification of 'sample', not of 'report'"),
+    ],
+)
+def test_what_is_no_spec_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(text, "report")
+    assert said in str(caught.value)
+
+
+def test_a_spec_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is no stage specification"):
+        parse_spec(str(path), "report")
+
+
+def test_names_of_data_are_stable() -> None:
+    """Folders of earlier results keep their names."""
+    whole = _load().model_dump(mode="json")["data"]
+    assert dataset_name(whole) == dataset_name(dict(reversed(whole.items())))
+    assert dataset_name(whole) == dataset_name({**whole, "held_out_fraction": 0.5, "split_seed": 3})
+    assert dataset_name(whole) != dataset_name({**whole, "num_films": 3})
+    assert dataset_name({"source": "mnist", "held_out_fraction": 0.0, "split_seed": 0}) == "mnist-44136fa3"
+    assert split_name({"held_out_fraction": 0.0, "split_seed": 5}) == "all"
+    assert split_name({"held_out_fraction": 0.2, "split_seed": 0}) == "held-out-829b05c6"
+    assert split_name(whole) != split_name({**whole, "split_seed": 1})
+
+
+def test_a_spec_forbids_unknown_keys() -> None:
+    assert StageSpec.model_config["extra"] == "forbid"
+
+
+def test_a_spec_written_by_hand_is_checked_where_it_is_read() -> None:
+    spec = StageSpec(stage="diagnose", experiment="x", config={"gates": {"rhat": 1}})
+    with pytest.raises(ConfigError, match=r"key 'config\.gates\.rhat'"):
+        spec.settings("gates")
+    with pytest.raises(ConfigError, match=r"key 'config\.compute' is missing"):
+        spec.settings("compute")

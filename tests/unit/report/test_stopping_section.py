@@ -1,0 +1,138 @@
+"""The section about a rule for stopping: absent without one, and true about reasons, groups and missing values."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.errors import StoreError
+from bayesmesh.report.page import write_page
+from bayesmesh.report.stopping_section import MEASURED, build_stopping
+from bayesmesh.store.layout import ExperimentLayout
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _look(draws: int, ess: float | None, r_hat: float | None, *, is_met: bool) -> dict[str, Any]:
+    targets = [
+        {"name": "min_ess_bulk", "target": 400.0, "value": ess, "where": "logits[0]", "is_met": (ess or 0) >= 400},
+        {"name": "max_r_hat", "target": 1.01, "value": r_hat, "where": "logits[1]", "is_met": (r_hat or 9) <= 1.01},
+        {"name": "max_mcse.bias<es>", "target": 0.1, "value": 0.05, "where": "bias<es>", "is_met": True},
+    ]
+    return {"draws": draws, "seconds": 0.01, "is_met": is_met, "targets": targets}
+
+
+def _stop(num_draws: int, reason: str = "met", **rule: Any) -> dict[str, Any]:
+    looks = [_look(3, None, None, is_met=False), _look(num_draws, 523.4, 1.0042, is_met=reason == "met")]
+    rule = {"draws": 2000, "max_seconds": None, **rule}
+    return {
+        "rule": rule, "looks": looks, "num_draws": num_draws, "reason": reason, "look_seconds": 0.5, "sampling_seconds": 50.0,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def write(minimal: Callable[..., ExperimentLayout]) -> Callable[..., tuple[ExperimentLayout, dict[str, Any]]]:
+    """Return a function that writes manifests with what rules saw, and returns layout and configuration."""
+
+    def write(*stops: Any, rule: Any = "some") -> tuple[ExperimentLayout, dict[str, Any]]:
+        layout = minimal()
+        for number, stop in enumerate(stops):
+            path = layout.sampled(f"group-{number:03d}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"num_draws": 9, "stop": stop}))
+        return layout, {"title": "A", "sampling": {"stop": rule, "chain_groups": max(1, len(stops))}}
+
+    return write
+
+
+def page(layout: ExperimentLayout, config: dict[str, Any]) -> str:
+    path = write_page(layout, config, "A", "", None, ReportSettings())
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", path.read_text(encoding="utf-8"))))
+
+
+def test_without_a_rule_there_is_no_section(write: Callable[..., Any]) -> None:
+    for stops, rule in (
+        ((None,), None),
+        ((_stop(9),), None),
+        ((None,), {"min_ess_bulk": 1}),
+        ((), {"min_ess_bulk": 1}),
+    ):
+        layout, config = write(*stops, rule=rule)
+        assert build_stopping(layout, config) is None
+        assert "When sampling stopped" not in page(layout, config)
+        layout.sampled("group-000").unlink(missing_ok=True)
+    assert build_stopping(layout, {"title": "A"}) is None
+
+
+def test_looks_targets_cost_and_what_was_measured_are_shown(write: Callable[..., Any]) -> None:
+    layout, config = write(_stop(1234))
+    text = page(layout, config)
+    assert "ended at 1,234 draws per chain: the look at 1,234 draws met every target" in text
+    assert "Bulk ESS ≥ 400.0" in text
+    assert "MCSE of bias<es> ≤ 0.1000" in text
+    assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓ 10.0 ms met" in text
+    assert "3 not a number not a number 0.050000 ✓ 10.0 ms not met" in text
+    assert "took 500 ms, 1.0% of the time of the draws" in text
+    assert MEASURED in text
+    raw = layout.page.read_text(encoding="utf-8")
+    assert raw.count('aria-label="Bulk ESS at each look, target 400"') == 1
+    assert 'href="#stopping"' in raw
+    assert "bias<es>" not in raw, "names come from models"
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (_stop(2000, "draws"), "no look met every target before the limit of 2,000 draws"),
+        (_stop(640, "seconds", max_seconds=600.0), "the time limit of 10 min 00 s (sampling.stop.max_seconds) was reached"),
+    ],
+)  # fmt: skip
+def test_other_reasons_are_told(write: Callable[..., Any], stop: dict[str, Any], said: str) -> None:
+    assert said in page(*write(stop))
+
+
+def test_a_look_that_went_no_further_says_so(write: Callable[..., Any]) -> None:
+    stop = _stop(1234)
+    stop["looks"][0]["targets"] = stop["looks"][0]["targets"][:1]
+    text = page(*write(stop))
+    assert "3 not a number not looked at not looked at 10.0 ms not met" in text
+    assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓" in text
+    assert "goes no further" in text
+
+
+def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> None:
+    layout, config = write(_stop(506), _stop(225), _stop(2000, "draws"))
+    found = build_stopping(layout, config)
+    assert found is not None
+    assert found.sentence.startswith("Sampling of group-001 ended at 225 draws")
+    assert "3 chain groups decided by itself (1 at the limit of draws, 2 by its targets)" in found.groups
+    assert "keeps the fewest draws of all, those of group-001; the longest group has 2,000" in found.groups
+    assert [row.draws for row in found.rows] == ["3", "225"]
+    assert len(found.panels) == 3
+
+
+def test_a_run_that_ended_before_its_first_look_has_no_table(write: Callable[..., Any]) -> None:
+    text = page(*write({**_stop(50, "seconds", max_seconds=1.0), "looks": []}))
+    assert "was reached after 50 draws" in text
+    assert "Every target" not in text
+
+
+def test_a_damaged_manifest_is_named(write: Callable[..., Any]) -> None:
+    layout, config = write({"looks": []})
+    with pytest.raises(StoreError, match=r"group-000\.json"):
+        build_stopping(layout, config)
+
+
+def test_the_numbers_that_the_page_quotes_are_those_of_the_record() -> None:
+    (path,) = (ROOT / "docs" / "decisions").glob("*-stopping.md")
+    record = path.read_text(encoding="utf-8")
+    numbers = re.findall(r"\d[\d.,]*\d", MEASURED)
+    assert len(numbers) >= 5
+    assert [n for n in numbers if n not in record] == []

@@ -1,0 +1,62 @@
+"""Both arms integrate the same, one grows and the other does not, and the stored programs bear witness."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.files import write_json
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
+from bayesmesh.reproduction.benchmarks.compile_scaling import JNP_SUM, PYTHON_SUM, Compilation, Uncompiled, _texts
+from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome
+from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
+from bayesmesh.store.layout import BenchmarkLayout
+
+CLAIMS = Path(__file__).resolve().parents[4] / "config" / "claims.yaml"
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[Measurement]:
+    found = []
+    for n in (10, 20):
+        for arm in (PYTHON_SUM, JNP_SUM):
+            contender = Compilation(arm=arm)
+            facts = contender.prepare({"n": n})
+            found.append(Measurement({"n": n}, arm, seconds=[0.1], facts={**facts, **contender.run(0)}))
+    return found
+
+
+def test_arms_integrate_the_same_and_one_grows(measured: list[Measurement]) -> None:
+    python_few, jnp_few, python_many, jnp_many = (m.facts for m in measured)
+    assert python_many["equations"] - python_few["equations"] >= 10
+    assert jnp_many["equations"] == jnp_few["equations"]
+    assert python_many["value"] == pytest.approx(jnp_many["value"], rel=1e-4)
+    assert 0 < jnp_many["trace_s"] < jnp_many["build_s"] == jnp_many["seconds"]
+    # Far below the tolerance where the grid is fine: the closed form is a normal density of the two means.
+    exact = np.exp(-0.5 * 9 / 5) / np.sqrt(2 * np.pi * 5)
+    assert Uncompiled().prepare({"n": 2001})["value"] == pytest.approx(exact, rel=1e-3)
+
+
+def judge(results: Path, measured: list[Measurement]) -> Finding:
+    layout = BenchmarkLayout(results)
+    path = layout.folder / "compile_scaling-programs.json"
+    write_json(path, _texts(measured))
+    rows = [{k: v for k, v in m.row().items() if k != "text"} for m in measured]
+    write_outcome(layout, "compile_scaling", Outcome(rows, files=(path,)))
+    (claim,) = (c for c in load_claims(CLAIMS) if c.name == "C2")
+    return judge_all(results, (claim,))[0]
+
+
+def test_a_constant_number_of_equations_holds_by_the_programs_themselves(
+    tmp_path: Path, measured: list[Measurement]
+) -> None:
+    finding = judge(tmp_path, measured)
+    assert (finding.verdict, finding.ours, finding.witness) == (HOLDS, 1.0, 1.0)
+    # Another constant than the programs have: counted, it is not computed.
+    typed_in = [dataclasses.replace(m, facts={**m.facts, "equations": 12}) for m in measured]
+    finding = judge(tmp_path, typed_in)
+    assert (finding.verdict, "and the program has 27" in finding.reason) == (FAILED, True)

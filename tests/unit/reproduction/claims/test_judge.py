@@ -1,0 +1,131 @@
+"""Verdicts of all kinds of claim, on tables with receipts; and the table and page of claims."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.reproduction.claims.claim_table import COLUMNS, write_findings
+from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, matches_digits
+from bayesmesh.reproduction.pages.claim_page import write_claims_page
+from bayesmesh.running.machine import machine_name
+from bayesmesh.store.layout import ReproductionLayout
+from bayesmesh.store.receipts import write_receipts
+
+ROOT = Path(__file__).resolve().parents[4]
+Judge = Callable[..., Finding]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A table whose column y is x squared, with a row that met a limit, and a JSON file."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    table, verdict = folder / "table.csv", folder / "verdict.json"
+    rows = [f"ours,{x},{x * x},cpu,ok" for x in (1, 10, 100)]
+    table.write_text(
+        "\n".join(["who,x,y,device,status", *rows, "theirs,1,7,H200,ok", "theirs,10,,H200,time limit"]) + "\n"
+    )
+    verdict.write_text('{"gates": [{"value": 0.5}, {"value": null}]}')
+    write_receipts(folder, "test", [table, verdict])
+    return folder
+
+
+def measure(who: str, x: float | None = None, **more: object) -> dict[str, object]:
+    where = {"who": who} if x is None else {"who": who, "x": x}
+    return {"file": "table.csv", "where": where, "column": "y", **more}
+
+
+def test_a_time_is_measured_and_shows_both_machines(results: Path, judged: Judge) -> None:
+    finding = judged(results, "hardware", published="14", measure=measure("theirs", 1))
+    assert (finding.verdict, finding.ours, finding.ratio) == (MEASURED, 7.0, 0.5)
+    assert finding.machine == f"H200; {machine_name()}"
+    ratio = {"ratio": {"of": measure("theirs", 1), "to": measure("ours", 10)}}
+    assert judged(results, "hardware", published="2", measure=ratio).ours == pytest.approx(0.07)
+
+
+def test_a_row_that_met_a_limit_or_is_not_there_has_not_run(results: Path, judged: Judge) -> None:
+    finding = judged(results, "hardware", published="1", measure=measure("theirs", 10))
+    assert (finding.verdict, finding.reason) == (NOT_RUN, "time limit")
+    assert judged(results, "hardware", published="1", measure=measure("nobody")).verdict == NOT_RUN
+    null = {"file": "verdict.json", "path": ["gates", 1, "value"]}
+    assert judged(results, "hardware", published="1", measure=null).verdict == NOT_RUN
+
+
+def test_a_quick_run_is_no_evidence(results: Path, judged: Judge) -> None:
+    write_receipts(results, "test", [results / "table.csv"], is_quick=True)
+    finding = judged(results, "hardware", published="14", measure=measure("theirs", 1))
+    assert (finding.verdict, "quick run" in finding.reason) == (NOT_RUN, True)
+
+
+def test_a_trend_holds_or_fails(results: Path, judged: Judge) -> None:
+    slope = measure("ours", statistic="slope", against="x")
+    assert judged(results, "shape", published="grows", measure=slope, at_least=1.9).verdict == HOLDS
+    finding = judged(results, "shape", published="flat", measure=slope, at_most=1.1)
+    assert (finding.verdict, finding.reason) == (FAILED, "2 is above 1.1")
+    spread = judged(results, "shape", published="flat", measure=measure("ours", statistic="spread"), at_most=1.5)
+    assert (spread.verdict, spread.ours) == (FAILED, 1e4)
+
+
+def test_a_statistical_number_lies_within_its_interval(results: Path, judged: Judge) -> None:
+    number = {"measure": {"file": "verdict.json", "path": ["gates", 0, "value"]}, "published": "0.4"}
+    number["witness"] = number["measure"] | {"path": ["gates", 0, "value"]}
+    with pytest.raises(Exception, match="witness"):
+        judged(results, "statistical", **{k: v for k, v in number.items() if k != "witness"}, tolerance=0.2)
+    assert judged(results, "statistical", **number, tolerance=0.2).verdict == HOLDS
+    finding = judged(results, "statistical", **number, tolerance=0.05)
+    assert (finding.verdict, finding.reason) == (FAILED, "0.5 differs from 0.4 by more than 0.05")
+
+
+def test_printed_digits_are_compared() -> None:
+    assert matches_digits(1000209.0, "1,000,209")
+    assert matches_digits("8, 1000, 2, 2", "8, 1000, 2, 2")
+    assert not matches_digits("8, 1000, 2", "8, 1000, 2, 2")
+    assert matches_digits(-1.504, "-1.5")
+    assert not matches_digits(float("nan"), "1")
+    assert not matches_digits(0.1051, "0.10499357", 1e-6)
+
+
+def test_damage_fails_and_stops_nothing_else(results: Path, judged: Judge) -> None:
+    (results / "verdict.json").write_text("{")
+    write_receipts(results, "test", [results / "verdict.json"])
+    null = {"file": "verdict.json", "path": ["gates"]}
+    assert judged(results, "hardware", published="1", measure=null).verdict == FAILED
+    finding = judged(results, "hardware", published="1", measure=measure("ours"))
+    assert (finding.verdict, "3 rows where a claim wants one" in finding.reason) == (FAILED, True)
+    finding = judged(results, "hardware", published="1", measure=measure("ours") | {"column": "z"})
+    assert finding.reason == "table.csv: no column 'z'"
+
+
+def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) -> None:
+    findings = judge_all(tmp_path, load_claims(ROOT / "config" / "claims.yaml"))
+    assert {finding.verdict for finding in findings} == {NOT_RUN}
+    letters = {"A": 5, "B": 4, "C": 2, "D": 7, "E": 9}
+    assert list(dict.fromkeys(f.claim.name for f in findings)) == [
+        f"{k}{i + 1}" for k, n in letters.items() for i in range(n)
+    ]
+    layout = ReproductionLayout(tmp_path)
+    write_findings(layout.table, findings)
+    write_claims_page(layout.page, findings)
+    with layout.table.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["verdict"] for row in rows] == [NOT_RUN] * len(findings)
+    page = layout.page.read_text()
+    assert "1940 1/s" in page
+    assert "150,000 in 181 s are 829" in page
+    assert "http" not in page.replace("https://github.com", "").replace("https://www.", "")
+
+
+def test_page_links_to_the_stored_result(results: Path, judged: Judge) -> None:
+    finding = judged(results, "hardware", published="14", unit="s", measure=measure("theirs", 1))
+    layout = ReproductionLayout(results)
+    write_claims_page(layout.page, [finding])
+    text = layout.page.read_text()
+    assert '<a href="../table.csv">table.csv</a>' in text
+    assert (layout.page.parent / "../table.csv").resolve() == (results / "table.csv").resolve()
+    assert "× 0.500" in text

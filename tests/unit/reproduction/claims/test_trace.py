@@ -1,0 +1,98 @@
+"""A number that no run computed turns a claim red, however it came into the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.analyses.averaging import average as averaging
+from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.receipts import check_receipt, receipt_file
+
+NAME = "small"
+Judge = Callable[..., Finding]
+Rerun = Callable[[ExperimentLayout], None]
+SCORES = f"{NAME}/averaging/scores.csv"
+ACCURACY: dict[str, Any] = {
+    "published": "0.1",
+    "tolerance": 0.2,
+    "measure": {"file": SCORES, "column": "average_accuracy", "statistic": "last"},
+    "witness": {"witness": "softmax_accuracy", "experiment": NAME, "which": "average"},
+}
+
+
+def edit(path: Path, column: str, value: str) -> None:
+    header, *rows = path.read_text().splitlines()
+    place = header.split(",").index(column)
+    cells = rows[-1].split(",")
+    cells[place] = value
+    path.write_text("\n".join([header, *rows[:-1], ",".join(cells)]) + "\n")
+
+
+def test_a_number_of_a_run_holds_and_says_where_it_comes_from(averaged: ExperimentLayout, judged: Judge) -> None:
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert (finding.verdict, finding.reason) == (HOLDS, "")
+    assert finding.ours == pytest.approx(finding.witness, abs=1e-9)
+    assert finding.file == SCORES
+    receipt = check_receipt(averaged.results, averaged.averaging_scores)
+    assert (finding.machine, finding.written_at) == (receipt.machine, receipt.written_at)
+    assert set(receipt.inputs) == {
+        f"{NAME}/posterior.sha256",
+        *(n for n in receipt.inputs if n.endswith("sharded.json")),
+    }
+    assert len(receipt.inputs) == 2
+
+
+def test_a_table_that_was_edited_fails(averaged: ExperimentLayout, judged: Judge) -> None:
+    edit(averaged.averaging_scores, "average_accuracy", "0.1")
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert finding.verdict == FAILED
+    assert finding.reason.startswith(f"{SCORES}: not what the run stored")
+
+
+def test_a_result_that_code_returns_without_computing_it_fails(
+    averaged: ExperimentLayout, judged: Judge, rerun: Rerun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage itself writes the published number, with a receipt that fits: its draws give another."""
+    scored = averaging.score_probabilities
+    monkeypatch.setattr(averaging, "score_probabilities", lambda *a: scored(*a)._replace(accuracy=0.25))
+    rerun(averaged)
+    check_receipt(averaged.results, averaged.averaging_scores)
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert finding.verdict == FAILED
+    assert "says 0.25" in finding.reason
+    assert "gives 0.0" in finding.reason or "gives 0.1" in finding.reason
+
+
+def test_scores_of_other_draws_than_are_stored_fail(
+    averaged: ExperimentLayout, judged: Judge, redraw: Callable[..., None]
+) -> None:
+    redraw(averaged, seed=2)
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert (finding.verdict, "was made from another" in finding.reason) == (FAILED, True)
+
+
+def test_draws_that_were_edited_fail(averaged: ExperimentLayout, judged: Judge) -> None:
+    chunk = next(path for path in (averaged.posterior / "posterior/weights").rglob("c/**/*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes() + b"\0")
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert (finding.verdict, "not what the run stored" in finding.reason) == (FAILED, True)
+
+
+def test_a_table_without_receipt_or_draws_fails_and_one_that_is_not_there_has_not_run(
+    averaged: ExperimentLayout, judged: Judge
+) -> None:
+    receipt = receipt_file(averaged.averaging_scores)
+    kept = receipt.rename(receipt.with_suffix(".kept"))
+    assert judged(averaged.results, "statistical", **ACCURACY).verdict == FAILED
+    kept.rename(receipt)
+    averaged.posterior.rename(averaged.folder / "elsewhere")
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert (finding.verdict, "nothing to compute it from again" in finding.reason) == (FAILED, True)
+    averaged.averaging_scores.unlink()
+    finding = judged(averaged.results, "statistical", **ACCURACY)
+    assert (finding.verdict, finding.ours, finding.reason) == (NOT_RUN, None, f"{SCORES} is not there")

@@ -1,0 +1,74 @@
+"""The page of benchmarks: what was measured, what was not and why, ratios with gates, drawings that stand alone."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
+from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome, Ratio
+from bayesmesh.reproduction.pages.benchmark_page import read_section, write_benchmark_page
+from bayesmesh.reproduction.pages.benchmark_panels import FIGURES
+from bayesmesh.store.layout import BenchmarkLayout
+
+
+def metropolis(results: Path) -> BenchmarkLayout:
+    """Two contenders over two sizes of each sweep; one meets its time limit on the second."""
+    measured = []
+    for arm, x in (("samples", "samples"), ("chains", "chains")):
+        for size in (10, 1000):
+            case = {"arm": arm, "chains": 1000, "samples": 1000, x: size}
+            measured.append(Measurement(case, "ours", "ok", "", [0.01, 0.02, 0.03], {"compile_s": 1.0}, 200.0))
+            slow = Measurement(case, "<slow>", "ok", "", [1.0 * size], {"compile_s": 0.0}, 20.0)
+            if size == 1000:
+                slow = Measurement(case, "<slow>", "time limit", "run: more than 5 s", peak_mib=20.0)
+            measured.append(slow)
+    rows = [m.row() | ({"with_compile_s": m.facts["compile_s"] + 1} if m.seconds else {}) for m in measured]
+    layout = BenchmarkLayout(results)
+    ratios = [
+        Ratio("samples 10", "ours", "<slow>", 500.0, 333.0, 1000.0, 3, 20.0),
+        Ratio("x", "ours", "y", 0.5, 0.4, 0.6, 3, 1.0),
+    ]
+    write_outcome(layout, "metropolis", Outcome(rows, ratios))
+    return layout
+
+
+def test_the_page_says_what_was_measured_and_what_was_not(tmp_path: Path) -> None:
+    layout = metropolis(tmp_path)
+    page = write_benchmark_page(tmp_path, [("metropolis", "what & how"), ("later", "not run")])
+    text = page.read_text(encoding="utf-8")
+    assert page == layout.page
+    for said in (
+        "what &amp; how",
+        "time limit: run: more than 5 s",
+        "holds: at least 20",
+        "failed: at least 1",
+        "× 500",
+    ):
+        assert said in text
+    assert "<slow>" not in text
+    assert "not run" not in text
+    assert "0.02000 (0.0100 to 0.0300)" in text
+    assert text.count('class="plot"') == len(FIGURES["metropolis"])
+
+
+def test_drawings_are_documents_with_colours_of_their_own(tmp_path: Path) -> None:
+    layout = metropolis(tmp_path)
+    write_benchmark_page(tmp_path, [("metropolis", "")])
+    for figure in FIGURES["metropolis"]:
+        text = layout.figure(figure.stem).read_text(encoding="utf-8")
+        root = ElementTree.fromstring(text)  # noqa: S314 - our own
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert figure.labels[0] in text
+        assert "--series-0: #" in text
+
+
+def test_a_contender_without_a_time_has_no_point(tmp_path: Path) -> None:
+    section = read_section(metropolis(tmp_path), "metropolis", "")
+    assert [is_timed for _, is_timed in section.rows] == [True, True, True, False] * 2
+    assert "min s" not in section.columns
+    assert "<slow>" not in section.panels["metropolis-samples"].svg
+
+
+def test_a_page_without_benchmarks_says_what_to_do(tmp_path: Path) -> None:
+    assert "make bench" in write_benchmark_page(tmp_path, []).read_text(encoding="utf-8")

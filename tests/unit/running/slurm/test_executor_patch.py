@@ -1,0 +1,51 @@
+"""Jobs of which the scheduler says nothing are asked for again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from bayesmesh.running.slurm.executor_patch import remembering
+
+
+class Executor:
+    """Like that of the plugin: nothing is passed on when the scheduler is silent."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] | None = None
+        self.succeeded: list[str] = []
+        self.failed: list[tuple[str, str]] = []
+
+    def report_job_success(self, job: str) -> None:
+        self.succeeded.append(job)
+
+    def report_job_error(self, job: str, msg: str) -> None:
+        self.failed.append((job, msg))
+
+    async def check_active_jobs(self, active_jobs: list[str]) -> AsyncIterator[str]:
+        if self.states is None:
+            return
+        for job in active_jobs:
+            if self.states[job] == "COMPLETED":
+                self.report_job_success(job)
+            elif self.states[job] == "FAILED":
+                self.report_job_error(job, msg="it failed")
+            else:
+                yield job
+
+
+def _ask(executor: Executor, jobs: list[str]) -> list[str]:
+    check = remembering(Executor.check_active_jobs)
+
+    async def ask() -> list[str]:
+        return [job async for job in check(executor, jobs)]
+
+    return asyncio.run(ask())
+
+
+def test_no_job_is_forgotten() -> None:
+    executor, jobs = Executor(), ["one", "two", "three"]
+    assert _ask(executor, jobs) == jobs, "the scheduler is silent"
+    executor.states = {"one": "COMPLETED", "two": "RUNNING", "three": "FAILED"}
+    assert _ask(executor, jobs) == ["two"]
+    assert (executor.succeeded, executor.failed) == (["one"], [("three", "it failed")])

@@ -1,0 +1,144 @@
+"""Judged summaries: those of direct evaluation, whatever the looks, and each draw evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.sampling.derive import derive
+from bayesmesh.sampling.monitored import JudgedProgram, JudgedSummaries, compile_judged, summary_names
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.posterior_reader import open_posterior
+
+CHAINS, DRAWS, PROBES = 2, 23, 4
+MODELS = {
+    "gaussian": ["mean"],
+    "softmax_regression": ["biases", "logits"],
+    "matrix_factorization": ["film_biases", "logits"],
+}
+
+
+class Rows:
+    """Row shards in memory."""
+
+    def __init__(self, rows: dict[str, np.ndarray]) -> None:
+        self.rows = rows
+        self.num_rows = len(next(iter(rows.values())))
+
+    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: value[start:stop] for name, value in self.rows.items()}
+
+
+@pytest.fixture(params=MODELS)
+def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:
+    return make_case(request.param)
+
+
+@pytest.fixture
+def folder(case: Any, tmp_path: Path) -> Path:
+    """A chain group's folder, with draws of the prior in place of a posterior."""
+    drawn = jax.device_get(case.model.prior(case.spec).sample((CHAINS, DRAWS), seed=jax.random.key(1)))
+    root = open_group(tmp_path / "draws.zarr", "w")
+    for name, value in drawn.items():
+        dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2)))
+        write_array(root.require_group("posterior"), name, value, dims)
+    for number, name in enumerate(("lp", "log_likelihood")):
+        values = np.arange(CHAINS * DRAWS, dtype=np.float64).reshape(CHAINS, DRAWS) + 1000 * number
+        write_array(root.require_group("sample_stats"), name, values, (CHAIN, DRAW))
+    return tmp_path
+
+
+def judged(case: Any, folder: Path, names: list[str] | None = None) -> JudgedSummaries:
+    names = summary_names(case.model, case.spec) if names is None else names
+    return JudgedSummaries(case.model, case.spec, Rows(case.rows), folder, names, PROBES)
+
+
+def test_every_summary_is_named(case: Any) -> None:
+    names = summary_names(case.model, case.spec)
+    assert set(names) >= {"log_density", "log_likelihood", *(n for n in MODELS[case.name] if n != "film_biases")}
+    latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
+    found = case.model.summaries(latents, case.arrays)
+    assert set(names) == {*found, "log_density", "log_likelihood"}
+
+
+def test_values_are_those_of_the_posterior(case: Any, folder: Path) -> None:
+    (folder / "draws.zarr").rename(folder / "posterior.zarr")
+    expected = derive(case.model, case.spec, Rows(case.rows), open_posterior(folder / "posterior.zarr"), PROBES, 0)
+    (folder / "posterior.zarr").rename(folder / "draws.zarr")
+    found = judged(case, folder).first(DRAWS)
+    for name, values in expected["summaries"].items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found["log_density"][1], np.arange(DRAWS) + DRAWS)
+    np.testing.assert_array_equal(found["log_likelihood"][0], np.arange(DRAWS) + 1000)
+
+
+def test_looks_before_do_not_change_the_values(case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bayesmesh.sampling.monitored.MOST_DRAWS", 5)
+    at_once, by_looks = judged(case, folder).first(DRAWS), judged(case, folder)
+    for look in (1, 4, 4, 11, DRAWS):
+        found = by_looks.first(look)
+        for name, values in at_once.items():
+            assert found[name].dtype == values.dtype
+            np.testing.assert_allclose(found[name], values[:, :look], rtol=1e-13, atol=1e-13)
+
+
+def test_a_draw_is_evaluated_once_and_by_one_program(case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced, blocks = [], []
+    summaries = type(case.model).summaries
+
+    def counted(model: Any, latents: Any, rows: Any) -> Any:
+        traced.append(1)
+        return summaries(model, latents, rows)
+
+    monkeypatch.setattr("bayesmesh.sampling.monitored.MOST_DRAWS", 5)
+    looked = judged(case, folder)
+    monkeypatch.setattr(type(case.model), "summaries", counted)
+    run = JudgedProgram.__call__
+    monkeypatch.setattr(JudgedProgram, "__call__", lambda self, block: blocks.append(1) or run(self, block))
+    for look in (5, 10, 23):
+        looked.first(look)
+    assert sum(traced) == 1
+    assert sum(blocks) == 1 + 1 + 3
+
+
+def test_what_was_compiled_before_is_what_a_look_asks_for(
+    case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compile stage knows shapes, a look the store: they must come to one program, or each look's is made anew."""
+    asked = []
+    make = JudgedProgram.__init__
+
+    def noting(self: JudgedProgram, *arguments: Any) -> None:
+        make(self, *arguments)
+        asked.append(({k: (v.shape, v.dtype) for k, v in arguments[-1].items()}, *arguments[3:5]))
+
+    monkeypatch.setattr(JudgedProgram, "__init__", noting)
+    names = summary_names(case.model, case.spec)
+    compile_judged(case.model, case.spec, Rows(case.rows), names, PROBES, CHAINS)
+    judged(case, folder).first(DRAWS)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+
+
+def test_statistics_of_the_sampler_need_no_latents(case: Any, folder: Path) -> None:
+    for array in (folder / "draws.zarr" / "posterior").rglob("c"):
+        array.rename(array.with_name("gone"))
+    found = judged(case, folder, ["log_density"]).first(DRAWS)
+    assert list(found) == ["log_density"]
+    assert found["log_density"].shape == (CHAINS, DRAWS)
+
+
+def test_looking_back_or_at_nothing_is_an_error(case: Any, folder: Path, tmp_path: Path) -> None:
+    looked = judged(case, folder, ["log_density"])
+    looked.first(9)
+    with pytest.raises(ValueError, match="8 draws after 9"):
+        looked.first(8)
+    with pytest.raises(StoreError, match="no Zarr group"):
+        judged(case, tmp_path / "elsewhere", ["log_density"]).first(1)

@@ -1,0 +1,120 @@
+"""What is chosen where the configuration says auto."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.registry import list_components
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import make_spec
+from bayesmesh.sampling.collective import CollectiveTarget
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.sizes import (
+    SEGMENT_BYTES,
+    SEGMENT_DRAWS,
+    SLICE_BYTES,
+    SLICE_SECONDS,
+    TILE_ELEMENTS,
+    choose_lengths,
+    make_program,
+    row_tile,
+)
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("aimed", [0.01, 10.0, 3600.0])
+@pytest.mark.parametrize("num_chains", [1, 64])
+def test_lengths_are_powers_of_two_within_bounds(make_case, fixed_program, seconds, aimed, num_chains) -> None:
+    program = fixed_program(num_chains)
+    lengths = choose_lengths(program, aimed, seconds)
+    assert 1 <= lengths.slice_draws <= lengths.segment_draws <= SEGMENT_DRAWS
+    per_draw = sum(np.prod(s) for s in program.target.position_shapes.values()) * num_chains * 8
+    for length, most_bytes, most_seconds in zip(
+        lengths, (SLICE_BYTES, SEGMENT_BYTES), (SLICE_SECONDS, aimed), strict=True
+    ):
+        assert math.log2(length).is_integer()
+        assert length == 1 or length * per_draw <= most_bytes
+        assert length == 1 or length * seconds * program.kernel.expected_gradients() <= most_seconds
+
+
+@pytest.fixture(scope="module")
+def fixed_program(make_case, request):
+    build = request.getfixturevalue("make_program")
+    programs = {n: build(make_case("softmax_regression"), "hmc", num_chains=n) for n in (1, 64)}
+    return programs.__getitem__
+
+
+def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
+    lengths = [choose_lengths(fixed_program(1), 10.0, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) > 3
+
+
+def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
+    program = fixed_program(64)
+    huge = dataclasses.make_dataclass("Huge", ["position_shapes", "dtype"])({"a": (10**7,)}, program.target.dtype)
+    program = dataclasses.make_dataclass("P", ["target", "kernel", "num_chains"])(huge, program.kernel, 64)
+    assert choose_lengths(program, 10.0, 1e-9) == (1, 1)
+
+
+@pytest.mark.parametrize("name", list_components("model"))
+def test_a_tile_is_as_large_as_memory_allows(make_case, name) -> None:
+    case = make_case(name)
+    few, many = (row_tile(case.model, case.spec, n, "cpu") for n in (1, 100))
+    assert few >= 1
+    assert many == pytest.approx(few / 100, abs=1)
+    assert row_tile(case.model, case.spec, 1, "gpu") == pytest.approx(
+        few * TILE_ELEMENTS["gpu"] / TILE_ELEMENTS["cpu"], rel=0.01
+    )
+    # Every field of a row has to fit.
+    widest = max(np.prod(f.shape, initial=1.0) for f in case.spec.fields.values())
+    assert few <= TILE_ELEMENTS["cpu"] / widest
+
+
+def test_a_tile_is_never_less_than_a_row(make_case) -> None:
+    case = make_case("matrix_factorization")
+    assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
+
+
+def spec(**sampling):
+    config = {
+        "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
+        "kernel": {"name": "chees", "max_leapfrog_steps": 17}, "sampling": {"chains": 8, "warmup": 21, **sampling},
+        "compute": {"dtype": "float64"},
+    }  # fmt: skip
+    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+
+
+def test_a_program_is_what_its_spec_says(make_case) -> None:
+    case = make_case("gaussian")
+    program = make_program(spec(), case.spec, 16)
+    assert program.num_chains == 8
+    assert program.slice_draws == 16
+    assert program.sampling.warmup == program.kernel.num_warmup == 21
+    assert program.kernel.options.max_leapfrog_steps == 17
+    assert program.target.model.options.prior_scale == 3.0
+    assert dict(program.mesh.shape) == {"chain": 1, "data": 8}
+    assert program.target.layout.num_devices == 8
+
+
+def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
+    case, chosen = make_case("gaussian"), spec()
+    for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
+        chosen.config["compute"]["sharding"] = way
+        assert type(make_program(chosen, case.spec, 16).target) is expected
+
+
+def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
+    program = make_program(spec(mode="independent", chain_groups=2), make_case("gaussian").spec, 16)
+    assert program.num_chains == 4
+    assert dict(program.mesh.shape) == {"chain": 4, "data": 1}
+
+
+def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel chees .* at least 2 in a group, not 1"):
+        make_program(spec(mode="independent", chain_groups=8), make_case("gaussian").spec, 16)

@@ -1,0 +1,180 @@
+"""Files and folders are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import (
+    atomic_folder,
+    atomic_path,
+    hash_file,
+    read_json,
+    write_json,
+    write_text,
+)
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+def test_new_content_appears_only_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.csv"
+    with atomic_path(path) as temporary:
+        assert (temporary.parent, temporary.suffix) == (path.parent, ".csv")
+        temporary.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def fail() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def fill(number: int) -> None:
+        with atomic_path(tmp_path / "a.json"):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fill(errno.ENOSPC)
+    assert caught.value.filename == str(tmp_path / "a.json")
+    with pytest.raises(ConnectionResetError) as other:
+        fill(errno.ECONNRESET)
+    assert other.value.filename is None, "what is written may be read from elsewhere"
+
+
+@pytest.mark.parametrize("operation", ["fsync", "replace"])
+def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+
+    def fail(*args: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, operation, fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_json(path, {"a": 2})
+    assert read_json(path) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_content_is_on_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (order.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b)))
+    write_text(tmp_path / "a.txt", "x")
+    assert [Path(o).name[:7] for o in order] == [".a.txt.", "replace", tmp_path.name[:7]]
+
+
+@pytest.mark.usefixtures("umask")
+@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o027, 0o640)])
+def test_permissions_are_those_of_any_new_file(tmp_path: Path, mask: int, expected: int) -> None:
+    os.umask(mask)
+    write_text(tmp_path / "a.txt", "x")
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == expected
+    with atomic_folder(tmp_path / "f"):
+        pass
+    assert (tmp_path / "f").stat().st_mode & 0o666 == expected
+
+
+def test_folder_replaces_the_old_one_only_when_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    path.mkdir()
+    (path / "old").touch()
+
+    def fail() -> None:
+        with atomic_folder(path) as temporary:
+            (temporary / "half").touch()
+            raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        fail()
+    assert [p.name for p in path.iterdir()] == ["old"]
+    with atomic_folder(path) as temporary:
+        assert not list(temporary.iterdir()), "what the failed one left is gone"
+        (temporary / "new").touch()
+        assert [p.name for p in path.iterdir()] == ["old"]
+    assert [p.name for p in path.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_is_strict_sorted_and_readable(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"b": [1.5, None], "a": "Les Misérables"})
+    assert path.read_text(encoding="utf-8") == '{\n  "a": "Les Misérables",\n  "b": [\n    1.5,\n    null\n  ]\n}\n'
+    assert read_json(path) == {"a": "Les Misérables", "b": [1.5, None]}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}])
+def test_what_json_cannot_hold_is_refused_before_writing(tmp_path: Path, value: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        write_json(tmp_path / "a.json", {"x": value})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"\xff\xfe{}", b"{'a': 1}"])
+def test_damaged_json_is_named_with_a_remedy(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"a\.json: is damaged.*\n  remedy: delete it and run"):
+        read_json(path)
+
+
+def test_json_that_is_missing_or_not_readable_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"a\.json: is not there\n  remedy: run the stage"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(StoreError, match="cannot be read: Is a directory"):
+        read_json(tmp_path)
+
+
+def test_hash_is_sha256_of_the_bytes(tmp_path: Path) -> None:
+    content = os.urandom(300_000)
+    (tmp_path / "a").write_bytes(content)
+    assert hash_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_new_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def note(source: Path, target: Path) -> None:
+        order.append(f"{Path(source).name} -> {Path(target).name}")
+        replace(source, target)
+
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (order.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name), fsync(fd))
+    )
+    monkeypatch.setattr(os, "replace", note)
+    for content in ("first", "second"):
+        order.clear()
+        with atomic_folder(tmp_path / "a.zarr") as temporary:
+            (temporary / "b").mkdir()
+            (temporary / "b" / "c").write_text(content)
+    assert order == ["a.zarr.partial", "c", "b", "a.zarr -> a.zarr.old", "a.zarr.partial -> a.zarr", tmp_path.name]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.zarr"]
