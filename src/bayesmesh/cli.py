@@ -78,19 +78,11 @@ def _add_stages(verbs: Any) -> None:
 
 def _add_others(verbs: Any) -> None:
     """The verbs that look, write files for a user, or tidy up."""
-    from bayesmesh.reproduction.benchmarks.command import add_benchmark
+    from bayesmesh.reproduction.verbs import add_verbs
 
     index = verbs.add_parser("index", help="write results/index.html over the pages that exist")
     index.add_argument("--log", type=Path, help="also write the log there")
     index.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
-    claims = verbs.add_parser("claims", help="hold the published figures against what is stored, each with a verdict")
-    claims.add_argument("--gate", action="store_true", help="write nothing; exit code 1 when a claim failed")
-    claims.add_argument("--log", type=Path, help="also write the log there")
-    claims.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
-    study = verbs.add_parser("study", help="measure on known posteriors what a choice of method costs")
-    study.add_argument("name", choices=("stopping",), help="stopping: what ending a run by a rule costs")
-    study.add_argument("--log", type=Path, help="also write the log there")
-    study.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     schema = verbs.add_parser("schema", help="write config/schema.json and config/README.md")
     schema.add_argument("--check", action="store_true", help="only say whether they are up to date")
     new = verbs.add_parser("new", help="write a new model, source or kernel with its test, or an experiment")
@@ -104,7 +96,7 @@ def _add_others(verbs: Any) -> None:
     )
     gc = verbs.add_parser("gc", help="show chains that no configuration names any more, and remove them after asking")
     gc.add_argument("--yes", action="store_true", help="remove them without asking")
-    add_benchmark(verbs)
+    add_verbs(verbs)
     verbs.add_parser("doctor", help="what this machine offers, what stands in the way of a run, and what helps")
 
 
@@ -210,10 +202,9 @@ def _look(arguments: argparse.Namespace) -> int:
             print(f"{path}: written")
         print(next_steps(arguments.kind, arguments.name))
         return 0
-    if arguments.verb in ("study", "claims"):
-        return _judge(arguments)
-    if arguments.verb == "benchmark":
-        return _benchmark(arguments)
+    if "run" in arguments:
+        code: int = arguments.run(arguments)
+        return code
     if arguments.verb == "doctor":
         from bayesmesh.operations.doctor import run as run_doctor
 
@@ -243,21 +234,6 @@ def _look(arguments: argparse.Namespace) -> int:
         if plan.layout(name).page.exists()
     ]
     _log.info("index: %s", run_index(Path(plan.results), named))
-    return 0
-
-
-def _judge(arguments: argparse.Namespace) -> int:
-    """Measure a method, or hold the published figures against ours."""
-    if arguments.verb == "study":
-        from bayesmesh.reproduction.studies.study_files import run_stopping
-
-        _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
-    else:
-        from bayesmesh.reproduction.claims.stage import run_claims
-
-        said, num_failed = run_claims(Path("config/claims.yaml"), Path("results"), is_gate=arguments.gate)
-        _log.info("claims: %s", said)
-        return 1 if arguments.gate and num_failed else 0
     return 0
 
 
@@ -294,17 +270,6 @@ def _verify(name: str | None) -> int:
     if not layouts:
         print("nothing to check: no experiment has chains or a posterior yet")
     return StoreError.exit_code if num_damaged else 0
-
-
-def _benchmark(arguments: argparse.Namespace) -> int:
-    from bayesmesh.reproduction.benchmarks.command import PAGE, run_benchmark
-
-    if arguments.name != PAGE:
-        return run_benchmark(arguments)
-    from bayesmesh.stages.report import run_benchmarks
-
-    _log.info("benchmark %s: %s", arguments.name, run_benchmarks(Path("results")))
-    return 0
 
 
 def _collect(plan: Plan, *, is_certain: bool) -> int:

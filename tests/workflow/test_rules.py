@@ -22,6 +22,15 @@ TARGETS = {"all", "quickstart", "reproduce", "benchmarks"}
 WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 
 
+OF_REPRODUCTION = {
+    "study": 'config="stopping", code=reproduction.code_of_study(),',
+    "claims": "config=lambda wildcards: reproduction.claims_digest(PLAN), code=reproduction.code_of_claims(),",
+    "benchmark": "config=reproduction.benchmark_settings(PLAN), code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),",
+    "benchmark_page": 'config="page", code=reproduction.code_of_benchmark_page(),',
+}
+"""Rules beside the flow -> their params."""
+
+
 def test_there_is_a_rule_for_every_stage() -> None:
     from bayesmesh.planning.specs import STAGES
 
@@ -39,14 +48,8 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
     text = WORKING[file, rule].partition("    params:\n")[2].partition("    message:")[0]
     if rule == "index":
         assert text.split() == ["config=lambda", "wildcards:", "PLAN.titles(),", 'code=PLAN.code_of("report"),']
-    elif rule == "study":
-        assert text.split() == ['config="stopping",', "code=PLAN.code_of_study(),"]
-    elif rule == "claims":
-        assert text.split() == ["config=lambda", "wildcards:", "PLAN.claims_digest(),", 'code=PLAN.code_of("claims"),']
-    elif rule == "benchmark_page":
-        assert text.split() == ['config="page",', 'code=PLAN.code_of("report"),']
-    elif rule == "benchmark":
-        assert text.partition("#")[0].split() == ["config=PLAN.benchmark_settings(),", "code=PLAN.code_of_benchmark,"]
+    elif rule in OF_REPRODUCTION:
+        assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
     else:
         assert text.split() == [f'config=PLAN.spec("{rule}"),', f'code=PLAN.code("{rule}"),']
         assert f"bayesmesh {rule} --spec {{params.config:q}}" in WORKING[file, rule]

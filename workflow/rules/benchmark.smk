@@ -1,4 +1,11 @@
-# No part of the flow: contenders in turns, in one run on one machine.
+# Beside the flow: contenders in turns, in one run on one machine.
+from bayesmesh.reproduction import planning as reproduction
+
+
+wildcard_constraints:
+    benchmark="|".join(reproduction.benchmark_names()) or "none",
+
+
 rule benchmark:
     output:
         report(
@@ -20,8 +27,8 @@ rule benchmark:
     # All cores, so that no two of them measure each other.
     threads: lambda wildcards: PLAN.cores
     params:
-        config=PLAN.benchmark_settings(),
-        code=PLAN.code_of_benchmark,
+        config=reproduction.benchmark_settings(PLAN),
+        code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),
     message:
         "Benchmark {wildcards.benchmark}"
     shell:
@@ -30,7 +37,10 @@ rule benchmark:
 
 rule benchmark_page:
     input:
-        [PLAN.benchmark_layout.table(name) for name in PLAN.benchmarks()],
+        [
+            reproduction.benchmark_layout(PLAN).table(name)
+            for name in reproduction.benchmark_names()
+        ],
     output:
         report(
             "results/benchmarks/index.html",
@@ -45,8 +55,13 @@ rule benchmark_page:
         "../../envs/bayesmesh.yaml"
     params:
         config="page",
-        code=PLAN.code_of("report"),
+        code=reproduction.code_of_benchmark_page(),
     message:
         "Write the page of all benchmarks"
     shell:
         "bayesmesh benchmark {params.config:q} --code {params.code:q} --log {log:q}"
+
+
+rule benchmarks:
+    input:
+        reproduction.benchmark_layout(PLAN).page,

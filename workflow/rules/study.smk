@@ -1,4 +1,7 @@
-# No part of the flow: what a choice of method costs, measured on posteriors that are known.
+# Beside the flow: what a choice of method costs, measured on posteriors that are known.
+from bayesmesh.reproduction import planning as reproduction
+
+
 rule study:
     output:
         report(
@@ -19,7 +22,7 @@ rule study:
         "../../envs/bayesmesh.yaml"
     params:
         config="stopping",
-        code=PLAN.code_of_study(),
+        code=reproduction.code_of_study(),
     message:
         "Measure what ending a run by a rule costs"
     shell:

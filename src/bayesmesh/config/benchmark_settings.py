@@ -1,19 +1,12 @@
-"""The published comparisons: which there are, found by their files, and the `benchmarks` key of `config.yaml`."""
+"""The `benchmarks` key of `config.yaml`."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.config.source_imports import PACKAGE_ROOT
-from bayesmesh.errors import ConfigError, suggest
 
-__all__ = ["BenchmarkSettings", "benchmark_files", "list_benchmarks", "parse_benchmarks"]
-
-_FOLDER = PACKAGE_ROOT / "reproduction" / "benchmarks"
+__all__ = ["BenchmarkSettings"]
 
 
 class BenchmarkSettings(Settings):
@@ -23,43 +16,3 @@ class BenchmarkSettings(Settings):
     seconds_limit: float = Field(
         20.0, gt=0, le=1e6, description="Time limit of one run of one contender, in seconds; the table says who met it."
     )
-
-
-def parse_benchmarks(text: str) -> BenchmarkSettings:
-    """Return the settings that the workflow hands to a job as JSON.
-
-    Raises:
-        ConfigError: they are not of that form.
-    """
-    try:
-        return BenchmarkSettings.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        raise ConfigError(f"--settings: {where}{first['msg']}", "leave it out to read config/config.yaml") from error
-
-
-def list_benchmarks() -> dict[str, str]:
-    """Return the benchmarks by name, with what each measures; files are read, not imported.
-
-    A benchmark is a file or a package in its folder that defines a function ``run``.
-    """
-    found: dict[str, str] = {}
-    for path in sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("*/__init__.py")]):
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-        if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
-            name = path.parent.name if path.name == "__init__.py" else path.stem
-            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0].removeprefix(f"{name}: ")
-    return found
-
-
-def benchmark_files(name: str) -> list[Path]:
-    """Return the source files of a benchmark: contenders are named by strings, so that imports do not tell.
-
-    Raises:
-        ConfigError: there is no such benchmark; names the nearest.
-    """
-    if name not in list_benchmarks():
-        raise ConfigError(f"no benchmark '{name}': {suggest(name, list_benchmarks())}")
-    single = _FOLDER / f"{name}.py"
-    return [single] if single.is_file() else sorted((_FOLDER / name).rglob("*.py"))

@@ -13,7 +13,6 @@ from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Settings
 from bayesmesh.files import atomic_path
-from bayesmesh.reproduction.claims.claims_file import ClaimsFile
 
 __all__ = ["documents", "drifted", "write_documents"]
 
@@ -23,7 +22,6 @@ def documents(folder: Path) -> dict[Path, str]:
     schema = {
         "config.yaml": RunSettings.model_json_schema(),
         "experiments/*.yaml": experiment_class().model_json_schema(),
-        "claims.yaml": ClaimsFile.model_json_schema(),
     }
     return {
         folder / "schema.json": json.dumps(schema, indent=2, sort_keys=True) + "\n",

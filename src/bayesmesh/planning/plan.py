@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.benchmark_settings import benchmark_files, list_benchmarks
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.loading import load_all
 from bayesmesh.config.registry import component_path
@@ -23,10 +22,9 @@ from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import Site, load_site
 from bayesmesh.planning.specs import COMPONENTS, dataset_name, later_stages, make_spec, split_name
-from bayesmesh.reproduction.claims.claims_file import Claims, load_claims
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
-from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, group_name
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
 
 __all__ = ["Plan", "use_own_environment"]
 
@@ -205,7 +203,7 @@ class Plan:
 
         Listed are those of `make run`, or of `make reproduce` when that is asked for; the latter has a page of claims.
         """
-        is_reproduction = self._is_asked("reproduce")
+        is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
         pages = [self.layout(n).page for n in self.experiments if n in listed or self.layout(n).page.exists()]
         claims = ReproductionLayout(Path(self.results)).page
@@ -248,29 +246,6 @@ class Plan:
         """Return the fingerprint of a stage's code without any component."""
         return fingerprint(source_closure([PACKAGE_ROOT / "stages" / f"{stage}.py"]))
 
-    def code_of_study(self) -> str:
-        """Return the fingerprint of the studies' code."""
-        return fingerprint(source_closure([PACKAGE_ROOT / "reproduction" / "studies" / "study_files.py"]))
-
-    @functools.cached_property
-    def claims(self) -> Claims:
-        """The published figures of ``claims.yaml``."""
-        return load_claims(self.config / "claims.yaml")
-
-    def claimed(self) -> list[Path]:
-        """Return what must be made before claims are judged: all of the target `reproduce`, when that is asked for.
-
-        Asked for alone, claims are held against what is there, and nothing is run for them: as inputs, results of
-        earlier code would be made again first. Instead `claims_digest` changes with them.
-        """
-        return self.reproduced() if self._is_asked("reproduce") else []
-
-    def reproduced(self) -> list[Path]:
-        """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
-        pages = [self.layout(name).page for name in self.reproduction()]
-        tables = (self.benchmark_layout.table(name) for name in self.benchmarks())
-        return [*pages, *tables, self.benchmark_layout.page]
-
     def reproduction(self) -> list[str]:
         """Return the experiments of the target `reproduce`: where chains run on an accelerator, published budgets too."""
         return [*self.run.reproduce, *(self.run.reproduce_accelerated if self._is_accelerated() else [])]
@@ -281,34 +256,9 @@ class Plan:
             return False
         return self._asked("gpu") is not None or (self.workflow.local_exec and has_accelerator(os.environ))
 
-    def claims_digest(self) -> str:
-        """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
-        named = sorted({Path(self.results) / file for claim in self.claims for file in claim.files()})
-        files = [self.config / "claims.yaml", *(path for path in named if path.is_file())]
-        lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
-
-    def _is_asked(self, target: str) -> bool:
+    def is_asked(self, target: str) -> bool:
         """Return whether a target is one of those that Snakemake was asked for."""
         return self.workflow is not None and target in self.workflow.dag_settings.targets
-
-    def benchmarks(self) -> list[str]:
-        """Return the names of the benchmarks that need no experiment."""
-        return list(list_benchmarks())
-
-    @property
-    def benchmark_layout(self) -> BenchmarkLayout:
-        """The files of the benchmarks."""
-        return BenchmarkLayout(Path(self.results))
-
-    def benchmark_settings(self) -> str:
-        """Return what benchmarks read of the configuration, as JSON."""
-        return self.run.benchmarks.model_dump_json()
-
-    def code_of_benchmark(self, wildcards: Any) -> str:
-        """Return the fingerprint of a benchmark's code and of the harness."""
-        entries = [PACKAGE_ROOT / "reproduction" / "benchmarks" / f"{part}.py" for part in ("command", "worker")]
-        return fingerprint(source_closure([*entries, *benchmark_files(wildcards.benchmark)]))
 
     def _name(self, wildcards: Any) -> str:
         """An experiment; for a dataset, the first experiment that uses it."""

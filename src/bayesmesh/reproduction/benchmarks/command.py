@@ -6,11 +6,13 @@ import argparse
 import importlib
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.benchmark_settings import BenchmarkSettings, list_benchmarks, parse_benchmarks
+from bayesmesh.config.benchmark_settings import BenchmarkSettings
 from bayesmesh.errors import ConfigError
+from bayesmesh.reproduction.benchmarks.benchmark_list import list_benchmarks, parse_benchmarks
 from bayesmesh.running.arguments import positive
 
 __all__ = ["PAGE", "add_benchmark", "run_benchmark"]
@@ -24,17 +26,19 @@ WRITING = "writing"
 
 
 PAGE = "page"
-"""No benchmark, but their page; it is written by the stage `report`."""
+"""Not a benchmark: writes the page of all."""
 
 
-def add_benchmark(verbs: Any) -> None:
-    """Add the verb to the command line."""
+def add_benchmark(verbs: Any, parents: Sequence[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Add the verb to the command line, with the options of `parents`, and return it."""
     found = {
         **list_benchmarks(),
         WRITING: "throughput and memory, with and without a store",
         PAGE: "write results/benchmarks/index.html over the tables that exist",
     }
-    verb = verbs.add_parser("benchmark", help="measure contenders in turns, in one run")
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        "benchmark", parents=parents, help="measure contenders in turns, in one run"
+    )
     verb.add_argument("name", choices=tuple(found), help="; ".join(f"{name}: {what}" for name, what in found.items()))
     verb.add_argument(
         "--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv"
@@ -43,12 +47,11 @@ def add_benchmark(verbs: Any) -> None:
     verb.add_argument("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
     verb.add_argument("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
     verb.add_argument("--cores", type=positive, help="cores that the contenders may use; all by default")
-    verb.add_argument("--log", type=Path, help="also write the log there")
-    verb.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
     writing = verb.add_argument_group(WRITING)
     writing.add_argument("--experiment", metavar="NAME", help="an experiment that was sampled")
     writing.add_argument("--draws", type=positive, default=200, help="draws of one turn")
     writing.add_argument("--rounds", type=positive, default=5, help="turns of each contender")
+    return verb
 
 
 def _seconds(text: str) -> float:

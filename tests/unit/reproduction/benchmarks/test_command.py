@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
-from bayesmesh.config.benchmark_settings import benchmark_files, list_benchmarks, parse_benchmarks
 from bayesmesh.errors import ConfigError
+from bayesmesh.reproduction.benchmarks.benchmark_list import benchmark_files, list_benchmarks, parse_benchmarks
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Options, Outcome, Ratio
 from bayesmesh.store.layout import BenchmarkLayout
 

@@ -1,0 +1,96 @@
+"""What the workflow's rules for benchmarks, claims and studies ask; imported by those rule files only.
+
+Each function is given the plan of the workflow. Nothing here imports JAX or pandas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.planning.code_fingerprint import fingerprint
+from bayesmesh.planning.plan import Plan
+from bayesmesh.reproduction.benchmarks.benchmark_list import benchmark_files, list_benchmarks
+from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.store.layout import BenchmarkLayout
+
+__all__ = [
+    "benchmark_layout",
+    "benchmark_names",
+    "benchmark_settings",
+    "claims_digest",
+    "claims_inputs",
+    "code_of_benchmark",
+    "code_of_benchmark_page",
+    "code_of_claims",
+    "code_of_study",
+    "reproduced",
+]
+
+_ROOM = PACKAGE_ROOT / "reproduction"
+
+
+def _code(*entries: str, also: Iterable[Path] = ()) -> str:
+    return fingerprint(source_closure([*(_ROOM / entry for entry in entries), *also]))
+
+
+def benchmark_names() -> list[str]:
+    """Return the names of the benchmarks that need no experiment."""
+    return list(list_benchmarks())
+
+
+def benchmark_layout(plan: Plan) -> BenchmarkLayout:
+    """Return the files of the benchmarks."""
+    return BenchmarkLayout(Path(plan.results))
+
+
+def benchmark_settings(plan: Plan) -> str:
+    """Return what benchmarks read of the configuration, as JSON."""
+    return plan.run.benchmarks.model_dump_json()
+
+
+def code_of_benchmark(name: str) -> str:
+    """Return the fingerprint of a benchmark's code and of the harness."""
+    return _code("benchmarks/command.py", "benchmarks/worker.py", also=benchmark_files(name))
+
+
+def code_of_benchmark_page() -> str:
+    """Return the fingerprint of the code that writes the page of all benchmarks."""
+    return _code("pages/benchmark_page.py")
+
+
+def code_of_study() -> str:
+    """Return the fingerprint of the studies' code."""
+    return _code("studies/study_files.py")
+
+
+def code_of_claims() -> str:
+    """Return the fingerprint of the code that checks claims and writes their page."""
+    return _code("claims/stage.py")
+
+
+def reproduced(plan: Plan) -> list[Path]:
+    """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
+    pages = [plan.layout(name).page for name in plan.reproduction()]
+    layout = benchmark_layout(plan)
+    return [*pages, *(layout.table(name) for name in benchmark_names()), layout.page]
+
+
+def claims_inputs(plan: Plan) -> list[Path]:
+    """Return what must be made before claims are checked: all of the target `reproduce`, when that is asked for.
+
+    Asked for alone, claims are held against what is there, and nothing is run for them: as inputs, results of
+    earlier code would be made again first. Instead `claims_digest` changes with them.
+    """
+    return reproduced(plan) if plan.is_asked("reproduce") else []
+
+
+def claims_digest(plan: Plan) -> str:
+    """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
+    claims = plan.config / "claims.yaml"
+    named = sorted({Path(plan.results) / file for claim in load_claims(claims) for file in claim.files()})
+    files = [claims, *(path for path in named if path.is_file())]
+    lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
