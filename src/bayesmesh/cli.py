@@ -1,4 +1,4 @@
-"""The command line: one verb per stage, and a few that look.
+"""The command line: one verb per stage and operation.
 
 Stages are imported when their verb is called, so that `bayesmesh status` starts without JAX.
 """

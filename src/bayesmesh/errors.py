@@ -1,4 +1,4 @@
-"""The one family of errors that a user can cause, and how they are printed.
+"""The family of errors that a user can cause, and how they are printed.
 
 Every message says what happened, where (file, key or row) and what to do. The command line prints it without a
 traceback and exits with ``exit_code``.

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and that a power failure does not undo."""
+"""Write files and folders atomically and durably."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from bayesmesh.config.loading import load_experiment, load_run
 from bayesmesh.planning.specs import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "results" / "README.md", *ROOT.glob("docs/**/*.md")])
+FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
+PAGES = sorted([*(ROOT / name for name in FRONT_PAGES), *ROOT.glob("docs/**/*.md")])
 EXTENDING = ROOT / "docs" / "guide" / "extending.md"
 RESULTS_PAGE = ROOT / "docs" / "guide" / "results.md"
 EXAMPLE = "diabetes"
@@ -228,7 +229,7 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "benchmarks/command.py"))
+    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "reproduction/benchmarks/command.py"))
     return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', text)}
 
 
@@ -252,7 +253,8 @@ def misfit(command: str) -> str:
         profiles = [w for i, w in enumerate(arguments) if i and arguments[i - 1] == "--profile"]
         wrong = [f"snakemake has no target {t}" for t in targets if t not in snakemake_targets()]
         return ", ".join([*wrong, *(f"no profile {p}" for p in profiles if not (ROOT / p).is_dir())])
-    return "" if program in FOREIGN_COMMANDS or words[0] == ".venv/bin/python" else f"unknown program {program}"
+    is_known = program in FOREIGN_COMMANDS or words[0] == ".venv/bin/python" or (ROOT / words[0]).is_file()
+    return "" if is_known else f"unknown program {program}"
 
 
 def test_commands_exist() -> None:

@@ -1,1 +1,1 @@
-"""Analyses of posteriors: one folder each, with its settings, its computation and its section of the page."""
+"""Analyse a finished posterior, one folder per analysis."""

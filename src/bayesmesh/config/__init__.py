@@ -1,4 +1,4 @@
-"""The configuration of an experiment: one pydantic model per top-level key, loading and cross-checks.
+"""Read and validate the configuration: one pydantic model per top-level key, and the registry of components.
 
 Nothing here imports JAX: Snakemake parses the workflow with it.
 """

@@ -1,1 +1,1 @@
-"""From a named dataset to row shards: fetch, read, split, shard."""
+"""Turn a dataset into row shards: fetch, read, split, shard."""

@@ -1,1 +1,1 @@
-"""Panels of the page: small SVG drawings that take their colours and their font from the page."""
+"""Draw small SVG panels that take their colours and font from the page around them."""

@@ -1,1 +1,1 @@
-"""One transition kernel a file; each is found by its file name."""
+"""MCMC transition kernels, one file each."""

@@ -1,1 +1,1 @@
-"""One model a file; each is found by its file name."""
+"""Statistical models, one file each: a prior and a log likelihood."""

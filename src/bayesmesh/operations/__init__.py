@@ -1,1 +1,1 @@
-"""Look at results and take care of them: status, doctor, verify, gc, and the scaffold of new components."""
+"""Inspect and maintain an installation: status, doctor, verify, gc and the scaffold of new components."""

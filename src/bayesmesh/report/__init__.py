@@ -1,4 +1,4 @@
-"""The page of an experiment and the index of all: tables and figures out of the files of the stages before.
+"""Render the page of an experiment and the index of all experiments from stored files.
 
 Nothing here imports JAX, TFP or Snakemake. A file that is absent leaves its section out; a file that is damaged is a
 `StoreError` that names it.

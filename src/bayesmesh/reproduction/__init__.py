@@ -1,1 +1,1 @@
-"""Reproduce the published pieces: benchmarks, claims, studies and their pages; imported by the command line only."""
+"""Reproduce published results; only the command line imports this folder."""

@@ -1,1 +1,1 @@
-"""Run a job: start processes, hear signals, assign GPUs, read Slurm, show progress, keep the ledger."""
+"""Support every job while it runs: processes, signals, GPUs, progress, the ledger."""

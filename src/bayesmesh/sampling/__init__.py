@@ -1,1 +1,1 @@
-"""From model, kernel and shards to committed draws: mesh, density, programs, the loop."""
+"""Sample from a model with a kernel: device mesh, log density, compiled programs, the loop, the writer."""

@@ -1,1 +1,1 @@
-"""One module per arrow of the flow: what a job of that stage does, from its spec to its files."""
+"""Run one stage of the flow per module, from its spec to its files."""

@@ -1,1 +1,1 @@
-"""Paths, arrays, segments and the posterior: everything that is written under ``results/``."""
+"""Read and write everything under `results/`: paths, arrays, segments, sealed records, the posterior."""

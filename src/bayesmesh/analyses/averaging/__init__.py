@@ -1,1 +1,1 @@
-"""Bayesian model averages: predictive probabilities averaged over draws, and how well they score on test rows."""
+"""Average predictive probabilities over draws and score them on test rows."""

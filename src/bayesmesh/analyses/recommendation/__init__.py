@@ -1,1 +1,1 @@
-"""Recommendations under uncertainty: which unwatched film is best, how sure that is, and held-out evaluation."""
+"""Rank unwatched films for each user under posterior uncertainty and score the ranking on held-out films."""

@@ -1,1 +1,1 @@
-"""One dataset a file; each is found by its file name."""
+"""Datasets, one file each."""

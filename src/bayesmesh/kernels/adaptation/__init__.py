@@ -1,1 +1,1 @@
-"""What warmup learns: step size, diagonal scale, trajectory length."""
+"""Adaptation during warmup: windows, step size, metric, trajectory length."""

@@ -1,1 +1,1 @@
-"""Hamiltonian dynamics, shared by the kernels that use it."""
+"""Hamiltonian dynamics shared by kernels: leapfrog trajectories and No-U-Turn trees."""

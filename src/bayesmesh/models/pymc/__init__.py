@@ -1,1 +1,1 @@
-"""To and from other modelling languages; nothing here is imported unless a model asks for it."""
+"""Use PyMC models here, and likelihoods of models here in PyMC."""

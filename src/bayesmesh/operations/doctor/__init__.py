@@ -1,4 +1,4 @@
-"""doctor: what this machine offers, what stands in the way of a run, and what helps; one file per group of checks."""
+"""Check whether this machine can run the workflow and say how to fix problems; one file per group of checks."""
 
 from __future__ import annotations
 

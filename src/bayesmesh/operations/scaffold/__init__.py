@@ -1,1 +1,1 @@
-"""Writes the first files of a new component or experiment."""
+"""Write the first files of a new component or experiment."""

@@ -1,4 +1,4 @@
-"""status: how far every experiment is, as one table; read from the store alone, while jobs run and after a crash."""
+"""Show the progress of every experiment in one table, read from the store and the queue."""
 
 from __future__ import annotations
 

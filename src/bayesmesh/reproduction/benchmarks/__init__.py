@@ -1,1 +1,1 @@
-"""Comparisons in one run: ratios against a named contender, never an absolute time."""
+"""Compare implementations side by side and report ratios to a named baseline."""

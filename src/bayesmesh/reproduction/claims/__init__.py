@@ -1,4 +1,4 @@
-"""Published figures held against what the store says; verdicts come from stored numbers only.
+"""Check published figures against stored results.
 
 Nothing here runs an experiment, and nothing in the configuration of claims is evaluated.
 """

@@ -1,1 +1,1 @@
-"""Pages of the benchmarks and of the published claims."""
+"""Render the pages of benchmarks and claims."""

@@ -1,1 +1,1 @@
-"""Samplers that keep running moments and no draws, so that any number of steps fits into a fixed amount of memory."""
+"""Samplers that keep running moments instead of draws, so memory does not grow with the number of steps."""

@@ -1,1 +1,1 @@
-"""Studies of the method itself, on posteriors that are known: what a choice costs, measured and not argued."""
+"""Measure what a choice of method costs, on posteriors that are known exactly."""

@@ -1,1 +1,1 @@
-"""Everything this project knows of Slurm: the step's variables, the queue, the executor."""
+"""Everything specific to Slurm: a job step's variables, the queue, the Snakemake executor."""

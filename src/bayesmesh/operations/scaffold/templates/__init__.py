@@ -1,1 +1,1 @@
-"""What `bayesmesh new` starts from: code that runs as it stands, under the names new_model, new_source, new_kernel."""
+"""Templates of new components: code that runs unchanged under the names new_model, new_source and new_kernel."""

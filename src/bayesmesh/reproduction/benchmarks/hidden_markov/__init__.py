@@ -1,4 +1,4 @@
-"""hidden_markov: No-U-Turn samplers of four packages and ours on one model, by effective draws per second.
+"""Compare No-U-Turn samplers of four packages with ours on one model, by effective draws per second.
 
 The model and the data are those of PyMC's example gallery, "How to wrap a JAX function for use in PyMC". The others
 have the published budget, two chains of 1,000 + 1,000 iterations on two cores, and the published likelihood; ours has

@@ -1,4 +1,4 @@
-"""metropolis: steps per second of random-walk Metropolis against NumPy, JAX and TFP, over samples and over chains.
+"""Compare random-walk Metropolis with NumPy, JAX and TFP, by steps per second over samples and over chains.
 
 Source:
     R. Louf 2019, "Massively parallel MCMC with JAX": scalar chains on a mixture of four normals, from 0, with a normal

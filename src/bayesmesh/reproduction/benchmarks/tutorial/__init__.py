@@ -1,4 +1,4 @@
-"""tutorial: what "Distributed inference with JAX" shows before its two experiments, on eight simulated devices.
+"""Rerun the introductory examples of the tutorial "Distributed inference with JAX" on eight simulated devices.
 
 A sum over devices, independent chains on devices, distributions whose parts lie on different devices, and what matrix
 products of low precision do to trajectories. Reference: TensorFlow Probability, "Distributed inference with JAX".
