@@ -229,7 +229,9 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "reproduction/benchmarks/command.py"))
+    text = "".join(
+        (ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "reproduction/benchmarks/command.py")
+    )
     return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', text)}
 
 
