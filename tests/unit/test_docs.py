@@ -229,9 +229,8 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    text = "".join(
-        (ROOT / "src/bayesmesh" / name).read_text() for name in ("cli.py", "reproduction/benchmarks/command.py")
-    )
+    modules = ("cli.py", "reproduction/verbs.py", "reproduction/benchmarks/command.py")
+    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in modules)
     return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', text)}
 
 
