@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayesmesh.errors import ConfigError, UserError, explain_os_error
 from bayesmesh.running.arguments import positive
-from bayesmesh.running.early_stop import leaving_early
+from bayesmesh.running.early_stop import exiting_on_signal
 from bayesmesh.store.layout import group_name
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _start_processes(arguments: argparse.Namespace) -> int | None:
 def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
     from bayesmesh.planning.plan import Plan
     from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
-    from bayesmesh.running.gpus import hold_cards
+    from bayesmesh.running.gpus import hold_gpus
     from bayesmesh.running.ledger import Ledger
     from bayesmesh.running.overhead import add_start
     from bayesmesh.stages.experiment_files import ledger_file
@@ -170,7 +170,7 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
     if stage in WITH_PROCESSES:
         options["place"] = place
     try:
-        with hold_cards(getattr(arguments, "gpus", 0)):
+        with hold_gpus(getattr(arguments, "gpus", 0)):
             run = importlib.import_module(f"bayesmesh.stages.{stage}").run
             add_start(ledger, os.environ)
             if stage == "sample" and place.index == 0:
@@ -298,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code: 0, or that of the `UserError`."""
     words = sys.argv[1:] if argv is None else list(argv)
     # First of all: a scheduler may ask a job to stop at any time.
-    with leaving_early() if words[:1] == ["sample"] else contextlib.nullcontext():
+    with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         return _main(words)
 
 

@@ -1,6 +1,6 @@
 """The family of errors that a user can cause, and how they are printed.
 
-Every message says what happened, where (file, key or row) and what to do. The command line prints it without a
+A message says what happened, where (file, key or row) and how to fix it. The command line prints it without a
 traceback and exits with ``exit_code``.
 """
 
@@ -26,14 +26,14 @@ __all__ = [
 
 
 class UserError(Exception):
-    """A mistake or a circumstance that the user can mend.
+    """An error that the user can fix.
 
     Args:
         message: What happened, naming the file and the key or row.
-        remedy: What to do about it; may hold lines of YAML or a command.
+        remedy: How to fix it; may contain lines of YAML or a command.
 
     Attributes:
-        is_abrupt: the process is to leave at once: devices, or other processes, are busy with what nobody waits for.
+        is_abrupt: whether to end the process without cleanup, because devices or other processes may still be busy.
     """
 
     exit_code = 1
@@ -49,19 +49,19 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """The configuration is wrong; nothing was started."""
+    """The configuration is invalid; nothing was started."""
 
     exit_code = 2
 
 
 class DataError(UserError):
-    """A data file is missing, damaged or not what its source declares."""
+    """A data file is missing, damaged or different from what its source declares."""
 
     exit_code = 3
 
 
 class DeviceError(UserError):
-    """The devices that the experiment asks for are not there."""
+    """The devices that the experiment requests are not available."""
 
     exit_code = 4
 
@@ -73,34 +73,34 @@ class StoreError(UserError):
 
 
 class PeerError(UserError):
-    """Another process of the same run failed, went away or did not come."""
+    """Another process of the same run failed, disappeared or did not join."""
 
     exit_code = 6
 
 
 class NotFinished(UserError):
-    """The job was asked to stop before its work was done; what is done is committed, and it wants to be run again."""
+    """The job was asked to stop before its work was done; finished work is committed, and another run continues it."""
 
     exit_code = 75
 
 
 _CIRCUMSTANCES = {
-    errno.ENOSPC: "free some space and run it again: what is committed stays, and it goes on from there",
-    errno.EDQUOT: "the quota is used up; free some space and run it again: what is committed stays, and it goes on from there",
-    errno.EROFS: "choose a folder that can be written, or have the file system mounted for writing",
-    errno.EACCES: "see who may read and write it",
-    errno.EPERM: "see who may read and write it",
-    errno.ESTALE: "the network file system lost it; run it again",
-    errno.EIO: "the disk or the network file system fails; run it again, elsewhere if need be",
+    errno.ENOSPC: "free some space and run it again: it continues from the last commit",
+    errno.EDQUOT: "the quota is exhausted; free some space and run it again: it continues from the last commit",
+    errno.EROFS: "choose a writable folder, or have the file system mounted for writing",
+    errno.EACCES: "check the permissions of the file and its folder",
+    errno.EPERM: "check the permissions of the file and its folder",
+    errno.ESTALE: "the network file system lost the file; run it again",
+    errno.EIO: "the disk or the network file system has errors; run it again, on another file system if necessary",
 }
 
 
 def explain_os_error(error: OSError) -> UserError | None:
-    """Return what a user can do about a full disk, a folder without permission and the like; None for other errors."""
+    """Return a user error for a full disk, a missing permission and similar causes; None for other errors."""
     if error.errno not in _CIRCUMSTANCES:
         return None
     names = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    # A hidden file is a temporary one, which a user never sees: its folder is where it could not be written.
+    # A hidden file is one of our temporary files: name its folder, which the user knows.
     where = next(
         (p for p in names if not p.name.startswith(".")), names[0].parent if names else "a file of the results"
     )
@@ -108,7 +108,7 @@ def explain_os_error(error: OSError) -> UserError | None:
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """Return a sentence with the nearest valid name, or with all of them.
+    """Return a sentence with the nearest valid name and all valid names.
 
     >>> suggest("chese", ["chees", "hmc"])
     "did you mean 'chees'? valid: chees, hmc"

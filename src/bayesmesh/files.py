@@ -37,9 +37,9 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give an empty temporary file beside `path`; on success it is flushed and takes the name, on failure it is removed.
+    """Yield an empty temporary file beside `path`; flush and rename it on success, remove it on failure.
 
-    It is readable by whom the umask allows, like any other new file.
+    Its permissions follow the umask, like those of any new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
@@ -50,7 +50,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         sync(path.parent)
     except OSError as error:
-        # Only writing meets a full disk, and the system does not say which file it was.
+        # Errors of a full disk come from write() and name no file.
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
             error.filename = str(path)
         raise
@@ -60,13 +60,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give an empty folder beside `path`; on success it takes the name and an earlier folder goes, on failure it stays.
+    """Yield an empty folder beside `path`; on success it replaces an earlier folder, on failure that one stays.
 
-    What an interrupted writer left under the temporary names, which are always the same, is removed first. The old
-    folder is set aside before it is removed, so that it is never there in parts.
+    Temporary names are fixed, so the remains of an interrupted writer are removed first. The old folder is renamed before
+    it is removed, so `path` never holds a part of it.
 
     Raises:
-        StoreError: something that is no folder has the name.
+        StoreError: `path` is a link or a file.
     """
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise StoreError(f"{path}: is a link or a file, not a folder", "move it away and run the stage again")
@@ -92,16 +92,16 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text, whole or not at all."""
+    """Write UTF-8 text atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write strict JSON with sorted keys, whole or not at all.
+    """Write strict JSON with sorted keys atomically.
 
     Raises:
-        ValueError: NaN or infinity, for which JSON has no number.
+        ValueError: the value contains NaN or infinity, which JSON cannot represent.
     """
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -111,17 +111,17 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
 
     Args:
         path: the file.
-        remedy: what to do when it is damaged.
+        remedy: how to fix a damaged file.
 
     Raises:
-        StoreError: missing, not readable or damaged; names the file.
+        StoreError: the file is missing, unreadable or damaged.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: is not there", "run the stage that writes it") from error
+        raise StoreError(f"{path}: does not exist", "run the stage that writes it") from error
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}", "see who may read it") from error
+        raise StoreError(f"{path}: cannot be read: {error.strerror}", "check its permissions") from error
     except ValueError as error:
         raise StoreError(f"{path}: is damaged: {error}", remedy) from error
 

@@ -1,4 +1,4 @@
-"""The one family of errors."""
+"""The family of user errors."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ def test_a_chain_that_may_not_be_written_is_named_by_its_folder(
     assert error.message == f"{tmp_path}: {os.strerror(errno.EACCES)}"
 
 
-def test_other_errors_of_the_system_are_ours_to_mend() -> None:
+def test_other_os_errors_are_not_user_errors() -> None:
     assert explain_os_error(FileNotFoundError(errno.ENOENT, "no such file", "x")) is None
     assert explain_os_error(OSError("without a number")) is None

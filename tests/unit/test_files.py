@@ -1,4 +1,4 @@
-"""Files and folders are there whole or not at all."""
+"""Files and folders are written atomically."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_damaged_json_is_named_with_a_remedy(tmp_path: Path, content: bytes) -> 
 
 
 def test_json_that_is_missing_or_not_readable_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"a\.json: is not there\n  remedy: run the stage"):
+    with pytest.raises(StoreError, match=r"a\.json: does not exist\n  remedy: run the stage"):
         read_json(tmp_path / "a.json")
     with pytest.raises(StoreError, match="cannot be read: Is a directory"):
         read_json(tmp_path)

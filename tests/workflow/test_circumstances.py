@@ -63,7 +63,7 @@ def test_a_full_disk_keeps_what_is_committed(run: Any, tmp_path: Path) -> None:
     full = run("sample", tmp_path, left=30_000)
     assert full.returncode == 5, full.stderr
     assert (
-        f"{os.strerror(errno.ENOSPC)}\n  remedy: free some space and run it again: what is committed stays"
+        f"{os.strerror(errno.ENOSPC)}\n  remedy: free some space and run it again: it continues from the last commit"
         in full.stderr
     )
     assert "Traceback" not in full.stderr

@@ -1,4 +1,4 @@
-"""Types of what the command line takes, for all verbs."""
+"""Argument types for all verbs of the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["positive"]
 
 
 def positive(text: str) -> int:
-    """Return a number of cores, draws or turns; what argparse says of a ValueError names the option.
+    """Return a positive number of cores, draws or rounds; argparse adds the option's name to a ValueError.
 
     >>> positive("2")
     2

@@ -1,4 +1,4 @@
-"""A request to stop that comes before a job has begun: while modules are imported, there is nothing to commit."""
+"""Stop requests during the imports, before a job has anything to commit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import NoReturn
 
 from bayesmesh.errors import NotFinished
 
-__all__ = ["leaving_early"]
+__all__ = ["exiting_on_signal"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 @contextlib.contextmanager
-def leaving_early() -> Iterator[None]:
-    """Let SIGTERM and SIGUSR1 end the process with the exit code of `NotFinished` until somebody else handles them.
+def exiting_on_signal() -> Iterator[None]:
+    """Let SIGTERM and SIGUSR1 end the process with the exit code of `NotFinished` until other handlers replace these.
 
-    By themselves they would end it as if it had been killed, and SIGUSR1 without a word. Nothing is done in a thread
-    that is not the main one, which hears no signals.
+    The default handlers would end the process as if it had been killed. Outside the main thread, which alone receives
+    signals, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -36,8 +36,8 @@ def leaving_early() -> Iterator[None]:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """End the process here and now: an exception might be caught by what is being imported."""
+    """End the process immediately: an imported module might catch an exception."""
     name = signal.Signals(number).name
-    # Not through logging, which the interrupted code may be in the middle of.
-    os.write(2, f"error: asked to stop by {name} before anything was begun\n  remedy: run it again\n".encode())
+    # Not through logging: the interrupted code may hold its lock.
+    os.write(2, f"error: asked to stop by {name} before any work began\n  remedy: run it again\n".encode())
     os._exit(NotFinished.exit_code)

@@ -1,7 +1,7 @@
-"""GPUs of one machine for jobs that start side by side: never two on one card.
+"""Assign the GPUs of one machine to jobs that run side by side, so that no two jobs share a GPU.
 
-A job locks the device files of the cards that it takes and shows JAX only those. The lock is the system's, so that it
-goes with the process however that ends, and no file is left.
+A job locks the device files of its GPUs and shows JAX only those. The operating system releases the lock when the
+process ends, however it ends, and no lock file remains.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from bayesmesh.errors import DeviceError
 from bayesmesh.running.slurm.step import num_tasks
 
-__all__ = ["cards", "chips", "has_accelerator", "hold_cards"]
+__all__ = ["has_accelerator", "hold_gpus", "tpu_chips", "visible_gpus"]
 
 WAIT_SECONDS = 0.5
 
 _log = logging.getLogger("bayesmesh")
 
 
-def cards(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tuple[str, Path]]:
-    """Return (name for CUDA, device file) of every card that is visible.
+def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tuple[str, Path]]:
+    """Return (CUDA's number, device file) of every visible GPU.
 
-    CUDA counts the cards that it may open, whatever their files are called: in a job a scheduler may have closed the
-    others. `CUDA_VISIBLE_DEVICES` may leave some out.
+    CUDA numbers the GPUs that it can open, whatever their files are called: a scheduler may deny access to the others.
+    `CUDA_VISIBLE_DEVICES` may exclude some.
     """
-    there = [path for path in devices.glob("nvidia[0-9]*") if os.access(path, os.R_OK)]
-    files = sorted(there, key=lambda path: int(path.name.removeprefix("nvidia")))
+    readable = [path for path in devices.glob("nvidia[0-9]*") if os.access(path, os.R_OK)]
+    files = sorted(readable, key=lambda path: int(path.name.removeprefix("nvidia")))
     every = [(str(number), path) for number, path in enumerate(files)]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -41,15 +41,15 @@ def cards(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[tupl
     return [(name, path) for name, path in every if name in wanted]
 
 
-def chips(devices: Path = Path("/dev")) -> list[Path]:
+def tpu_chips(devices: Path = Path("/dev")) -> list[Path]:
     """Return the device files of a host's TPU chips."""
     return sorted([*devices.glob("accel[0-9]*"), *devices.glob("vfio/[0-9]*")])
 
 
 def has_accelerator(environ: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
-    """Return whether JAX would find a GPU or a TPU here, as far as files, variables and what is installed tell."""
-    is_there = (cards(environ, devices) and _is_installed("jax_plugins")) or (
-        chips(devices) and _is_installed("libtpu")
+    """Return whether JAX should find a GPU or a TPU, judging by device files, variables and installed packages."""
+    is_there = (visible_gpus(environ, devices) and _is_installed("jax_plugins")) or (
+        tpu_chips(devices) and _is_installed("libtpu")
     )
     return bool(is_there) and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
 
@@ -59,31 +59,31 @@ def _is_installed(package: str) -> bool:
 
 
 @contextlib.contextmanager
-def hold_cards(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
-    """Hold so many cards while the block runs, and show only them; waits until they are free.
+def hold_gpus(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
+    """Lock `count` GPUs while the block runs, and hide the others; waits until they are free.
 
-    Nothing is done for a count of 0, nor where a scheduler has chosen: it shows a job fewer cards than the job wants on
-    all its nodes, or has started several tasks. A job that sees enough may be one of several in an allocation.
+    Does nothing if `count` is 0 or if a scheduler has assigned the GPUs: then the job sees fewer GPUs than it requests
+    over all its nodes, or has several tasks. A job that sees enough GPUs may share an allocation with other jobs.
 
     Args:
-        count: cards wanted.
+        count: number of GPUs to lock.
         devices: folder of the device files.
 
     Raises:
-        DeviceError: there are fewer, and this is not inside a job.
+        DeviceError: fewer GPUs exist, and this process is not in a scheduler's job.
     """
-    there = cards(os.environ, devices)
+    visible = visible_gpus(os.environ, devices)
     in_job = "SLURM_JOB_ID" in os.environ
-    if count == 0 or (in_job and (count > len(there) or num_tasks(os.environ) > 1)):
+    if count == 0 or (in_job and (count > len(visible) or num_tasks(os.environ) > 1)):
         yield
         return
-    if count > len(there):
+    if count > len(visible):
         raise DeviceError(
-            f"--gpus {count}: {len(there)} GPUs are visible here",
-            "leave the profile out to run on the CPU; see with `bayesmesh doctor` why a GPU is missing",
+            f"--gpus {count}: {len(visible)} GPUs are visible here",
+            "run without the profile to use the CPU; `bayesmesh doctor` says why a GPU is missing",
         )
     with contextlib.ExitStack() as held:
-        names = _take(count, there, held)
+        names = _lock_gpus(count, visible, held)
         before = os.environ.get("CUDA_VISIBLE_DEVICES")
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
         _log.info("GPU %s", ", ".join(names))
@@ -95,21 +95,21 @@ def hold_cards(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
 
 
-def _take(count: int, there: list[tuple[str, Path]], held: contextlib.ExitStack) -> list[str]:
-    """Lock `count` cards, all or none: two jobs that each wait for the other's card would wait for ever."""
-    has_told = False
+def _lock_gpus(count: int, visible: list[tuple[str, Path]], held: contextlib.ExitStack) -> list[str]:
+    """Lock `count` GPUs, all or none: two jobs that each hold a part would wait for each other forever."""
+    has_logged = False
     while True:
         with contextlib.ExitStack() as attempt:
             names: list[str] = []
-            for name, path in there:
+            for name, path in visible:
                 if len(names) < count and _try_lock(path, attempt):
                     names.append(name)
             if len(names) == count:
                 held.push(attempt.pop_all())
                 return names
-        if not has_told:
-            _log.info("waiting for %d of %d GPUs, which other jobs hold", count, len(there))
-            has_told = True
+        if not has_logged:
+            _log.info("waiting for %d of %d GPUs that other jobs use", count, len(visible))
+            has_logged = True
         time.sleep(WAIT_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Leaving in good order: what SIGTERM, SIGUSR1 and Ctrl-C mean to a job that samples."""
+"""Orderly stops: SIGTERM, SIGUSR1 and Ctrl-C in a sampling job."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _log = logging.getLogger("bayesmesh")
 
 
 class GraceOver(Exception):
-    """What runs on the devices did not finish within the time that was left."""
+    """The devices did not finish within the grace period."""
 
 
 class Interruption:
-    """Notes a request to stop, as a context manager of the main thread.
+    """Record stop requests; a context manager for the main thread.
 
-    A handler only notes; the loop looks between two calls of its program, and waits for the devices in a way that
-    lets the handler run. Schedulers repeat their signals, so a second SIGTERM changes nothing; a second Ctrl-C ends
-    the process at once.
+    The handlers only record. The loop checks between two calls of its program, and waits for the devices by polling so
+    that handlers can run. Schedulers repeat their signals, so a second SIGTERM has no effect; a second Ctrl-C ends the
+    process immediately.
 
     Args:
-        grace_seconds: time between the first request and the moment at which nothing is waited for any more.
+        grace_seconds: how long to wait for the devices after the first request.
     """
 
     def __init__(self, grace_seconds: float) -> None:
@@ -57,22 +57,22 @@ class Interruption:
             self._deadline = time.monotonic() + self.grace_seconds
 
     def check(self, label: str) -> None:
-        """Raise when the job was asked to stop, while nothing has been begun that must be brought to an end.
+        """Raise if the job was asked to stop; called while no work needs to be finished first.
 
         Raises:
-            NotFinished: it was.
+            NotFinished: a stop was requested.
         """
         if self.requested_by:
             raise NotFinished(
                 f"{label}: asked to stop by {self.requested_by} before it drew anything",
-                "run it again: it goes on from what is committed, to the same draws",
+                "run it again: it continues from the last commit, with the same draws",
             )
 
     def wait(self, tree: Any) -> None:
-        """Wait until all arrays are there.
+        """Wait until all arrays are ready.
 
         Raises:
-            GraceOver: the job was asked to stop, and the time for that is over.
+            GraceOver: the job was asked to stop and the grace period has ended.
         """
         pause = 1e-4
         for leaf in jax.tree.leaves(tree):
@@ -81,5 +81,5 @@ class Interruption:
                     raise GraceOver
                 time.sleep(pause)
                 pause = min(2 * pause, 0.01)
-        # Errors of the devices are raised here.
+        # Raises errors of the devices.
         jax.block_until_ready(tree)

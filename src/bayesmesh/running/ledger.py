@@ -1,4 +1,4 @@
-"""The ledger: where a job's time went, one row per phase."""
+"""The ledger: time and memory of a job, one row per phase."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ _log = logging.getLogger("bayesmesh")
 
 
 class Ledger:
-    """Phases of one job, written as JSON lines when the job ends or a phase is worth keeping.
+    """Phases of one job, written as JSON lines.
 
     Args:
-        path: file of the job; an earlier run's rows are kept when `append`.
+        path: file of the job.
         job: name of the job, such as ``sample-group-000``.
-        device: what it ran on.
+        append: keep the rows of earlier runs.
+
+    Attributes:
+        device: name of the device of later rows.
     """
 
     def __init__(self, path: Path, job: str, *, append: bool = False) -> None:
@@ -37,9 +40,9 @@ class Ledger:
         self._first = len(self.rows)
 
     def add(self, phase: str, seconds: float, *, detail: str = "", gradients: int = 0, num_bytes: int = 0) -> None:
-        """Add one row; seconds of wall time, bytes moved or written.
+        """Add one row: seconds of wall time, bytes moved or written.
 
-        It also says when it was added, in seconds since 1970, and in which job of a scheduler.
+        The row also records when it was added, in seconds since 1970, and the scheduler's job.
         """
         self.rows.append(
             {
@@ -51,16 +54,16 @@ class Ledger:
 
     @contextlib.contextmanager
     def phase(self, phase: str, detail: str = "") -> Iterator[None]:
-        """Time a block; a block that fails leaves no row."""
+        """Time a block; a block that raises adds no row."""
         start = time.perf_counter()
         yield
         self.add(phase, time.perf_counter() - start, detail=detail)
 
     def save(self) -> None:
-        """Write all rows, whole or not at all."""
+        """Write all rows atomically."""
         rows = self.rows
         if self._keeps_others and self.path.exists():
-            # Another attempt, of which this one was a copy by mistake, may have ended in the meantime.
+            # A scheduler may start a job twice; keep rows that the other copy has written since.
             own = self.rows[self._first :]
             rows = [row for row in _rows_of(self.path) if row not in own] + own
         with atomic_path(self.path) as temporary:
@@ -68,12 +71,12 @@ class Ledger:
 
 
 def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an earlier run; a damaged one is left out and named, for no draw depends on it."""
+    """Yield the rows of an earlier run; skip damaged ones with a warning, because no draw depends on them."""
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             row = json.loads(line)
         except ValueError as error:
-            _log.warning("%s: line %d is damaged and left out: %s", path, number, error)
+            _log.warning("%s: skipped damaged line %d: %s", path, number, error)
             continue
         if isinstance(row, dict):
             yield row

@@ -1,4 +1,4 @@
-"""What a machine is, in the words that stand beside a measured time."""
+"""Describe this machine, for tables of measured times."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _processor() -> str:
     known = Path("/proc/cpuinfo")
     lines = known.read_text(encoding="utf-8", errors="replace").splitlines() if known.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    # ARM and others list no model name; the platform module knows at least the architecture.
+    # ARM and others have no model name; the platform module knows at least the architecture.
     return names[0] if names else platform.processor() or platform.machine()

@@ -1,7 +1,7 @@
-"""What a job costs beside its work: waiting in the queue, starting, and ending, as rows of the ledger.
+"""Record a job's overhead in the ledger: waiting in the queue, starting, ending.
 
-A job of a cluster starts Snakemake twice and Python once before a stage begins. Slurm knows when a job was submitted,
-started and ended; the system knows when this process began; what lies between is the rest.
+A cluster job starts Snakemake twice and Python once before a stage begins. Slurm knows when a job was submitted,
+started and ended, and the system knows when this process began; the remaining time is Snakemake's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENDED = "teardown"
 
 @dataclasses.dataclass(frozen=True)
 class _Times:
-    """When a job was submitted, started and ended, in seconds since 1970; None while that has not come."""
+    """Times at which a job was submitted, started and ended, in seconds since 1970; None before that happened."""
 
     submitted: float | None = None
     started: float | None = None
@@ -36,13 +36,13 @@ class _Times:
 
 
 def process_started(proc: Path = Path("/proc")) -> float | None:
-    """Return when this process began, in seconds since 1970; None where the system does not say.
+    """Return the start time of this process in seconds since 1970; None if the system does not report it.
 
     Args:
-        proc: Linux's file system of processes.
+        proc: the proc file system.
     """
     try:
-        # The name in brackets may hold anything; the 22nd field counts ticks since the machine started.
+        # The name in parentheses may contain anything; field 22 counts ticks since boot.
         ticks = float((proc / "self" / "stat").read_text().rpartition(")")[2].split()[19])
         uptime = float((proc / "uptime").read_text().split()[0])
         return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
@@ -51,14 +51,14 @@ def process_started(proc: Path = Path("/proc")) -> float | None:
 
 
 def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
-    """Add how long the job waited, and how long it took to come to its work; called just before that begins.
+    """Add the phases before a job's work; called just before the work begins.
 
-    `queue` is from submission to start, or to start again. `launch` is what the workflow's own processes took before
-    this one: from the job's start, or from the end of the stage before in the same job. `start` is this process's own:
-    Python, its imports, and the wait for a card.
+    `queue` is the time from submission to start or restart. `launch` is the time of Snakemake's processes: from the
+    start of the job, or from the end of the previous stage in the same job, to the start of this process. `start` is
+    the time of this process: Python, imports, and waiting for a GPU.
 
     Args:
-        ledger: of this stage; its neighbours tell which stages of the same job came before.
+        ledger: of this stage; ledgers in the same folder show earlier stages of the job.
         environ: environment variables of the job.
     """
     now, begun, job = time.time(), process_started(), environ.get(JOB_VARIABLE, "")
@@ -77,12 +77,12 @@ def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
 
 
 def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
-    """Write what the scheduler's jobs of an experiment took after their work, to a part of the ledger of its own.
+    """Write the time that each scheduler job of an experiment took after its work, to a separate ledger file.
 
-    Only jobs that have ended and that the scheduler remembers; the one that this is called in has not.
+    Covers jobs that have ended and that the scheduler still remembers, so not the calling job.
 
     Args:
-        ledger: of the stage that calls; its neighbours name their jobs.
+        ledger: of the calling stage; ledgers in the same folder name their jobs.
         environ: environment variables of the job.
     """
     last: dict[str, dict[str, Any]] = {}
@@ -100,18 +100,18 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
         if times.ended is not None and not is_there:
             part.device = row["device"]
             part.add(ENDED, max(0.0, times.ended - row["at"]), detail=f"Slurm job {number}")
-            # Not of this process.
+            # `add` filled in the values of this process.
             part.rows[-1].update(job=row["job"], peak_memory_bytes=0)
     part.save()
 
 
 def _last_row(folder: Path, job: str) -> float | None:
-    """When the last phase of a scheduler's job ended, in any ledger of the folder."""
+    """Return when the last phase of a scheduler's job ended, in any ledger of the folder."""
     return max((row["at"] for row in _rows(folder) if row.get("slurm_job") == job), default=None)
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield what the ledgers of a folder hold; a line that is damaged is named by who reads it for the report."""
+    """Yield the rows of all ledgers of a folder; skip damaged lines, which the report names."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
@@ -121,7 +121,7 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _ask(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, _Times]:
-    """Ask the queue, and for jobs that it has forgotten the accounting."""
+    """Ask the queue, then the accounting for jobs that have left the queue."""
     found = _ask_squeue(jobs, environ)
     forgotten = [job for job in jobs if job not in found]
     return {**found, **(_ask_sacct(forgotten, environ) if forgotten else {})}
@@ -133,7 +133,7 @@ def _ask_squeue(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, 
     )
     found = {}
     for number, submitted, started, ended, state in (line.split("|") for line in lines if line.count("|") == 4):
-        # Of a job that still runs the end is the one by its limit.
+        # For a running job, squeue reports the end by its time limit.
         is_over = state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
         found[number] = _Times(_number(submitted), _number(started), _number(ended) if is_over else None)
     return found
@@ -147,7 +147,7 @@ def _ask_sacct(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, _
 
 
 def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Ask the scheduler, for times in seconds since 1970; nothing when it does not answer: no draw depends on it."""
+    """Return lines of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         return []
     asked = {**environ, "SLURM_TIME_FORMAT": "%s"}
@@ -162,5 +162,5 @@ def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
 
 
 def _number(text: str) -> float | None:
-    """Seconds; None for ``Unknown``, ``N/A`` and the like."""
+    """Return seconds; None for ``Unknown``, ``N/A`` and the like."""
     return float(text) if text.isdigit() else None

@@ -1,4 +1,4 @@
-"""Progress of long work: plain lines in the log, and on a terminal a bar besides."""
+"""Show the progress of long work: lines in the log and, on a terminal, a bar."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = logging.getLogger("bayesmesh")
 
 
 class Progress:
-    """Counts units of work towards a total; a context manager.
+    """Count units of work towards a total; a context manager.
 
     Args:
-        label: what is being done.
-        total: units of work in all.
-        done: units that were there before.
+        label: name of the work.
+        total: units of work in total.
+        done: units finished earlier.
         unit: name of a unit.
-        is_shown: False where another process shows the same.
+        is_shown: False if another process shows the same progress.
     """
 
     def __init__(self, label: str, total: int, done: int = 0, unit: str = "draw", *, is_shown: bool = True) -> None:
@@ -38,7 +38,7 @@ class Progress:
             self._bar = tqdm(total=total, initial=done, desc=label, unit=unit, dynamic_ncols=True, leave=True)
 
     def advance(self, count: int, **facts: str) -> None:
-        """Add finished work; `facts` are shown beside it."""
+        """Add finished units and show `facts` with them."""
         self.done += count
         if self._bar is not None:
             self._bar.set_postfix(facts, refresh=False)
@@ -49,7 +49,7 @@ class Progress:
             rate = (self.done - self._first) / max(now - self._start, 1e-9)
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
             shown = ", ".join(f"{k} {v}" for k, v in facts.items())
-            # The line would otherwise be written into the bar.
+            # Otherwise the line would be written into the bar.
             aside = self._bar.external_write_mode(file=sys.stderr) if self._bar is not None else nullcontext()
             with aside:
                 _log.info(
@@ -72,6 +72,6 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Finish the bar."""
+        """Close the bar."""
         if self._bar is not None:
             self._bar.close()

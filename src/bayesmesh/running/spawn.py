@@ -1,4 +1,4 @@
-"""Starts the processes of one run on this machine, and stands for them."""
+"""Start the processes of one run on this machine, forward signals to them and wait for them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from bayesmesh.running.gpus import cards
+from bayesmesh.running.gpus import visible_gpus
 
-__all__ = ["run_processes", "shares"]
+__all__ = ["run_processes", "split_resources"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
-PATIENCE_SECONDS = 60.0
-"""How long the others may go on once one has failed."""
+FAILURE_GRACE_SECONDS = 60.0
+"""How long the other processes may continue after one has failed."""
 
 
-def shares(count: int, cores: int, names: Sequence[str], port: int) -> list[tuple[list[str], dict[str, str]]]:
-    """Return what each process is told: options that go behind the given ones, and environment variables.
+def split_resources(count: int, cores: int, names: Sequence[str], port: int) -> list[tuple[list[str], dict[str, str]]]:
+    """Return additional options and environment variables for each process.
 
     Args:
         count: number of processes.
-        cores: cores for all of them together.
-        names: of the GPUs that are visible, as CUDA has them.
+        cores: cores for all processes together.
+        names: CUDA's numbers of the visible GPUs.
         port: a free port of this machine.
 
-    >>> options, variables = shares(2, 5, ["0", "1", "4", "5"], 50000)[1]
+    >>> options, variables = split_resources(2, 5, ["0", "1", "4", "5"], 50000)[1]
     >>> options, variables["CUDA_VISIBLE_DEVICES"], variables["JAX_PROCESS_ID"]
     (['--cores', '2', '--gpus', '0'], '4,5', '1')
     """
-    told = []
+    split = []
     for index in range(count):
         variables = {
             "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
@@ -44,47 +44,47 @@ def shares(count: int, cores: int, names: Sequence[str], port: int) -> list[tupl
         each = len(names) // count
         if each:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(names[index * each : (index + 1) * each])
-        # The cards are held by the process that starts them.
-        told.append((["--cores", str(max(1, cores // count)), "--gpus", "0"], variables))
-    return told
+        # The parent process holds the GPUs, so the children must not lock them.
+        split.append((["--cores", str(max(1, cores // count)), "--gpus", "0"], variables))
+    return split
 
 
 def run_processes(arguments: Sequence[str], count: int, cores: int | None, environ: Mapping[str, str]) -> int:
-    """Run `bayesmesh` with these arguments in several processes; returns the exit code.
+    """Run `bayesmesh` with these arguments in several processes and return the exit code.
 
-    Signals that ask to stop are handed on. Each process has a session of its own: Ctrl-C of a terminal reaches it once,
-    through here, and not twice.
+    Stop signals are forwarded. Each process has its own session, so that Ctrl-C in a terminal reaches it only once,
+    through this process.
 
     Args:
         arguments: of ``bayesmesh``.
         count: number of processes.
-        cores: for all of them together; all of this machine when None.
+        cores: cores for all processes together; all cores of this machine if None.
         environ: the environment variables.
 
     Returns:
-        0 when all ended well, else the code of the first that did not.
+        0 if all processes succeeded, else the exit code of the first that failed.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    names = [name for name, _ in cards(environ)]
+    names = [name for name, _ in visible_gpus(environ)]
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     children: list[subprocess.Popen[bytes]] = []
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         for child in children:
             if child.poll() is None:
                 child.send_signal(number)
 
-    # Before the first is started: a request to stop that comes in between is for all.
-    before = {number: signal.signal(number, hand_on) for number in _SIGNALS}
+    # Installed before the first start, so that a stop request during the starts reaches all.
+    before = {number: signal.signal(number, forward) for number in _SIGNALS}
     try:
-        for options, variables in shares(count, cores or usable, names, port):
+        for options, variables in split_resources(count, cores or usable, names, port):
             command = [sys.executable, "-m", "bayesmesh.cli", *arguments, *options]
             children.append(subprocess.Popen(command, env={**environ, **variables}, start_new_session=True))
-            for number in heard:
+            for number in received:
                 children[-1].send_signal(number)
         return _wait(children)
     finally:
@@ -97,13 +97,13 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
 
 
 def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait for all; once one has failed, for a bounded time."""
+    """Wait for all processes; after one has failed, for a limited time."""
     first_failure, until = 0, float("inf")
     while any(child.poll() is None for child in children) and time.monotonic() < until:
         time.sleep(0.05)
         failed = [child.returncode for child in children if child.poll() not in (None, 0)]
         if failed and not first_failure:
-            # A process that a signal ended has a negative number; a shell would say 128 more than the signal's.
+            # Popen reports a process ended by signal n as -n; shells report 128 + n.
             first_failure = failed[0] if failed[0] > 0 else 128 - failed[0]
-            until = time.monotonic() + PATIENCE_SECONDS
+            until = time.monotonic() + FAILURE_GRACE_SECONDS
     return first_failure or next((1 for child in children if child.returncode), 0)

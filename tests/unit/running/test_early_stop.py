@@ -1,4 +1,4 @@
-"""A request to stop during the first seconds of a job has the exit code of one that is not finished."""
+"""A stop request during the first seconds of a job ends it with the exit code of an unfinished job."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ def test_a_signal_before_the_work_begins(
     assert job.returncode == code
     assert time.monotonic() - begun < 5
     if code == 75:
-        assert said == f"error: asked to stop by {number.name} before anything was begun\n  remedy: run it again\n"
+        assert said == f"error: asked to stop by {number.name} before any work began\n  remedy: run it again\n"

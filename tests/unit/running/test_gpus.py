@@ -1,4 +1,4 @@
-"""Never two jobs on one card."""
+"""No two jobs share a GPU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import DeviceError
-from bayesmesh.running import gpus as cards_module
-from bayesmesh.running.gpus import cards, has_accelerator, hold_cards
+from bayesmesh.running import gpus as gpus_module
+from bayesmesh.running.gpus import has_accelerator, hold_gpus, visible_gpus
 
 
 @pytest.fixture
 def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with three cards, as /dev has them."""
+    """A folder like /dev with three GPUs."""
     for name in ("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"):
@@ -25,22 +25,22 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_cards_are_counted_as_cuda_counts_them(devices: Path) -> None:
-    assert [(name, path.name) for name, path in cards({}, devices)] == [
+def test_gpus_are_numbered_as_cuda_numbers_them(devices: Path) -> None:
+    assert [(name, path.name) for name, path in visible_gpus({}, devices)] == [
         ("0", "nvidia0"), ("1", "nvidia2"), ("2", "nvidia10")
     ]  # fmt: skip
-    assert [name for name, _ in cards({"CUDA_VISIBLE_DEVICES": "2,0"}, devices)] == ["0", "2"]
-    assert cards({"CUDA_VISIBLE_DEVICES": ""}, devices) == []
-    # A card that may not be opened, as in a job's cgroup; permissions alone a superuser does not feel.
+    assert [name for name, _ in visible_gpus({"CUDA_VISIBLE_DEVICES": "2,0"}, devices)] == ["0", "2"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, devices) == []
+    # A GPU that cannot be opened, as in a job's cgroup; file permissions alone do not stop root.
     (devices / "nvidia0").unlink()
     (devices / "nvidia0").symlink_to("closed")
-    assert [(name, path.name) for name, path in cards({}, devices)] == [("0", "nvidia2"), ("1", "nvidia10")]
+    assert [(name, path.name) for name, path in visible_gpus({}, devices)] == [("0", "nvidia2"), ("1", "nvidia10")]
 
 
 def test_an_accelerator_is_one_that_jax_can_use(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With JAX for the CPU alone, or told to use that, a card is none."""
+    """A GPU does not count if JAX supports only the CPU or is told to use it."""
     installed: set[str] = set()
-    monkeypatch.setattr(cards_module, "_is_installed", installed.__contains__)
+    monkeypatch.setattr(gpus_module, "_is_installed", installed.__contains__)
     assert not has_accelerator({}, devices)
     installed.add("jax_plugins")
     assert has_accelerator({}, devices)
@@ -55,11 +55,11 @@ def test_an_accelerator_is_one_that_jax_can_use(devices: Path, tmp_path: Path, m
     assert has_accelerator({}, host)
 
 
-def test_each_job_sees_cards_of_its_own(devices: Path) -> None:
-    with hold_cards(1, devices):
+def test_each_job_sees_its_own_gpus(devices: Path) -> None:
+    with hold_gpus(1, devices):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
         del os.environ["CUDA_VISIBLE_DEVICES"]  # as another process begins
-        with hold_cards(2, devices):
+        with hold_gpus(2, devices):
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "1,2"
         os.environ["CUDA_VISIBLE_DEVICES"] = "0"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
@@ -67,15 +67,15 @@ def test_each_job_sees_cards_of_its_own(devices: Path) -> None:
 
 HOLD = """
 import sys, time, pathlib
-from bayesmesh.running.gpus import hold_cards
-with hold_cards(int(sys.argv[1]), pathlib.Path(sys.argv[2])):
+from bayesmesh.running.gpus import hold_gpus
+with hold_gpus(int(sys.argv[1]), pathlib.Path(sys.argv[2])):
     import os
     print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
     time.sleep(60)
 """
 
 
-def test_a_job_waits_for_cards_and_gets_them_when_another_is_killed(devices: Path) -> None:
+def test_a_job_waits_for_gpus_and_gets_them_when_another_is_killed(devices: Path) -> None:
     def start(count: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-c", HOLD, str(count), str(devices)], stdout=subprocess.PIPE, text=True
@@ -88,8 +88,8 @@ def test_a_job_waits_for_cards_and_gets_them_when_another_is_killed(devices: Pat
         assert first.stdout.readline() == "0,1\n"
         second = start(2)
         time.sleep(1.5)
-        # One card is free; it is not kept while the other is waited for.
-        with hold_cards(1, devices):
+        # One GPU is free; the waiting job must not keep it.
+        with hold_gpus(1, devices):
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
         first.kill()
         assert second.stdout is not None
@@ -101,8 +101,8 @@ def test_a_job_waits_for_cards_and_gets_them_when_another_is_killed(devices: Pat
                 process.communicate()
 
 
-def test_more_cards_than_there_are_is_an_error(devices: Path) -> None:
-    with pytest.raises(DeviceError, match="--gpus 4: 3 GPUs are visible"), hold_cards(4, devices):
+def test_requesting_more_gpus_than_exist_is_an_error(devices: Path) -> None:
+    with pytest.raises(DeviceError, match="--gpus 4: 3 GPUs are visible"), hold_gpus(4, devices):
         pass
 
 
@@ -114,20 +114,20 @@ TASK = {"SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_TASKS": "3"}
     [(0, {}), (4, {"SLURM_JOB_ID": "7"}), (1, {"SLURM_JOB_ID": "7", **TASK})],
     ids=["unasked", "of all nodes", "of several tasks"],
 )
-def test_nothing_is_done_unasked_nor_where_a_scheduler_chose(
+def test_locks_nothing_without_a_request_or_after_a_scheduler_chose(
     devices: Path, monkeypatch: pytest.MonkeyPatch, count: int, variables: dict[str, str]
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with hold_cards(count, devices):
+    with hold_gpus(count, devices):
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
 def test_jobs_side_by_side_in_an_allocation_are_kept_apart(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
-    with hold_cards(1, devices):
+    with hold_gpus(1, devices):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
         os.environ["CUDA_VISIBLE_DEVICES"] = "1,2"  # as another process begins
-        with hold_cards(1, devices):
+        with hold_gpus(1, devices):
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"

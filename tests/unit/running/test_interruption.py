@@ -1,4 +1,4 @@
-"""A request to stop is noted, waited for within the grace time, and repeated signals change nothing."""
+"""A stop request is recorded, devices get the grace period, and repeated signals have no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesmesh.running.interruption import GraceOver, Interruption
 
 
 class Slow:
-    """An array that is there after so many looks; errors of the device come when it is taken."""
+    """An array that is ready after a number of polls; device errors are raised when it is used."""
 
     def __init__(self, looks: int) -> None:
         self.looks = looks
@@ -44,7 +44,7 @@ def test_schedulers_repeat_their_signals_and_the_first_counts() -> None:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
-    # A shell starts what runs in its background with Ctrl-C ignored.
+    # A shell starts background jobs with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with Interruption(10) as interruption:
 

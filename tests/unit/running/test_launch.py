@@ -15,16 +15,16 @@ from bayesmesh.running import launch as launch_module
 from bayesmesh.running.launch import launch, parse_processes, srun_command
 
 STEP = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "1"}
-"""Of a task that is alone in its step."""
+"""Variables of the only task in a step."""
 
 
 @pytest.mark.parametrize("text", ["", "2", "0x4", "2x0", "2x-1", "2x4x1", "axb", "2 x 4"])
-def test_what_is_no_grid_is_refused(text: str) -> None:
+def test_a_malformed_grid_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not NODESxPROCESSES"):
         parse_processes(text)
 
 
-def test_one_process_a_gpu_on_every_node() -> None:
+def test_one_process_per_gpu_on_every_node() -> None:
     command = srun_command(["sample", "--group", "group-000"], 2, 4, gpus=8)
     assert command[:4] == ["srun", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4"]
     assert "--gpus-per-task=1" in command
@@ -36,11 +36,11 @@ def test_one_process_a_gpu_on_every_node() -> None:
     ("processes", "environ"),
     [("1x1", {}), ("2x4", STEP | {"SLURM_STEP_NUM_TASKS": "8"}), ("1x2", {"JAX_PROCESS_ID": "0"})],
 )
-def test_a_process_that_is_alone_or_one_of_them_goes_on(processes: str, environ: dict[str, str]) -> None:
+def test_a_single_process_or_a_started_one_continues(processes: str, environ: dict[str, str]) -> None:
     assert launch(["sample"], processes, 0, environ) is None
 
 
-def test_outside_of_a_job_there_is_nobody_to_start_them() -> None:
+def test_several_nodes_need_a_job() -> None:
     with pytest.raises(DeviceError, match="several nodes need a Slurm job"):
         launch(["sample"], "2x1", 0, {"PATH": os.environ["PATH"]})
 
@@ -52,7 +52,7 @@ def test_the_command_becomes_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "execvp", lambda program, command: became.append((program, command)))
     launch(["sample"], "2x1", 2, {"PATH": str(tmp_path), "SLURM_JOB_ID": "7"})
     assert became == [("srun", srun_command(["sample"], 2, 1, 2))]
-    # A shell that srun gave, whose step has all that the job has.
+    # A shell from srun, whose step has all resources of the job.
     launch(["sample"], "2x1", 2, {"PATH": str(tmp_path), **STEP})
     assert became[1:] == [("srun", srun_command(["sample"], 2, 1, 2, in_step=True))]
     assert "--overlap" in became[1][1]
@@ -68,7 +68,7 @@ def test_in_a_step_of_one_task_the_processes_of_one_node_run_there(monkeypatch: 
         yield
         held.clear()
 
-    monkeypatch.setattr(launch_module, "hold_cards", hold)
+    monkeypatch.setattr(launch_module, "hold_gpus", hold)
     monkeypatch.setattr(launch_module, "run_processes", lambda words, each, cores, environ: each if held == [2] else 0)
     assert launch(["sample"], "1x3", 2, STEP) == 3
-    assert held == [], "the cards are held while they run"
+    assert held == [], "the GPUs are locked while they run"

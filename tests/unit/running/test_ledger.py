@@ -1,4 +1,4 @@
-"""The ledger keeps its rows, and only those of work that was done."""
+"""The ledger keeps the rows of completed work and no others."""
 
 from __future__ import annotations
 

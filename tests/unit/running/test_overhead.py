@@ -1,4 +1,4 @@
-"""The ledger's rows about waiting, starting and ending, with a queue that is a script."""
+"""The ledger's rows for queueing, starting and ending, with a script as the queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayesmesh.running.overhead import add_ends, add_start, process_started
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file that holds what squeue says; the job is number 7."""
+    """Return the file with squeue's output; the job number is 7."""
     said, program = tmp_path / "said", tmp_path / "bin" / "squeue"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\n[ "$SLURM_TIME_FORMAT" = %s ] && cat {said}\n')

@@ -1,4 +1,4 @@
-"""Lines in the log, and a bar only where somebody looks."""
+"""Progress logs lines, and shows a bar only on a terminal."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_plain_line_at_the_end(lines: pytest.LogCaptureFixture, clock: list[fl
 def test_a_line_every_half_minute_with_the_rate_of_this_run(
     lines: pytest.LogCaptureFixture, clock: list[float], show_on: ShowOn
 ) -> None:
-    """What an earlier run did took no time now."""
+    """Draws of an earlier run do not count towards the rate."""
     show_on(io.StringIO())
     work = Progress("a", 1000, done=900, unit="iteration")
     for _ in range(7):

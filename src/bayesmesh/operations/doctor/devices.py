@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bayesmesh.operations.doctor import memory
 from bayesmesh.operations.doctor.finding import OK, WARNS, Finding, ask
-from bayesmesh.running.gpus import chips
+from bayesmesh.running.gpus import tpu_chips
 
 __all__ = ["check"]
 
@@ -52,5 +52,5 @@ def _gpus(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _tpus() -> list[Finding]:
-    count = len(chips())
+    count = len(tpu_chips())
     return [Finding(GROUP, "TPU", f"{count} chips")] if count else []

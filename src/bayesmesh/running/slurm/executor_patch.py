@@ -1,7 +1,7 @@
-"""What a workflow does while the scheduler does not answer: it waits, and forgets no job.
+"""Patch Snakemake's Slurm executor so that it keeps track of its jobs while the scheduler does not answer.
 
-Snakemake's executor for Slurm 2.8 asks for the states of all its jobs together. When no attempt is answered, it passes
-on none of them, and never asks again: the workflow then waits for ever, also for jobs that have long ended.
+The executor, in version 2.8, asks for the states of all its jobs together. If no attempt is answered, it yields
+none of them and never asks again: the workflow then waits forever, even for jobs that have ended.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-__all__ = ["outlast_silence", "remembering"]
+__all__ = ["keep_unreported", "patch_executor"]
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 
-_MARK = "_bayesmesh_remembers"
+_MARK = "_bayesmesh_keeps_unreported"
 
 
-def outlast_silence() -> None:
-    """Let the executor for Slurm ask again for jobs of which it has heard nothing; does nothing where it is not loaded."""
+def patch_executor() -> None:
+    """Make the Slurm executor ask again for jobs without an answer; does nothing if the executor is not loaded."""
     executor = getattr(sys.modules.get(PLUGIN), "Executor", None)
     if executor is not None and not hasattr(executor.check_active_jobs, _MARK):
-        executor.check_active_jobs = remembering(executor.check_active_jobs)
+        executor.check_active_jobs = keep_unreported(executor.check_active_jobs)
 
 
-def remembering(
+def keep_unreported(
     check: Callable[[Any, list[Any]], AsyncIterator[Any]],
 ) -> Callable[[Any, list[Any]], AsyncIterator[Any]]:
-    """Return a method `check_active_jobs` that passes on every job, unless it has reported its success or its failure.
+    """Return a method `check_active_jobs` that yields every job whose success or failure it has not reported.
 
     Args:
-        check: the executor's own: it reports jobs that have ended and yields those that are to be asked for again.
+        check: the executor's method, which reports ended jobs and yields those to ask for again.
     """
 
     async def check_active_jobs(self: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:

@@ -1,4 +1,4 @@
-"""status: this folder's jobs in the queue of Slurm, where there is one."""
+"""Read this folder's jobs from the Slurm queue, if there is one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 __all__ = ["Queue", "QueuedJob", "parse_queue", "read_queue"]
 
 TIMEOUT_SECONDS = 1.0
-"""A scheduler that does not answer is not waited for: the table should be there in two seconds."""
+"""Short, so that the status table appears within two seconds even if the scheduler hangs."""
 
 _COMMENT = re.compile(r"^(?:rule|group)_(\w+?)(?:_wildcards_(.*))?$")
 
 
 @dataclasses.dataclass(frozen=True)
 class QueuedJob:
-    """A job of one experiment: its rule, its state in Slurm's words, its node or the reason why it waits."""
+    """A job of one experiment: its rule, its Slurm state, its node, and its reason for waiting."""
 
     rule: str
     state: str
@@ -29,11 +29,11 @@ class QueuedJob:
 
 @dataclasses.dataclass(frozen=True)
 class Queue:
-    """What the scheduler's queue says.
+    """The jobs in the scheduler's queue.
 
     Attributes:
-        jobs: experiment -> its jobs that wait or run.
-        failure: why it could not be asked; empty where it could, and where there is none.
+        jobs: experiment -> its waiting and running jobs.
+        failure: why the queue could not be read; empty on success, and if there is no scheduler.
     """
 
     jobs: Mapping[str, Sequence[QueuedJob]] = dataclasses.field(default_factory=dict)
@@ -41,7 +41,7 @@ class Queue:
 
 
 def read_queue(experiments: Iterable[str], folder: Path) -> Queue:
-    """Ask for the jobs that this user submitted in a folder."""
+    """Return the jobs that this user submitted from a folder."""
     if shutil.which("squeue") is None:
         return Queue()
     command = ["squeue", "--me", "--noheader", "--format=%T|%N|%r|%Z|%k"]
@@ -58,7 +58,7 @@ def read_queue(experiments: Iterable[str], folder: Path) -> Queue:
 
 
 def parse_queue(text: str, experiments: Iterable[str], folder: Path) -> dict[str, list[QueuedJob]]:
-    """Sort lines of ``state|node|reason|folder|comment`` by experiment; the executor's comment names rule and wildcards.
+    """Group lines ``state|node|reason|folder|comment`` by experiment; the comment names rule and wildcards.
 
     >>> parse_queue("RUNNING|n1|None|/a|rule_sample_wildcards_digits_group-000", ["digits"], Path("/a"))
     {'digits': [QueuedJob(rule='sample', state='RUNNING', node='n1', reason='None')]}
@@ -78,12 +78,12 @@ def parse_queue(text: str, experiments: Iterable[str], folder: Path) -> dict[str
 
 
 def _rule_and_experiment(comment: str, names: set[str]) -> tuple[str, str]:
-    """Names in an executor's comment; empty where it has none.
+    """Return rule and experiment from an executor's comment; empty strings if it has none.
 
-    A job of what follows the chains is named after the experiment, with the names of its rules behind that.
+    The grouped job of the stages after sampling is named after the experiment, followed by the names of its rules.
     """
     if (behind := comment.removeprefix("rule_results-")) != comment:
-        # An experiment's name may begin with another's.
+        # One experiment's name may be a prefix of another's.
         return "results", max((name for name in names if behind.startswith(f"{name}_")), key=len, default="")
     match = _COMMENT.match(comment)
     return (match[1], re.sub(r"_group-\d+$", "", match[2] or "")) if match else ("", "")

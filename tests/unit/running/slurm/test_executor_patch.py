@@ -1,15 +1,15 @@
-"""Jobs of which the scheduler says nothing are asked for again."""
+"""Jobs without an answer from the scheduler are asked for again."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from bayesmesh.running.slurm.executor_patch import remembering
+from bayesmesh.running.slurm.executor_patch import keep_unreported
 
 
 class Executor:
-    """Like that of the plugin: nothing is passed on when the scheduler is silent."""
+    """Behaves like the plugin: yields nothing while the scheduler is silent."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] | None = None
@@ -35,7 +35,7 @@ class Executor:
 
 
 def _ask(executor: Executor, jobs: list[str]) -> list[str]:
-    check = remembering(Executor.check_active_jobs)
+    check = keep_unreported(Executor.check_active_jobs)
 
     async def ask() -> list[str]:
         return [job async for job in check(executor, jobs)]
