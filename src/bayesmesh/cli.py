@@ -157,7 +157,7 @@ def _run_stage(arguments: argparse.Namespace, place: Place) -> None:
         later = [make_spec(after, name, experiment, plan.results) for after in later_stages(experiment)]
     options: dict[str, object] = {}
     if stage == "sample":
-        options["group"] = _group_number(arguments.group, spec.settings("sampling").chain_groups)
+        options["group"] = _group_number(arguments.group, spec.sampling.chain_groups)
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
     part = ledger_file(spec, job)
     _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")

@@ -20,7 +20,15 @@ from bayesmesh.config.report_settings import ReportSettings
 from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.config.settings import Name, Settings, does_not_fit
 
-__all__ = ["RESERVED_NAMES", "ExperimentBase", "RunSettings", "component_options", "experiment_class"]
+__all__ = [
+    "RESERVED_NAMES",
+    "ExperimentBase",
+    "NamedBlock",
+    "RunSettings",
+    "SourceBlock",
+    "component_options",
+    "experiment_class",
+]
 
 RESERVED_NAMES = frozenset(
     {
@@ -45,7 +53,19 @@ RESERVED_NAMES = frozenset(
 EXTERNAL = "module:attribute"
 
 
-class ExternalModel(Settings):
+class NamedBlock(Settings):
+    """A model or a kernel: its name beside its options."""
+
+    name: str
+
+
+class SourceBlock(DataSettings):
+    """A source: its name beside its options and the held-out split."""
+
+    source: str
+
+
+class ExternalModel(NamedBlock):
     """A model of the user's own package."""
 
     name: str = Field(
@@ -161,10 +181,9 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
     variants: list[Any] = []
     for name in names:
         options = read_options(component_path(kind, name))
-        bases = (options, base) if base is not Settings else options
         variant = create_model(
             f"{name}_{kind}",
-            __base__=bases,
+            __base__=(options, base),
             **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]
         )
         variants.append(Annotated[variant, Tag(name)])
@@ -179,9 +198,9 @@ def experiment_class() -> type[ExperimentBase]:
     return create_model(
         "Experiment",
         __base__=ExperimentBase,
-        data=(_union("source", "source", DataSettings), Field(description="Data source and held-out split.")),
-        model=(_union("model", "name", Settings), Field(description="Model and its options.")),
-        kernel=(_union("kernel", "name", Settings), Field(description="Transition kernel and its options.")),
+        data=(_union("source", "source", SourceBlock), Field(description="Data source and held-out split.")),
+        model=(_union("model", "name", NamedBlock), Field(description="Model and its options.")),
+        kernel=(_union("kernel", "name", NamedBlock), Field(description="Transition kernel and its options.")),
     )
 
 

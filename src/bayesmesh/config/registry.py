@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
@@ -24,7 +25,16 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_imports import python_path
 from bayesmesh.errors import ConfigError, suggest
 
-__all__ = ["OFFERS", "PACKAGES", "component_path", "list_components", "load_component", "read_offers", "read_options"]
+__all__ = [
+    "OFFERS",
+    "PACKAGES",
+    "component_path",
+    "list_components",
+    "load_component",
+    "read_offers",
+    "read_options",
+    "resolve_component",
+]
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -151,6 +161,16 @@ def read_options(path: Path) -> type[Settings]:
     if not issubclass(options, Settings):
         raise ConfigError(f"{path}: class Options is no Settings", "write `class Options(Settings): ...`")
     return options
+
+
+def resolve_component(kind: str, name: str, options: Mapping[str, Any]) -> tuple[type[Any], Settings]:
+    """Return the class of a component and its validated options, from which it is made.
+
+    Raises:
+        ConfigError: there is no such component.
+        ValidationError: the options are not those of its class.
+    """
+    return load_component(kind, name), read_options(component_path(kind, name)).model_validate(dict(options))
 
 
 def load_component(kind: str, name: str) -> type[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -10,7 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from bayesmesh.config.experiment import ExperimentBase, component_options, experiment_class
+from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
+from bayesmesh.config.posterior_settings import PosteriorSettings
+from bayesmesh.config.registry import resolve_component
+from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 
@@ -69,28 +74,86 @@ class StageSpec(Settings):
     config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
     num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
 
-    def settings(self, key: str) -> Any:
-        """Return one top-level key of the configuration, validated.
+    @functools.cached_property
+    def parts(self) -> dict[str, Any]:
+        """Top-level key -> its typed settings, for the keys in `config`.
 
         Raises:
-            ConfigError: a specification that was written by hand lacks the key, or holds a wrong value.
+            ConfigError: a specification that was written by hand holds an unknown key or a wrong value.
+        """
+        return {key: self._part(key, value) for key, value in self.config.items()}
+
+    def _part(self, key: str, value: Any) -> Any:
+        where = ["config", key]
+        try:
+            if key in experiment_class().model_fields:
+                return _adapter(key).validate_python(value)
+            problem = "unknown key"
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = first["msg"]
+            where += map(str, first["loc"])
+        raise ConfigError(f"specification of '{self.stage}': key '{'.'.join(where)}': {problem}")
+
+    def settings(self, key: str) -> Any:
+        """Return the typed settings of one top-level key.
+
+        Raises:
+            ConfigError: a specification that was written by hand lacks the key, or is wrong.
         """
         if key not in self.config:
             raise ConfigError(f"specification of '{self.stage}': key 'config.{key}' is missing")
-        field = experiment_class().model_fields[key]
-        annotation: Any = field.annotation
-        for item in field.metadata:
-            annotation = Annotated[annotation, item]
-        try:
-            return TypeAdapter(annotation).validate_python(self.config[key])
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(["config", key, *map(str, first["loc"])])
-            raise ConfigError(f"specification of '{self.stage}': key '{where}': {first['msg']}") from error
+        return self.parts[key]
+
+    @property
+    def data(self) -> SourceBlock:
+        """Source, its options and the held-out split."""
+        return self.settings("data")
+
+    @property
+    def model(self) -> NamedBlock:
+        """Name and options of the model."""
+        return self.settings("model")
+
+    @property
+    def kernel(self) -> NamedBlock:
+        """Name and options of the kernel."""
+        return self.settings("kernel")
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """Chains and draws; defaults where the stage is not told (see `LEAVES_OUT`)."""
+        return self.settings("sampling")
+
+    @property
+    def compute(self) -> ComputeSettings:
+        """Devices, mesh and arithmetic."""
+        return self.settings("compute")
+
+    @property
+    def posterior(self) -> PosteriorSettings:
+        """Bounds of what is kept beside the draws."""
+        return self.settings("posterior")
+
+    def component(self, kind: str) -> tuple[type[Any], Any]:
+        """Return the class of the source, model or kernel, and its options."""
+        block = self.settings("data" if kind == "source" else kind)
+        name = block.source if kind == "source" else block.name
+        return resolve_component(kind, name, component_options(kind, dict(block)))
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+
+@functools.cache
+def _adapter(key: str) -> TypeAdapter[Any]:
+    """Return what validates one top-level key of an experiment."""
+    field = experiment_class().model_fields[key]
+    annotation: Any = field.annotation
+    for item in field.metadata:
+        annotation = Annotated[annotation, item]
+    return TypeAdapter(annotation)
 
 
 def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
@@ -144,7 +207,7 @@ def split_name(data: Mapping[str, Any]) -> str:
 
 
 def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
-    """Read a spec from JSON text or from the file that the text names.
+    """Read a spec from JSON text or from the file that the text names, and resolve its settings.
 
     Raises:
         ConfigError: not a spec, or one of another stage; names the option of the command line that gave it.
@@ -166,4 +229,6 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
         raise ConfigError(
             f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
         )
+    for key in READS[spec.stage]:
+        spec.settings(key)
     return spec

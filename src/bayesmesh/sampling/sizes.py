@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 
-from bayesmesh.config.experiment import component_options
-from bayesmesh.config.registry import component_path, load_component, read_options
-from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
@@ -44,23 +40,15 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
         DeviceError: its mesh does not fit the devices.
         ConfigError: the kernel needs more chains.
     """
-    compute = spec.settings("compute")
-    sampling = SamplingSettings.model_validate({"chains": spec.num_chains, **_without(spec.config["sampling"])})
-    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spec.config["sampling"]["mode"] == "sharded")
-    model_config, kernel_config = spec.config["model"], spec.config["kernel"]
-    options = read_options(component_path("model", model_config["name"])).model_validate(
-        component_options("model", model_config)
-    )
-    model = load_component("model", model_config["name"])(options, data_spec)
-    kernel_class = load_component("kernel", kernel_config["name"])
+    compute, sampling = spec.compute, spec.sampling
+    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded")
+    (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
+    model = model_class(options, data_spec)
     if spec.num_chains < kernel_class.min_chains:
         raise ConfigError(
-            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {kernel_config['name']} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
+            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
             "raise sampling.chains or lower sampling.chain_groups",
         )
-    kernel_options = read_options(component_path("kernel", kernel_config["name"])).model_validate(
-        component_options("kernel", kernel_config)
-    )
     num_devices = mesh.shape[DATA_AXIS]
     tile = compute.row_tile
     if tile == "auto":
@@ -68,11 +56,6 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
     layout = lay_out_rows(data_spec.num_rows, num_devices, tile)
     target = make_target(model, data_spec, layout, mesh, compute.sharding)
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
-
-
-def _without(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling settings less what says how many groups and draws there are."""
-    return {k: v for k, v in sampling.items() if k not in ("chains", "chain_groups", "draws")}
 
 
 def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:

@@ -16,7 +16,7 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import model_class_and_options, shards_of
+from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
@@ -37,16 +37,16 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     Raises:
         StoreError: chains are missing or damaged, or another process assembles them.
     """
-    configure_jax(spec.settings("compute"), cores)
+    configure_jax(spec.compute, cores)
     with WriterLock(experiment_layout(spec).folder):
         return _assemble(spec, ledger)
 
 
 def _assemble(spec: StageSpec, ledger: Ledger) -> str:
-    layout, sampling = experiment_layout(spec), spec.config["sampling"]
-    manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling["chain_groups"])]
+    layout, sampling = experiment_layout(spec), spec.sampling
+    manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
     # Groups that stopped by themselves hold different numbers; a posterior has one.
-    num_draws = min([sampling["draws"], *(m["num_draws"] for m in manifests if m.get("stop"))])
+    num_draws = min([sampling.draws, *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
             processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
@@ -112,7 +112,7 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
 
 def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
     """Join what several processes wrote of local latents, each its own rows."""
-    model_class, options = model_class_and_options(spec)
+    model_class, options = spec.component("model")
     shards, data_spec = shards_of(spec)
     axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
     join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, shards.num_rows)
@@ -121,9 +121,8 @@ def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[Ch
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     """Compute summaries and pointwise groups, and write them."""
     shards, data_spec = shards_of(spec)
-    model_class, options = model_class_and_options(spec)
-    posterior = open_posterior(partial)
-    settings = spec.settings("posterior")
+    model_class, options = spec.component("model")
+    posterior, settings = open_posterior(partial), spec.posterior
     derived = derive(
         model_class(options, data_spec),
         data_spec,
@@ -171,7 +170,7 @@ def _attributes(spec: StageSpec, manifests: list[dict[str, Any]]) -> dict[str, A
         "creation_library_version": version("bayesmesh"),
         "experiment": spec.experiment,
         "identity": manifests[0]["identity"],
-        "model": spec.config["model"]["name"],
+        "model": spec.model.name,
         "device": environment["kind"],
         "mesh": environment["mesh"],
         "versions": {**environment["packages"], "bayesmesh": version("bayesmesh")},

@@ -25,7 +25,7 @@ from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idl
 from bayesmesh.sampling.monitored import compile_judged
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
-from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
+from bayesmesh.stages.context import in_file_of, shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop
 from bayesmesh.store.sealed import write_sealed
@@ -57,14 +57,14 @@ def run(
             or there are more or fewer processes than the experiment asks for.
         PeerError: another process failed.
     """
-    place, compute = place or Place(), spec.settings("compute")
+    place, compute = place or Place(), spec.compute
     check_place(place, compute.processes, spec.experiment)
     configure_jax(compute, cores)
     with joined(place) as peers:
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            model_class, options = model_class_and_options(spec)
+            model_class, options = spec.component("model")
             check_reading(spec, data_spec)
             check_later(later, model_class(options, data_spec), data_spec, shards)
             with ledger.phase("trace", "equations at two data sizes"):
@@ -80,7 +80,7 @@ def run(
             shapes = {k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()}
             # The same for all, so that they compile for the same lengths.
             seconds = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data, peers)
-        lengths = choose_lengths(probe, spec.config["sampling"]["segment_seconds"], seconds)
+        lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
         # Together, so that none that finds its programs in the cache leaves while another compiles them.
         with peers.together():
@@ -96,10 +96,10 @@ def run(
 
 def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) -> str:
     """Refuse or warn of a model whose program grows with its data; at once, for what follows may take long."""
-    tile = spec.config["compute"]["row_tile"]
+    tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
-        growth = check_growth(equations, rows, spec.config["model"]["name"])
+        growth = check_growth(equations, rows, spec.model.name)
     if growth:
         _log.warning("%s", growth)
     return growth
@@ -109,7 +109,7 @@ def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, 
     """Compile what the looks of a rule for stopping compute, where there is one."""
     for spec in later:
         if spec.stage == "sample":
-            names, probe_rows = check_stop(spec, model, data_spec), spec.settings("posterior").probe_rows
+            names, probe_rows = check_stop(spec, model, data_spec), spec.posterior.probe_rows
             with ledger.phase("compile", "summaries for looks"):
                 compile_judged(model, data_spec, shards, names, probe_rows, spec.num_chains)
 

@@ -6,7 +6,7 @@ from bayesmesh.analyses.recommendation.recommend import recommend
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import in_file_of, model_class_and_options, shards_of
+from bayesmesh.stages.context import in_file_of, shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.table_receipts import sign
 from bayesmesh.store.posterior_reader import open_posterior
@@ -16,10 +16,10 @@ __all__ = ["run"]
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Recommend; returns a line for the log."""
-    configure_jax(spec.settings("compute"), cores)
+    configure_jax(spec.compute, cores)
     layout = experiment_layout(spec)
     shards, data_spec = shards_of(spec)
-    model_class, options = model_class_and_options(spec)
+    model_class, options = spec.component("model")
     with in_file_of(spec), ledger.phase("recommend"):
         result = recommend(
             model_class(options, data_spec),

@@ -24,7 +24,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
         page = write_page(
             layout,
             spec.config,
-            spec.config["title"],
+            spec.settings("title"),
             settings.caption,
             data_layout(spec).sharded,
             settings,

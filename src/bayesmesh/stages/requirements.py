@@ -15,7 +15,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
-from bayesmesh.stages.context import in_file_of, model_class_and_options
+from bayesmesh.stages.context import in_file_of
 
 __all__ = ["check_later", "check_reading", "check_stop"]
 
@@ -46,7 +46,7 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
     # A few rows, for a model that loops over them in Python.
     num_rows = min(data_spec.num_rows, _FEW_ROWS)
     named = dataclasses.replace(data_spec, num_rows=num_rows, fields=fields, constants=constants)
-    model_class, options = model_class_and_options(spec)
+    model_class, options = spec.component("model")
     rows = {
         name: jax.ShapeDtypeStruct((num_rows, *field.shape), field.dtype) for name, field in data_spec.fields.items()
     }
@@ -83,12 +83,14 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
 
 
 def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
-    """Return the summaries that a rule for stopping judges, all of the model's unless it names some.
+    """Return the summaries that a rule for stopping judges, all of the model's unless it names some; none without a rule.
 
     Raises:
         ConfigError: the model has no summary of that name; names the experiment's file, the key and the nearest name.
     """
-    rule, valid = spec.settings("sampling").stop, summary_names(model, data_spec)
+    rule, valid = spec.sampling.stop, summary_names(model, data_spec)
+    if rule is None:
+        return []
     named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
     for key, names in named.items():
         for name in names:

@@ -60,7 +60,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
         PeerError: another process failed.
     """
     place = place or Place()
-    settings, compute = spec.settings("sampling"), spec.settings("compute")
+    settings, compute = spec.sampling, spec.compute
     check_place(place, compute.processes, spec.experiment)
     configure_jax(compute, cores)
     # Joined first: until then there is nothing to leave in good order, and JAX may not make an array before.
@@ -103,7 +103,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
 
 def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
     """Return what `sampling.stop` asks for, None without it."""
-    if spec.config["sampling"].get("stop") is None:
+    if spec.sampling.stop is None:
         return None
     # By name, so that its code, and that of the diagnostics, counts where there is a rule (see `Plan.code`).
     return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
@@ -135,7 +135,7 @@ def _open_store(
         raise StoreError(f"{record}: is damaged: no segment_draws in it", IDENTITY_REMEDY)
     about = {"identity": identity, "environment": present}
     store = ChainStore(folder, shared["segment_draws"], about, lock.check)
-    policy = spec.config["sampling"]["on_changed_environment"]
+    policy = spec.sampling.on_changed_environment
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
         _log.warning("continuing in a changed environment, no longer bit for bit: %s", difference)
@@ -182,7 +182,7 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
 
 def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mapping[str, Any] | None) -> None:
     """Write the rule's output: small, last, and without any state."""
-    sampling, layout = spec.config["sampling"], experiment_layout(spec)
+    layout = experiment_layout(spec)
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
     write_sealed(
@@ -191,8 +191,8 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mappin
             "identity": store.record["identity"],
             "folder": str(store.folder.relative_to(layout.folder)),
             "num_chains": spec.num_chains,
-            "num_processes": spec.config["compute"]["processes"],
-            "num_draws": sampling["draws"] if stop is None else stop["num_draws"],
+            "num_processes": spec.compute.processes,
+            "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
             "committed_draws": commits[-1].stop,
             "segment_draws": store.segment_draws,
             "environment": store.record["environment"],

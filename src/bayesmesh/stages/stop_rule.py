@@ -23,7 +23,6 @@ from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
-from bayesmesh.stages.context import model_class_and_options
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.store.segments import ChainStore, Commit
 
@@ -154,13 +153,14 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     Raises:
         ConfigError: it names a summary that the model has not.
     """
-    sampling = spec.settings("sampling")
-    model_class, options = model_class_and_options(spec)
+    sampling = spec.sampling
+    assert sampling.stop is not None, "loaded where there is a rule"
+    model_class, options = spec.component("model")
     model = model_class(options, data_spec)
     names = check_stop(spec, model, data_spec)
     # The sampler's own statistics are two numbers a draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
-    probe_rows = spec.settings("posterior").probe_rows
+    probe_rows = spec.posterior.probe_rows
     judged = [JudgedSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
     for orphan in path.parent.glob(f".{path.name}.*"):
         orphan.unlink()

@@ -118,6 +118,16 @@ def test_a_spec_gives_back_validated_settings() -> None:
     assert make_spec("sample", "x", _load(), "r").num_chains == 4
 
 
+def test_settings_are_resolved_once_and_typed() -> None:
+    spec = parse_spec(make_spec("sample", "x", _load(), "r").canonical(), "sample")
+    assert spec.sampling is spec.sampling
+    assert (spec.data.source, spec.model.name, spec.kernel.name) == ("films", "matrix_factorization", "hmc")
+    kernel_class, options = spec.component("kernel")
+    assert kernel_class.__name__ == "Hmc"
+    assert "name" not in type(options).model_fields
+    assert spec == make_spec("sample", "x", _load(), "r")
+
+
 def test_the_canonical_form_is_one_line_with_sorted_keys() -> None:
     text = make_spec("report", "x", _load(), "r").canonical()
     assert "\n" not in text
@@ -177,3 +187,17 @@ def test_a_spec_written_by_hand_is_checked_where_it_is_read() -> None:
         spec.settings("gates")
     with pytest.raises(ConfigError, match=r"key 'config\.compute' is missing"):
         spec.settings("compute")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "key 'config.gates' is missing"),
+        ({"gates": {"rhat": 1}}, "key 'config.gates.rhat'"),
+        ({"gates": {}, "gate": {}}, "key 'config.gate': unknown key"),
+    ],
+)
+def test_a_spec_written_by_hand_is_refused_before_its_job_begins(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(json.dumps({"stage": "diagnose", "experiment": "x", "config": config}), "diagnose")
+    assert said in caught.value.message

@@ -81,11 +81,11 @@ def test_a_tile_is_never_less_than_a_row(make_case) -> None:
     assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
 
 
-def spec(**sampling):
+def spec(sharding="named", **sampling):
     config = {
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
         "kernel": {"name": "chees", "max_leapfrog_steps": 17}, "sampling": {"chains": 8, "warmup": 21, **sampling},
-        "compute": {"dtype": "float64"},
+        "compute": {"dtype": "float64", "sharding": sharding},
     }  # fmt: skip
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
 
@@ -103,10 +103,9 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
 
 
 def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
-    case, chosen = make_case("gaussian"), spec()
+    case = make_case("gaussian")
     for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
-        chosen.config["compute"]["sharding"] = way
-        assert type(make_program(chosen, case.spec, 16).target) is expected
+        assert type(make_program(spec(sharding=way), case.spec, 16).target) is expected
 
 
 def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
