@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_run
 from bayesmesh.planning.specs import STAGES
 
@@ -229,9 +230,7 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    modules = ("cli.py", "reproduction/verbs.py", "reproduction/benchmarks/command.py")
-    text = "".join((ROOT / "src/bayesmesh" / name).read_text() for name in modules)
-    return {*STAGES, *re.findall(r'add_parser\(\s*"([a-z]+)"', text)}
+    return set(re.findall(r"^    ([a-z]+)\b", make_parser().format_help(), re.MULTILINE))
 
 
 def misfit(command: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from bayesmesh.config.registry import component_path, list_components, read_opti
 from bayesmesh.config.settings import Settings
 from bayesmesh.files import atomic_path
 
-__all__ = ["documents", "drifted", "write_documents"]
+__all__ = ["documents", "drifted", "run", "write_documents"]
 
 
 def documents(folder: Path) -> dict[Path, str]:
@@ -39,6 +41,17 @@ def write_documents(folder: Path) -> None:
     for path, text in documents(folder).items():
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the generated files, or only check them; returns the exit code."""
+    if not arguments.check:
+        write_documents(Path("config"))
+        return 0
+    behind = drifted(Path("config"))
+    for path in behind:
+        print(f"{path}: differs from the settings classes; run: make schema", file=sys.stderr)
+    return 1 if behind else 0
 
 
 def _readme() -> str:

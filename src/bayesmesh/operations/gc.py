@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +21,7 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["Unnamed", "find_unnamed", "remove", "table"]
+__all__ = ["Unnamed", "find_unnamed", "remove", "run", "table"]
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
 _HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
@@ -32,6 +34,27 @@ class Unnamed(NamedTuple):
     num_draws: int
     num_bytes: int
     last_commit: float
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show what no configuration names, and remove it after asking; returns the exit code."""
+    found, notes = find_unnamed(Plan())
+    for note in notes:
+        print(note)
+    if not found:
+        print(
+            "every other chain is named by the configuration" if notes else "every chain is named by the configuration"
+        )
+        return 0
+    print(table(found))
+    if not arguments.yes and not sys.stdin.isatty():
+        print("nothing removed: answer on a terminal, or give --yes")
+        return 0
+    if arguments.yes or input("remove them? [y/N] ").strip().lower() in ("y", "yes"):
+        for one in found:
+            remove(one)
+            print(f"{one.folder}: removed")
+    return 0
 
 
 def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from bayesmesh.data.shards import open_shards
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import read_json
+from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import dataset_name, split_name
 from bayesmesh.store.hashes import check_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
@@ -19,12 +21,31 @@ from bayesmesh.store.receipts import ENDING, check_receipt, receipt_file
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
 
-__all__ = ["damage_of", "find_experiment", "is_stored"]
+__all__ = ["damage_of", "run"]
 
 _GROUP = re.compile(r"^group-\d{3,}")
 
 
-def find_experiment(name: str, results: str) -> ExperimentLayout:
+def run(arguments: argparse.Namespace) -> int:
+    """Check one experiment, or all of the configuration that have anything stored; returns the exit code."""
+    if arguments.experiment is None:
+        plan = Plan()
+        layouts = [layout for each in plan.experiments if _is_stored(layout := plan.layout(each))]
+    else:
+        layouts = [_find_experiment(arguments.experiment, "results")]
+    num_damaged = 0
+    for layout in layouts:
+        lines = list(damage_of(layout))
+        for line in lines:
+            print(line)
+        print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
+        num_damaged += len(lines)
+    if not layouts:
+        print("nothing to check: no experiment has chains or a posterior yet")
+    return StoreError.exit_code if num_damaged else 0
+
+
+def _find_experiment(name: str, results: str) -> ExperimentLayout:
     """Return the files of an experiment that is given by its name or by its folder.
 
     Raises:
@@ -32,7 +53,7 @@ def find_experiment(name: str, results: str) -> ExperimentLayout:
     """
     folder = Path(name) if "/" in name else Path(results, name)
     layout = ExperimentLayout(folder.parent, folder.name)
-    if not name or len(name) > 4096 or not os.path.isdir(folder) or not is_stored(layout):
+    if not name or len(name) > 4096 or not os.path.isdir(folder) or not _is_stored(layout):
         raise ConfigError(
             f"{name}: holds no chains and no posterior",
             "give an experiment that was run, or its folder: bayesmesh verify results/NAME",
@@ -40,7 +61,7 @@ def find_experiment(name: str, results: str) -> ExperimentLayout:
     return layout
 
 
-def is_stored(layout: ExperimentLayout) -> bool:
+def _is_stored(layout: ExperimentLayout) -> bool:
     """Return whether an experiment has chains or a posterior."""
     return layout.chains.is_dir() or layout.posterior.is_dir()
 

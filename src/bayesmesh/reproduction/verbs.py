@@ -9,6 +9,7 @@ from typing import Any
 
 from bayesmesh.reproduction.benchmarks.benchmark_list import list_benchmarks
 from bayesmesh.reproduction.benchmarks.command import PAGE, add_benchmark, run_benchmark
+from bayesmesh.running.arguments import JOB, add_options
 
 __all__ = ["add_verbs"]
 
@@ -18,8 +19,7 @@ _log = logging.getLogger("bayesmesh")
 def add_verbs(verbs: Any) -> None:
     """Add the verbs to the command line; each sets ``run``, which takes the arguments and returns the exit code."""
     job = argparse.ArgumentParser(add_help=False)
-    job.add_argument("--log", type=Path, help="also write the log there")
-    job.add_argument("--code", default="", help="fingerprint of the code that the workflow planned with")
+    add_options(job, JOB)
     about = "hold the published figures against what is stored, each with a verdict"
     claims = verbs.add_parser("claims", parents=[job], help=about)
     claims.add_argument("--gate", action="store_true", help="write nothing; exit code 1 when a claim failed")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.errors import ConfigError, DeviceError
+from bayesmesh.running.arguments import command_of
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.slurm.step import num_tasks
 from bayesmesh.running.spawn import run_processes
@@ -48,7 +49,7 @@ def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int, *, 
         # No MPI: JAX finds the processes through Slurm's variables. If one fails, all end.
         "--mpi=none", "--kill-on-bad-exit=1", *(["--gpus-per-task=1"] if gpus else []),
         *(["--overlap"] if in_step else []),
-        sys.executable, "-m", "bayesmesh.cli", *arguments,
+        *command_of(arguments),
     ]  # fmt: skip
 
 

@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
+from bayesmesh.running.arguments import CORES, GPUS, command_of
 from bayesmesh.running.gpus import visible_gpus
 
 __all__ = ["run_processes", "split_resources"]
@@ -45,7 +45,7 @@ def split_resources(count: int, cores: int, names: Sequence[str], port: int) -> 
         if each:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(names[index * each : (index + 1) * each])
         # The parent process holds the GPUs, so the children must not lock them.
-        split.append((["--cores", str(max(1, cores // count)), "--gpus", "0"], variables))
+        split.append(([CORES[0], str(max(1, cores // count)), GPUS[0], "0"], variables))
     return split
 
 
@@ -82,7 +82,7 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
     before = {number: signal.signal(number, forward) for number in _SIGNALS}
     try:
         for options, variables in split_resources(count, cores or usable, names, port):
-            command = [sys.executable, "-m", "bayesmesh.cli", *arguments, *options]
+            command = command_of(arguments, options)
             children.append(subprocess.Popen(command, env={**environ, **variables}, start_new_session=True))
             for number in received:
                 children[-1].send_signal(number)

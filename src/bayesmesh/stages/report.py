@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import logging
 import os
 from pathlib import Path
 
+from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
@@ -34,6 +37,14 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     return str(page)
 
 
-def run_index(results: Path, experiments: list[dict[str, str]]) -> Path:
-    """Write the index; an experiment is a dict with its name as ``experiment``, and its title and category."""
-    return write_index(results, experiments)
+def run_index(arguments: argparse.Namespace) -> int:
+    """Write the index over the pages that exist; returns the exit code."""
+    del arguments
+    plan = Plan()
+    named = [
+        {"experiment": name, "title": e.title, "category": e.report.category}
+        for name, e in plan.experiments.items()
+        if plan.layout(name).page.exists()
+    ]
+    logging.getLogger("bayesmesh").info("index: %s", write_index(Path(plan.results), named))
+    return 0

@@ -45,6 +45,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "__init__",
         "context",
         "experiment_files",
+        "job",
         "requirements",
         "stop_rule",
         "table_receipts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import keyword
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 
-__all__ = ["KINDS", "next_steps", "write_new"]
+__all__ = ["KINDS", "run", "write_new"]
 
 KINDS = (*PACKAGES, "experiment")
 
@@ -58,7 +59,15 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
     return [file.path for file in planned]
 
 
-def next_steps(kind: str, name: str) -> str:
+def run(arguments: argparse.Namespace) -> int:
+    """Write the files, and print them and what to do next; returns the exit code."""
+    for path in write_new(arguments.kind, arguments.name, Path()):
+        print(f"{path}: written")
+    print(_next_steps(arguments.kind, arguments.name))
+    return 0
+
+
+def _next_steps(kind: str, name: str) -> str:
     """Return what to do with the new files, as lines of text."""
     if kind == "experiment":
         return (

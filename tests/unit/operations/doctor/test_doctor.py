@@ -65,7 +65,7 @@ def test_the_exit_code_says_whether_jobs_could_run(tmp_path: Path, variables: di
     (tmp_path / "config" / "experiments" / "one.yaml").write_text(GOOD)
     before = sorted(tmp_path.rglob("*"))
     start = time.perf_counter()
-    text, found = doctor.run(tmp_path / "results", {**os.environ, **variables}, tmp_path / "config")
+    text, found = doctor.describe(tmp_path / "results", {**os.environ, **variables}, tmp_path / "config")
     assert found == code, text
     assert time.perf_counter() - start < 30
     assert ("nonsense" in text) == bool(code)

@@ -1,0 +1,76 @@
+"""One job of a stage, as its verb on the command line describes it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+from typing import Any
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
+from bayesmesh.running.gpus import hold_gpus
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.overhead import add_start
+from bayesmesh.stages.experiment_files import ledger_file
+from bayesmesh.store.layout import group_name
+
+__all__ = ["run"]
+
+_log = logging.getLogger("bayesmesh")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the stage that the verb names, with those of its options that it takes; returns the exit code.
+
+    Raises:
+        UserError: what the stage raises, or a wrong specification or chain group.
+    """
+    stage = arguments.verb
+    spec, later = _specs(arguments)
+    # Of several processes the first alone writes the ledger.
+    is_first = "place" not in arguments or arguments.place.index == 0
+    job = f"{stage}-{arguments.group}" if stage == "sample" else stage
+    options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "place") if key in arguments}
+    if stage == "sample":
+        options["group"] = _group_number(arguments.group, spec.sampling.chain_groups)
+    if stage == "compile":
+        options["later"] = later
+    _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
+    ledger = Ledger(ledger_file(spec, job), job, append=stage == "sample")
+    try:
+        with hold_gpus(getattr(arguments, "gpus", 0)):
+            run_stage = importlib.import_module(f"bayesmesh.stages.{stage}").run
+            add_start(ledger, os.environ)
+            if stage == "sample" and is_first:
+                # An attempt that is killed leaves its cost too.
+                ledger.save()
+            said = run_stage(spec, ledger, **options)
+    finally:
+        if is_first:
+            ledger.save()
+    _log.info("%s %s: %s", stage, spec.experiment, said)
+    return 0
+
+
+def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
+    """Return the specification, and for `compile` those of the later stages that it checks."""
+    stage, name = arguments.verb, arguments.experiment
+    files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
+    later = [parse_spec(file, "sample", *LATER, option="--later") for file in files]
+    if arguments.spec is not None:
+        return parse_spec(arguments.spec, stage), later
+    plan = Plan()
+    experiment = plan.experiment(name)
+    spec = make_spec(stage, name, experiment, plan.results)
+    return spec, later or [make_spec(after, name, experiment, plan.results) for after in later_stages(experiment)]
+
+
+def _group_number(name: str, num_groups: int) -> int:
+    names = [group_name(group) for group in range(num_groups)]
+    if name not in names:
+        valid = names[0] if num_groups == 1 else f"{names[0]} to {names[-1]}"
+        raise ConfigError(f"--group {name}: is not a chain group of the experiment", f"valid: {valid}")
+    return names.index(name)
