@@ -14,7 +14,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run chaos reproduce bench test slurm-test bundle bundle-test check check-style check-types check-workflow check-schema schema new-model lock clean-env env peers-env dev-env
+.PHONY: help run chaos reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,11 +42,14 @@ bundle: ## one directory that installs without network (ACCELERATOR=cuda PYTHON=
 bundle-test: dev-env ## build a bundle, and install and run it where no network can be reached (root on Linux; 300 MB)
 	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} .venv/bin/python -m pytest -q tests/bundle $(PYTEST_ARGS)
 
-check: check-style check-types check-workflow check-schema ## style, types, workflow lint, drift of generated files
+check: check-style check-imports check-types check-workflow check-schema ## style, layers, types, workflow lint, drift of generated files
 
 check-style: dev-env
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
+
+check-imports: dev-env
+	@.venv/bin/lint-imports --no-cache --no-logo
 
 check-types: dev-env
 	@.venv/bin/mypy

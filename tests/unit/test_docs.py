@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import pytest
 
 from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_run
+from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,10 +66,14 @@ def blocks(language: str) -> list[Block]:
     ]
 
 
-def name_of(value: object) -> str | None:
-    if isinstance(value, Block):
-        return f"{value.page.stem}: {value.text.splitlines()[0][:40]}"
-    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def refuse(offenders: Iterable[str]) -> None:
+    """Fail with a line for each offender."""
+    named = sorted(offenders)
+    assert not named, "\n".join(["", *named])
 
 
 def example_files() -> dict[str, str]:
@@ -174,15 +179,22 @@ def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
 # -- configurations ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", blocks("yaml"), ids=name_of)
-def test_yaml_loads(block: Block, tree: Path) -> None:
-    """A block that begins with `# experiment` is whole; any other is read with the keys of `digits` it leaves out."""
+def test_yaml_loads(tree: Path) -> None:
+    shown = blocks("yaml")
+    assert len(shown) > 5
+    refuse(wrong for block in shown if (wrong := load_shown(block, tree)))
+
+
+def load_shown(block: Block, tree: Path) -> str:
+    """Load the configuration that a page shows, and return what is wrong with it, or nothing.
+
+    A block that begins with `# experiment` is whole; any other is read with the keys of `digits` it leaves out.
+    """
     first, text = block.text.splitlines()[0], block.text
     if first == "# config.yaml":
         path = tree / "config" / "shown.yaml"
         path.write_text(text, encoding="utf-8")
-        load_run(path)
-        return
+        return refusal(block, lambda: load_run(path))
     if first != "# experiment":
         given = {line.partition(":")[0] for line in text.splitlines() if re.match(r"\w", line)}
         kept, is_kept = [], True
@@ -195,13 +207,20 @@ def test_yaml_loads(block: Block, tree: Path) -> None:
     path.write_text(text, encoding="utf-8")
     if block.page == EXTENDING:
         # Names components that only the copy has.
-        run_in(
-            tree,
-            "-c",
-            f"from bayesmesh.config.loading import load_experiment as load; from pathlib import Path; load(Path({str(path)!r}))",
+        code = (
+            "from bayesmesh.config.loading import load_experiment as load; from pathlib import Path; load(Path({!r}))"
         )
-    else:
-        load_experiment(path)
+        return refusal(block, lambda: run_in(tree, "-c", code.format(str(path))))
+    return refusal(block, lambda: load_experiment(path))
+
+
+def refusal(block: Block, load: Callable[[], object]) -> str:
+    """Return why what a page shows cannot be loaded; nothing when it can."""
+    try:
+        load()
+    except (ConfigError, AssertionError) as error:
+        return f"{name_of(block.page)}: {block.text.splitlines()[0][:40]}: {error}"
+    return ""
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -282,30 +301,28 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_resolve(page: Path) -> None:
-    for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
-        if link.startswith(("http://", "https://")):
-            continue
-        target, _, anchor = link.partition("#")
-        file = (page.parent / target).resolve() if target else page
-        assert file.exists(), f"{page.name}: {link}"
-        assert not anchor or anchor in anchors(file), f"{page.name}: {link}"
+def resolves(page: Path, link: str) -> bool:
+    """Whether the file that a link leads to is there, and has the heading that the link names."""
+    target, _, anchor = link.partition("#")
+    file = (page.parent / target).resolve() if target else page
+    return file.exists() and (not anchor or anchor in anchors(file))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_paths_exist(page: Path) -> None:
-    missing = [
-        p
-        for p in PATH.findall(page.read_text(encoding="utf-8"))
-        if not (ROOT / p).exists() and p not in example_files()
-    ]
-    assert not missing
+def test_links_resolve() -> None:
+    links = [(page, link) for page in PAGES for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))]
+    assert len(links) > 40
+    refuse(f"{name_of(p)}: {link}" for p, link in links if not link.startswith("http") and not resolves(p, link))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_names_no_place_of_a_machine(page: Path) -> None:
-    assert not READS_LIKE_A_MACHINE.findall(page.read_text(encoding="utf-8"))
+def test_paths_exist() -> None:
+    paths = [(page, path) for page in PAGES for path in PATH.findall(page.read_text(encoding="utf-8"))]
+    assert len(paths) > 40
+    refuse(f"{name_of(p)}: {path}" for p, path in paths if not (ROOT / path).exists() and path not in example_files())
+
+
+def test_no_page_names_a_place_of_a_machine() -> None:
+    found = ((page, READS_LIKE_A_MACHINE.findall(page.read_text(encoding="utf-8"))) for page in PAGES)
+    refuse(f"{name_of(page)}: {place}" for page, places in found for place in places)
 
 
 def test_every_page_is_linked() -> None:

@@ -1,134 +1,88 @@
-"""Imports go one way, files and functions stay short, and what need not compute does not load what computes."""
+"""Imports go one way, as `[tool.importlinter]` of pyproject.toml declares, and what need not compute loads no JAX."""
 
 from __future__ import annotations
 
-import ast
+import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-import pytest
+ROOT = Path(__file__).resolve().parents[2]
 
-from bayesmesh.config.source_imports import PACKAGE_ROOT as ROOT
-from bayesmesh.config.source_imports import imported_modules
-
-LAYERS = [
-    {"errors"},
-    {"files"},
-    {"running", "config"},
-    {"store"},
-    {"data", "models", "kernels"},
-    {"planning"},
-    {"sampling", "diagnostics", "figures"},
-    {"analyses"},
-    {"report"},
-    {"stages"},
-    {"operations"},
-    {"reproduction"},
-    {"cli"},
-]
-"""From the bottom to the top. A unit imports from lower layers only; the units of a layer never import each other."""
-
-APART = {
-    "models": {"store", "ledger", "data"},
-    "kernels": {"store", "ledger", "data"},
-    "bridges": {"store", "ledger", "data", "kernels"},
-    "diagnostics": {"data", "models", "kernels", "sampling"},
-    "averaging": {"kernels", "sampling"},
-    "recommend": {"kernels", "sampling"},
-    "report": {"data", "models", "kernels", "sampling", "averaging", "recommend"},
+BROKEN = {
+    "layers": ("store/layout.py", "bayesmesh.planning.specs"),
+    "reproduction": ("operations/gc.py", "bayesmesh.reproduction.verbs"),
+    "pure": ("kernels/base.py", "bayesmesh.store.layout"),
+    "tables": ("report/page.py", "bayesmesh.models.base"),
+    "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.mesh"),
+    "without-jax": ("files.py", "jax"),
+    "without-jax-themselves": ("cli.py", "jax"),
+    "circles": ("errors.py", "bayesmesh.files"),
+    "pickle": ("reproduction/verbs.py", "pickle"),
+    "pymc": ("kernels/hmc.py", "pymc"),
 }
-"""What a unit does without, though it lies lower: models know no files, a report reads tables."""
-
-FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.stat().st_size)
-IDS = [str(path.relative_to(ROOT)) for path in FILES]
-LEVEL = {unit: number for number, units in enumerate(LAYERS) for unit in units}
+"""Contract -> a file and an import in it that breaks the contract."""
 
 
-def _unit(path: Path) -> str:
-    return path.relative_to(ROOT).with_suffix("").parts[0]
+def _contracts() -> dict[str, str]:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return {contract["id"]: contract["name"] for contract in declared}
 
 
-def _imported(path: Path) -> set[str]:
-    """Units of this package that a file imports anywhere, also inside functions."""
-    return {m.split(".")[1] for m in imported_modules(path) if "." in m} - {_unit(path)}
+def _lint(source: Path, contract: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run import-linter over the package in `source`; all contracts, or one."""
+    command = [sys.executable, "-c", "import importlinter.cli as c; c.import_linter()"]
+    command += ["lint", "--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"]
+    command += ["--contract", contract] if contract else []
+    # Wide enough that no module is broken over two lines.
+    environment = {**os.environ, "PYTHONPATH": str(source), "COLUMNS": "400", "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True)
 
 
-def test_every_unit_has_its_layer() -> None:
-    units = {_unit(path) for path in FILES} - {"__init__"}
-    assert len(units) > 10
-    assert units <= LEVEL.keys(), "say in LAYERS where the new unit lies"
+def test_imports_go_one_way() -> None:
+    done = _lint(ROOT / "src")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_go_one_way(path: Path) -> None:
-    unit = _unit(path)
-    wrong = {other for other in _imported(path) if LEVEL[other] >= LEVEL.get(unit, 0)}
-    assert wrong == set(), f"{unit} imports from its own layer or above"
-    assert _imported(path) & APART.get(unit, set()) == set()
+def test_each_contract_is_broken_by_a_wrong_import(tmp_path: Path) -> None:
+    package = tmp_path / "bayesmesh"
+    shutil.copytree(ROOT / "src" / "bayesmesh", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, module in BROKEN.values():
+        path = package / name
+        path.write_text(f"{path.read_text()}\nimport {module}\n")
+    said = _lint(tmp_path).stdout
+    verdicts = {id_: f"{name} BROKEN" in said for id_, name in _contracts().items()}
+    assert verdicts == dict.fromkeys(BROKEN, True), said
+    for name, module in BROKEN.values():
+        wrong = f"bayesmesh.{name.removesuffix('.py').replace('/', '.')} -> {module}"
+        assert wrong in said or module == "bayesmesh.files", wrong
 
 
-def _top_level_names(path: Path) -> set[str]:
-    """Full names of all foreign modules that a file imports."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert not node.level, f"{path}:{node.lineno}: a relative import"
-            names.add(node.module)
-    return names
+def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
+    package = tmp_path / "bayesmesh"
+    shutil.copytree(ROOT / "src" / "bayesmesh", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "attic.py").touch()
+    done = _lint(tmp_path, "layers")
+    assert done.returncode == 1
+    assert "bayesmesh.attic" in done.stdout
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_what_does_not_compute_does_not_name_jax(path: Path) -> None:
-    packages = {name.partition(".")[0] for name in _top_level_names(path)}
-    assert "tensorflow" not in packages
-    assert not packages & {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-    if _unit(path) in {
-        "errors",
-        "progress",
-        "store",
-        "ledger",
-        "experiment",
-        "data",
-        "diagnostics",
-        "report",
-        "status",
-        "cli",
-    }:
-        assert not packages & {"jax", "jaxlib", "tensorflow_probability"}
-    if _unit(path) not in {"bridges", "benchmarks"}:
-        assert not packages & {"pymc", "pytensor"}, "an optional extra"
-
-
-@pytest.mark.parametrize(
-    "module", ["report.page", "diagnostics.diagnose", "store.segments", "data.shard", "status", "doctor", "cli", "stages.report", "stages.diagnose"]
-)  # fmt: skip
-def test_what_does_not_compute_does_not_load_jax(module: str) -> None:
+def test_what_does_not_compute_does_not_load_jax() -> None:
+    modules = (
+        "cli", "config.loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
+        "planning.plan", "report.page", "reproduction.planning", "reproduction.verbs", "stages.diagnose",
+        "stages.report", "store.segments",
+    )  # fmt: skip
     code = (
-        f"import sys, bayesmesh.{module}\n"
-        "print([m for m in ('jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets') if m in sys.modules])"
+        f"import importlib, sys\n"
+        f"heavy = {{'jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets'}}\n"
+        f"for module in {modules}:\n"
+        "    importlib.import_module(f'bayesmesh.{module}')\n"
+        "    if loaded := sorted(heavy & set(sys.modules)):\n"
+        "        sys.exit(f'bayesmesh.{module} loads {loaded}')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def _num_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function, less its docstring: documentation is never too long."""
-    first = function.body[0]
-    is_documented = isinstance(first, ast.Expr) and ast.get_docstring(function) is not None
-    documented = first.end_lineno - first.lineno + 1 if is_documented else 0
-    return function.end_lineno - function.lineno + 1 - documented
-
-
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400
-    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    assert [f"{f.name}: {_num_lines(f)} lines" for f in functions if _num_lines(f) > 50] == []
-
-
-def test_no_file_is_named_after_nothing() -> None:
-    assert [p for p in ROOT.rglob("*") if p.stem in {"utils", "util", "helpers", "helper", "misc", "common"}] == []
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

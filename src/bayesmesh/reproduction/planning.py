@@ -68,7 +68,7 @@ def code_of_study() -> str:
 
 def code_of_claims() -> str:
     """Return the fingerprint of the code that checks claims and writes their page."""
-    return _code("claims/stage.py")
+    return _code("verdicts.py")
 
 
 def reproduced(plan: Plan) -> list[Path]:

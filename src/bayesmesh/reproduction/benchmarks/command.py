@@ -103,7 +103,7 @@ def _use_cores(cores: int | None) -> None:
 def _run_writing(arguments: argparse.Namespace) -> int:
     from bayesmesh.planning.plan import Plan
     from bayesmesh.reproduction.benchmarks.benchmark_table import add_row
-    from bayesmesh.reproduction.benchmarks.writing import measure_writing
+    from bayesmesh.reproduction.benchmarks.storing import measure_writing
     from bayesmesh.store.layout import BenchmarkLayout
 
     if arguments.experiment is None:

@@ -100,14 +100,14 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
     ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
     kernels = [
-        Contender(OURS, f"{__name__}.ours:Ours", {**ours, "kernel": "chees", "options": LONG}),
+        Contender(OURS, f"{__name__}.our_sampler:Ours", {**ours, "kernel": "chees", "options": LONG}),
         # The others compute in float64, as the gallery does.
         Contender(
             f"{OURS}, float64",
-            f"{__name__}.ours:Ours",
+            f"{__name__}.our_sampler:Ours",
             {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"},
         ),
-        Contender("ours: NUTS", f"{__name__}.ours:Ours", {**ours, "kernel": "nuts"}),
+        Contender("ours: NUTS", f"{__name__}.our_sampler:Ours", {**ours, "kernel": "nuts"}),
     ]
     found = on_platforms(kernels, platforms)
     if peers is None:

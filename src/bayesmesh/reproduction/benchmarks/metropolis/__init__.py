@@ -52,7 +52,7 @@ def _contender(name: str, work: str, **options: Any) -> Contender:
 
 
 _NUMPY = _contender(NUMPY, "plain:Published")
-_OURS = _contender(OURS, "ours:Ours")
+_OURS = _contender(OURS, "our_walk:Ours")
 _TFP = _contender(TFP, "probability:Tfp", mode="compiled")
 
 PUBLISHED = (
@@ -125,7 +125,7 @@ def run(options: Options) -> Outcome:
     )
     once = limits._replace(rounds=1)
     patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
-    (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "ours:Adaptation")])], once)
+    (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "our_walk:Adaptation")])], once)
     found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
     platforms = list_platforms()
     published, correct = _everywhere(PUBLISHED, platforms), _everywhere(CORRECT, platforms)
