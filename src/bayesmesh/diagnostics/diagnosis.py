@@ -20,8 +20,9 @@ from bayesmesh.diagnostics.coordinates import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.gates import judge
+from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
-from bayesmesh.files import write_json, write_text
+from bayesmesh.files import write_text
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import ExperimentLayout
@@ -35,7 +36,7 @@ SUMMARY_COLUMNS = ("variable", "index", *STATISTICS)
 """Columns of summary.csv."""
 
 
-def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> dict[str, Any]:
+def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Verdict:
     """Judge a posterior and write its summary and verdict.
 
     Args:
@@ -45,7 +46,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: says where summary.csv and verdict.json go. Each is replaced in one step, the verdict last.
 
     Returns:
-        The content of verdict.json. `energy` or `diverging` that was not recorded misses its gate.
+        The verdict. `energy` or `diverging` that was not recorded misses its gate.
 
     Raises:
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.
@@ -62,27 +63,28 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     judged = _tables(summaries, None)
     listed = _tables(latents, gates.max_coordinates)
     energies = _energy_content(sample_stats, num_chains)
-    content = judge(judged, energies["divergence_share"], np.array(energies.pop("bfmi_values")), gates)
-    content |= {
-        "experiment": layout.experiment,
-        "num_chains": num_chains,
-        "num_draws": num_draws,
-        "num_coordinates": {
-            "summaries": len(judged),
-            "latents": sum(event_size(array) for array in latents.values()),
-            "listed": len(judged) + len(listed),
-        },
-        "latents": {
-            name: {"total": event_size(array), "listed": int((listed["variable"] == name).sum())}
+    results = judge(judged, energies["divergence_share"], np.array(energies["bfmi"]), gates)
+    verdict = Verdict(
+        verdict=overall(results),
+        gates=tuple(results),
+        experiment=layout.experiment,
+        num_chains=num_chains,
+        num_draws=num_draws,
+        num_coordinates=NumCoordinates(
+            summaries=len(judged),
+            latents=sum(event_size(array) for array in latents.values()),
+            listed=len(judged) + len(listed),
+        ),
+        latents={
+            name: Listed(total=event_size(array), listed=int((listed["variable"] == name).sum()))
             for name, array in latents.items()
         },
         **energies,
-    }
-    content["divergence_share"] = _or_none(content["divergence_share"])
+    )
     table = pd.concat([judged, listed], ignore_index=True)
     write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
-    write_json(layout.verdict, content)
-    return content
+    write_verdict(layout.verdict, verdict)
+    return verdict
 
 
 def _group(root: zarr.Group, name: str, path: Path) -> zarr.Group:
@@ -118,7 +120,7 @@ def _tables(arrays: dict[str, zarr.Array], most: int | None) -> pd.DataFrame:
 
 
 def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:
-    """Return what the verdict says of energies, divergences and acceptance; None where nothing was recorded."""
+    """Return energies, divergences and acceptance for the verdict; NaN or None where nothing was recorded."""
     values = np.full(num_chains, np.nan)
     if "energy" in sample_stats:
         values = bfmi(read_part(sample_stats["energy"]))
@@ -128,16 +130,11 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
         share, num_divergences = divergence_share(diverging), int(np.count_nonzero(diverging))
     acceptance = None
     if "acceptance_rate" in sample_stats:
-        acceptance = _or_none(float(read_part(sample_stats["acceptance_rate"]).mean(dtype=np.float64)))
+        mean = float(read_part(sample_stats["acceptance_rate"]).mean(dtype=np.float64))
+        acceptance = mean if np.isfinite(mean) else None
     return {
         "num_divergences": num_divergences,
         "divergence_share": share,
-        "bfmi": [_or_none(float(value)) for value in values],
-        "bfmi_values": values,
+        "bfmi": tuple(values.tolist()),
         "acceptance_rate": acceptance,
     }
-
-
-def _or_none(value: float) -> float | None:
-    """Return the value, or None, JSON's null, where it is not finite."""
-    return value if np.isfinite(value) else None

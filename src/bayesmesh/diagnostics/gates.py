@@ -6,12 +6,13 @@ Every gate is written as "the value is finite and within its limit"; whatever is
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from bayesmesh.config.gate_settings import Gate, GateSettings
+from bayesmesh.diagnostics.verdict import GateResult
 
 __all__ = ["judge"]
 
@@ -23,6 +24,11 @@ _TITLES = {
     "divergences": "share of divergent draws",
     "bfmi": "Bayesian fraction of missing information",
 }
+
+_DIRECTIONS: dict[str, Literal["at most", "at least"]] = {
+    "r_hat": "at most", "ess_bulk": "at least", "ess_tail": "at least", "mcse_mean": "at most",
+    "divergences": "at most", "bfmi": "at least",
+}  # fmt: skip
 
 _HINTS = {
     "r_hat": "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",
@@ -49,7 +55,7 @@ class _Measured:
     reasons: list[str]
 
 
-def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates: GateSettings) -> dict[str, Any]:
+def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates: GateSettings) -> list[GateResult]:
     """Hold the gates against a convergence table.
 
     Args:
@@ -60,17 +66,15 @@ def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates:
         gates: limits and severities.
 
     Returns:
-        ``{"verdict": "pass" | "warn" | "fail", "gates": [...]}``, strict JSON: a value that is not finite is None. Each
-        gate holds name, limit, direction, the worst value, where it is, severity, verdict and a message. A missed gate's
-        verdict is its severity; the whole verdict is the worst of all.
+        One result per gate; the verdict of a missed gate is its severity.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
         Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
 
     >>> row = {"variable": "level", "index": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
-    >>> verdict = judge(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
-    >>> verdict["verdict"], verdict["gates"][0]["where"], verdict["gates"][0]["value"]
+    >>> gates = judge(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
+    >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
     scale = table["sd"].to_numpy(np.float64)
@@ -78,27 +82,14 @@ def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates:
         relative_error = table["mcse_mean"].to_numpy(np.float64) / scale
     chains = [f"chain {chain}" for chain in range(len(bfmi))]
     energies = "energies of the chain are constant, not finite or not recorded"
-    judged = [
-        _judge_gate("r_hat", gates.r_hat, "at most", _of_table(table, table["r_hat"].to_numpy(np.float64))),
-        _judge_gate("ess_bulk", gates.ess_bulk, "at least", _of_table(table, table["ess_bulk"].to_numpy(np.float64))),
-        _judge_gate("ess_tail", gates.ess_tail, "at least", _of_table(table, table["ess_tail"].to_numpy(np.float64))),
-        _judge_gate("mcse_mean", gates.mcse_mean, "at most", _of_table(table, relative_error)),
-        _judge_gate(
-            "divergences",
-            gates.divergences,
-            "at most",
-            _Measured(np.array([divergence_share], dtype=np.float64), [""], ["divergences were not recorded"]),
-        ),
-        _judge_gate(
-            "bfmi",
-            gates.bfmi,
-            "at least",
-            _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)),
-        ),
-    ]
-    verdicts = {gate["verdict"] for gate in judged}
-    worst = next((verdict for verdict in ("fail", "warn") if verdict in verdicts), "pass")
-    return {"verdict": worst, "gates": judged}
+    share = _Measured(np.array([divergence_share], dtype=np.float64), [""], ["divergences were not recorded"])
+    measured = {
+        **{name: _of_table(table, table[name].to_numpy(np.float64)) for name in ("r_hat", "ess_bulk", "ess_tail")},
+        "mcse_mean": _of_table(table, relative_error),
+        "divergences": share,
+        "bfmi": _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)),
+    }
+    return [_judge_gate(name, getattr(gates, name), _DIRECTIONS[name], found) for name, found in measured.items()]
 
 
 def _of_table(table: pd.DataFrame, values: np.ndarray) -> _Measured:
@@ -115,10 +106,8 @@ def _reason(sd: float) -> str:
     return "too few draws or chains: four draws of two chains are the least"
 
 
-def _judge_gate(
-    name: str, gate: Gate, direction: Literal["at most", "at least"], measured: _Measured
-) -> dict[str, Any]:
-    """Return the entry of one gate: its worst value and what that comes to."""
+def _judge_gate(name: str, gate: Gate, direction: Literal["at most", "at least"], measured: _Measured) -> GateResult:
+    """Return the result of one gate: its worst value and the outcome."""
     values = measured.values
     within = values <= gate.limit if direction == "at most" else values >= gate.limit
     # An infinite value is within "at least" any limit, and still no evidence of convergence.
@@ -126,16 +115,16 @@ def _judge_gate(
     worst = _worst(values, direction)
     value = float(values[worst]) if worst is not None else float("nan")
     is_met = worst is not None and bool(holds.all())
-    return {
-        "name": name,
-        "limit": gate.limit,
-        "direction": direction,
-        "value": value if np.isfinite(value) else None,
-        "where": measured.places[worst] if worst is not None else "",
-        "severity": gate.severity,
-        "verdict": "pass" if is_met else gate.severity,
-        "message": _message(name, gate.limit, direction, measured, worst, int((~holds).sum())),
-    }
+    return GateResult(
+        name=name,
+        limit=gate.limit,
+        direction=direction,
+        value=value if np.isfinite(value) else float("nan"),
+        where=measured.places[worst] if worst is not None else "",
+        severity=gate.severity,
+        verdict="pass" if is_met else gate.severity,
+        message=_message(name, gate.limit, direction, measured, worst, int((~holds).sum())),
+    )
 
 
 def _worst(values: np.ndarray, direction: str) -> int | None:

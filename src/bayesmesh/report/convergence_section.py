@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.convergence_panels import (
@@ -20,7 +21,7 @@ from bayesmesh.report.convergence_panels import (
     shown_chains,
 )
 from bayesmesh.report.draw_summaries import DrawReader
-from bayesmesh.report.tables import Coordinate, Verdict, worst_first
+from bayesmesh.report.tables import Coordinate, worst_first
 
 __all__ = ["Convergence", "TraceCard", "build_convergence"]
 
@@ -67,7 +68,7 @@ def build_convergence(
     summaries = worst_first([item for item in coordinates if item.is_summary])
     cards = _trace_cards(summaries, reader, num_traces) if reader else ()
     density = _density_panels(reader) if reader else ()
-    num_chains, num_draws = _shape(verdict, reader)
+    num_chains, num_draws = verdict.num_chains, verdict.num_draws
     limits = {name: gate.limit for name in ("r_hat", "ess_bulk") if (gate := verdict.gate(name))}
     spread = (draw_r_hat(coordinates, limits.get("r_hat")), draw_ess(coordinates, limits.get("ess_bulk")))
     return Convergence(
@@ -82,14 +83,6 @@ def build_convergence(
         thinning=_thinning(num_chains, num_draws),
         bfmi=_bfmi_text(verdict.bfmi),
     )
-
-
-def _shape(verdict: Verdict, reader: DrawReader | None) -> tuple[int, int]:
-    for name in reader.names("sample_stats") if reader else ():
-        values = reader.statistic(name) if reader else None
-        if values is not None:
-            return values.shape[0], values.shape[1]
-    return verdict.num_chains or 0, verdict.num_draws or 0
 
 
 def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> tuple[TraceCard, ...]:

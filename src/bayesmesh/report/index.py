@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.page import render
 from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
-from bayesmesh.report.tables import Gate, Verdict, read_averaging, read_verdict
+from bayesmesh.report.tables import read_averaging
 from bayesmesh.report.time_spent import read_phases, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
@@ -98,7 +99,7 @@ def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
         verdict=verdict.verdict,
         r_hat=_value(verdict.gate("r_hat")),
         ess=_smallest_ess(verdict),
-        draws=_draws(verdict),
+        draws=f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         divergences=formats.count(verdict.num_divergences),
         score=_score(layout),
         seconds=_seconds(layout),
@@ -106,7 +107,7 @@ def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
     )
 
 
-def _value(gate: Gate | None) -> str:
+def _value(gate: GateResult | None) -> str:
     return verdict_text.value_text(gate) if gate else formats.NOT_RECORDED
 
 
@@ -118,12 +119,6 @@ def _smallest_ess(verdict: Verdict) -> str:
         if gates
         else _value(None)
     )
-
-
-def _draws(verdict: Verdict) -> str:
-    if not (verdict.num_chains and verdict.num_draws):
-        return formats.NOT_RECORDED
-    return f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}"
 
 
 def _score(layout: ExperimentLayout) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
@@ -21,7 +22,7 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.report.tables import Coordinate, Verdict, mark_summaries, read_summary, read_verdict
+from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
@@ -83,8 +84,7 @@ def write_page(
     """
     verdict = read_verdict(layout.verdict)
     reader = _reader(layout)
-    names = reader.names("summaries") if reader else []
-    coordinates = mark_summaries(read_summary(layout.summary), verdict.num_summaries, names)
+    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
     if phases := read_phases(layout):
         write_ledger(layout, phases)
     averaging, recommendation = build_averaging(layout), build_recommendation(layout)
@@ -149,8 +149,8 @@ def _key_numbers(
         numbers.append(
             KeyNumber("Divergences", formats.count(verdict.num_divergences), "", gate.verdict if gate else "")
         )
-    if verdict.acceptance is not None:
-        numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance, 3)))
+    if verdict.acceptance_rate is not None:
+        numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
     if averaging and math.isfinite(averaging.last.average["accuracy"]):
         numbers.append(KeyNumber("Accuracy of the average", formats.fixed(averaging.last.average["accuracy"], 4)))
     if recommendation and math.isfinite(ratio := best_ratio(recommendation)):
@@ -162,8 +162,6 @@ def _key_numbers(
 
 
 def _draws(verdict: Verdict) -> KeyNumber:
-    if not (verdict.num_chains and verdict.num_draws):
-        return KeyNumber("Draws", formats.NOT_RECORDED)
     total = formats.count(verdict.num_chains * verdict.num_draws)
     return KeyNumber("Draws", total, f"{formats.count(verdict.num_chains)} chains × {formats.count(verdict.num_draws)}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bayesmesh.diagnostics.verdict import GateResult, Verdict
 from bayesmesh.figures import formats
-from bayesmesh.report.tables import Gate, Verdict
 
 __all__ = ["gate_label", "limit_text", "missed_names", "read_aloud", "remedies", "value_text"]
 
@@ -47,25 +47,24 @@ REMEDIES = {
 _GENERAL = ("More draws, a longer warmup, or another parametrisation of the model; then look at the same gate again.",)
 
 
-def gate_label(gate: Gate) -> str:
+def gate_label(gate: GateResult) -> str:
     """Return the name of a gate for a table."""
     return LABELS.get(gate.name, gate.name.replace("_", " "))
 
 
-def remedies(gate: Gate) -> tuple[str, ...]:
+def remedies(gate: GateResult) -> tuple[str, ...]:
     """Return what one may do about a gate that does not hold."""
     return REMEDIES.get(gate.name, _GENERAL)
 
 
-def value_text(gate: Gate) -> str:
+def value_text(gate: GateResult) -> str:
     """Return the value of a gate with its unit."""
     return _with_unit(gate.name, gate.value)
 
 
-def limit_text(gate: Gate) -> str:
+def limit_text(gate: GateResult) -> str:
     """Return the limit of a gate with its direction."""
-    sign = ("≤ " if gate.is_upper else "≥ ") if gate.direction else ""
-    return sign + _with_unit(gate.name, gate.limit)
+    return ("≤ " if gate.direction == "at most" else "≥ ") + _with_unit(gate.name, gate.limit)
 
 
 def _with_unit(name: str, value: float) -> str:
@@ -84,16 +83,14 @@ def _with_unit(name: str, value: float) -> str:
 def read_aloud(verdict: Verdict) -> str:
     """Return the verdict as one sentence."""
     missed, total = len(verdict.missed), len(verdict.gates)
-    drawn = ""
-    if verdict.num_chains and verdict.num_draws:
-        drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
+    drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
-        return f"All {total} gates hold" + (f": nothing in {drawn} speaks against convergence." if drawn else ".")
+        return f"All {total} gates hold: nothing in {drawn} speaks against convergence."
     names = _listed(missed_names(verdict))
     if verdict.verdict == "warn":
         return f"{missed} of {total} gates missed, with a warning only ({names}): read the numbers with that in mind."
-    tail = f" Its {drawn} are not a sample of the posterior that one may rely on." if drawn else ""
-    return f"This run failed {missed} of {total} gates ({names}).{tail}"
+    tail = f"Its {drawn} are not a sample of the posterior that one may rely on."
+    return f"This run failed {missed} of {total} gates ({names}). {tail}"
 
 
 def missed_names(verdict: Verdict) -> list[str]:

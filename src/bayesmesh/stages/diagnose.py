@@ -17,5 +17,4 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
     sign(spec, [layout.summary, layout.verdict])
-    missed = [g["message"] for g in verdict["gates"] if g["verdict"] != "pass"]
-    return f"verdict {verdict['verdict']}" + "".join(f"; {m}" for m in missed)
+    return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)

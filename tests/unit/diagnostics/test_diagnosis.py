@@ -59,7 +59,7 @@ def layout(tmp_path) -> ExperimentLayout:
 def run(tmp_path, layout):
     def diagnosed(groups, gates: GateSettings | None = None):
         content = diagnose(write(tmp_path / "posterior.zarr", groups), gates or GateSettings(), layout)
-        return content, pd.read_csv(layout.summary, dtype={"index": str}, keep_default_na=True)
+        return content.model_dump(mode="json"), pd.read_csv(layout.summary, dtype={"index": str}, keep_default_na=True)
 
     return diagnosed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from bayesmesh.config.gate_settings import GateSettings
 from bayesmesh.diagnostics.gates import judge
+from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
 GOOD = {"sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}
@@ -30,9 +32,15 @@ def verdict_with(name: str = "", value: float = 0.0, gates: GateSettings | None 
         table.loc[2, name] = value
     if sd is not None:
         table.loc[2, "sd"] = sd
-    content = judge(table, share, bfmi, gates or GateSettings())
-    json.dumps(content, allow_nan=False)
+    content = dumped(judge(table, share, bfmi, gates or GateSettings()))
     return content, {gate["name"]: gate for gate in content["gates"]}
+
+
+def dumped(results: list[GateResult]) -> dict[str, Any]:
+    """Return results and their overall verdict as strict JSON holds them."""
+    content = {"verdict": overall(results), "gates": [result.model_dump(mode="json") for result in results]}
+    json.dumps(content, allow_nan=False)
+    return content
 
 
 def test_good_values_pass_every_gate_in_the_order_of_the_settings() -> None:
@@ -94,14 +102,13 @@ def test_a_constant_coordinate_is_named_as_such() -> None:
 
 def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
     table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
-    gate = judge(table, 0.0, np.array([0.9]), GateSettings())["gates"][0]
+    gate = dumped(judge(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
     assert gate["where"] == "level"
     assert "R-hat of level is 1.3, limit at most 1.01; 2 of 2 values miss it" in gate["message"]
 
 
 def test_nothing_to_judge_does_not_pass() -> None:
     empty = pd.DataFrame({name: [] for name in ("variable", "index", *GOOD)})
-    content = judge(empty, float("nan"), np.array([]), GateSettings())
+    content = dumped(judge(empty, float("nan"), np.array([]), GateSettings()))
     assert {gate["verdict"] for gate in content["gates"]} == {"fail"}
     assert {gate["value"] for gate in content["gates"]} == {None}
-    json.dumps(content, allow_nan=False)

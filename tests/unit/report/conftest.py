@@ -60,6 +60,12 @@ def minimal(tmp_path: Path) -> Callable[..., ExperimentLayout]:
             "gates": [entry],
             "num_chains": 4,
             "num_draws": 500,
+            "num_coordinates": {"summaries": 1, "latents": 0, "listed": 1},
+            "latents": {},
+            "num_divergences": None,
+            "divergence_share": None,
+            "bfmi": [None] * 4,
+            "acceptance_rate": None,
         }
         layout.verdict.write_text(json.dumps(content), encoding="utf-8")
         header = "variable,index,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"

@@ -16,7 +16,7 @@ from bayesmesh.report.background import build_timing, dump_settings
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
 from bayesmesh.report.outcomes import best_ratio, build_recommendation
-from bayesmesh.report.tables import Coordinate, mark_summaries, read_verdict, worst_first
+from bayesmesh.report.tables import Coordinate, read_summary, worst_first
 from bayesmesh.report.time_spent import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -25,23 +25,15 @@ def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
     return Coordinate(variable, (0,), 0.0, 1.0, 0.01, r_hat, ess, ess)
 
 
-def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart() -> None:
-    rows = [coordinate("biases", 1.0), coordinate("weights", 1.0), coordinate("biases", 1.0)]
-    assert [c.is_summary for c in mark_summaries(rows, None, ["biases"])] == [True, False, False]
-    assert [c.is_summary for c in mark_summaries(rows, 2, [])] == [True, True, False]
-    assert all(c.is_summary for c in mark_summaries(rows, None, []))
+def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Callable[..., ExperimentLayout]) -> None:
+    lines = [f"{name},0,0.1,1.0,0.02,1.002,900,800" for name in ("biases", "weights", "biases")]
+    found = read_summary(minimal(summary="\n".join(lines)).summary, 2)
+    assert [(c.variable, c.is_summary) for c in found] == [("biases", True), ("weights", True), ("biases", False)]
 
 
 def test_what_is_not_a_number_is_the_worst() -> None:
     rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
     assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
-
-
-def test_verdict_reads_null_as_not_a_number(minimal: Callable[..., ExperimentLayout]) -> None:
-    gate = read_verdict(minimal(value=None, where=["chain", 3], verdict="fail").verdict).gates[0]
-    assert math.isnan(gate.value)
-    assert gate.where == "chain, 3"
-    assert gate.is_upper
 
 
 def test_ledger_joins_all_jobs(complete: ExperimentLayout) -> None:

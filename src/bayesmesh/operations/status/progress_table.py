@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
@@ -43,7 +44,7 @@ class Standing:
     groups: Sequence[GroupProgress]
     num_draws: int | None
     reason: str
-    verdict: Mapping[str, Any] | None
+    verdict: Verdict | None
 
     @property
     def phase(self) -> str:
@@ -104,16 +105,14 @@ def _standing(plan: Plan, name: str) -> Standing:
     return Standing(groups, fewest.num_draws, fewest.reason, verdict)
 
 
-def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Mapping[str, Any] | None:
+def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Verdict | None:
     """The verdict, unless it is about other chains, or about more or fewer draws of them."""
     if not layout.verdict.exists():
         return None
-    verdict = read_json(layout.verdict)
-    if not isinstance(verdict, dict) or not {"verdict", "gates", "num_draws", "num_divergences"} <= verdict.keys():
-        raise StoreError(f"{layout.verdict}: is damaged: not a verdict", "delete it and run the diagnose stage again")
+    verdict = read_verdict(layout.verdict)
     about = layout.posterior / "zarr.json"
     of_posterior = read_json(about).get("attributes", {}).get("identity") if about.exists() else None
-    is_about_these = verdict["num_draws"] == num_draws and of_posterior in (None, identity)
+    is_about_these = verdict.num_draws == num_draws and of_posterior in (None, identity)
     return verdict if is_about_these or not identity else None
 
 
@@ -148,7 +147,7 @@ def _draws(standing: Standing, sampling: SamplingSettings) -> str:
     if standing.num_draws is not None and standing.reason:
         return f"{standing.num_draws}/{sampling.draws} {REASONS.get(standing.reason, standing.reason)}"
     if not standing.groups and standing.verdict is not None:
-        return f"{standing.verdict['num_draws']}/{sampling.draws}"
+        return f"{standing.verdict.num_draws}/{sampling.draws}"
     done = sum(g.done for g in standing.groups if g.phase == standing.phase) // sampling.chain_groups
     if standing.phase == "sample" or not standing.groups:
         return f"{done}/{sampling.draws}"
@@ -164,7 +163,7 @@ def _at_work(phase: str, jobs: Sequence[QueuedJob], *, is_busy: bool) -> str:
 
 def _at_rest(standing: Standing) -> str:
     if standing.verdict is not None:
-        return str(standing.verdict["verdict"])
+        return standing.verdict.verdict
     if standing.num_draws is not None:
         return "sampled"
     # A lock that is left belongs to a job that was killed.
@@ -185,13 +184,13 @@ def _left(groups: Sequence[GroupProgress], sampling: SamplingSettings) -> str:
     return ("< " if sampling.stop is not None else "") + age(max(times))
 
 
-def _convergence(verdict: Mapping[str, Any] | None, groups: Sequence[GroupProgress]) -> tuple[str, str, str]:
+def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tuple[str, str, str]:
     """Worst R-hat, least bulk ESS and divergences: of the verdict, else R-hat and ESS of the log density so far."""
     if verdict is not None:
-        gates = {g["name"]: g["value"] for g in verdict["gates"]}
+        gates = {gate.name: gate.value for gate in verdict.gates if math.isfinite(gate.value)}
         shown = ("r_hat", ".4f"), ("ess_bulk", ".0f")
-        r_hat, ess = ("-" if gates.get(k) is None else format(gates[k], digits) for k, digits in shown)
-        return r_hat, ess, str(verdict["num_divergences"])
+        r_hat, ess = (format(gates[name], digits) if name in gates else "-" for name, digits in shown)
+        return r_hat, ess, "-" if verdict.num_divergences is None else str(verdict.num_divergences)
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
     # Only now, because the imports take most of a second.

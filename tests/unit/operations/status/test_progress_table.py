@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.operations.status import chain_progress as progress
 from bayesmesh.operations.status import progress_table, status_table, writers
 from bayesmesh.planning.plan import Plan
@@ -25,11 +26,18 @@ SEGMENT = 10
 
 
 def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
-    gates = [{"name": "r_hat", "value": r_hat}, {"name": "ess_bulk", "value": 1234.5}]
-    verdict = {"verdict": "pass", "gates": gates, "num_chains": 4, "num_draws": 100, "num_divergences": 7}
-    path = plan.layout(name).verdict
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(verdict))
+    about = {"limit": 1.0, "where": "", "severity": "fail", "verdict": "pass", "message": ""}
+    gates = (
+        GateResult(name="r_hat", direction="at most", value=r_hat, **about),
+        GateResult(name="ess_bulk", direction="at least", value=1234.5, **about),
+    )
+    verdict = Verdict(
+        verdict="pass", gates=gates, experiment=name, num_chains=4, num_draws=100, latents={}, num_divergences=7,
+        num_coordinates=NumCoordinates(summaries=1, latents=0, listed=1), divergence_share=0.0, bfmi=(0.9,) * 4,
+        acceptance_rate=0.8,
+    )  # fmt: skip
+    plan.layout(name).verdict.parent.mkdir(parents=True)
+    write_verdict(plan.layout(name).verdict, verdict)
 
 
 @pytest.fixture

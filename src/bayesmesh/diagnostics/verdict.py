@@ -1,0 +1,110 @@
+"""The verdict on a posterior: the only module that writes and reads ``verdict.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import read_json, write_json
+
+__all__ = ["GateResult", "Listed", "NumCoordinates", "Verdict", "overall", "read_verdict", "write_verdict"]
+
+_REMEDY = "delete it and run the diagnose stage again"
+
+Outcome = Literal["pass", "warn", "fail"]
+
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    PlainSerializer(lambda value: value if math.isfinite(value) else None, when_used="json"),
+]
+"""A float that strict JSON cannot always hold: null in the file is NaN here."""
+
+
+class _Record(BaseModel):
+    """Part of ``verdict.json``; keys of other versions are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class GateResult(_Record):
+    """One gate: its worst value, where that is, and the outcome; a value that is not finite never passes."""
+
+    name: str
+    limit: float
+    direction: Literal["at most", "at least"]
+    value: Number
+    where: str
+    severity: Literal["warn", "fail"]
+    verdict: Outcome
+    message: str
+
+
+class NumCoordinates(_Record):
+    """Coordinates that gates look at, of the latents, and of both in ``summary.csv``, whose first are the summaries."""
+
+    summaries: int
+    latents: int
+    listed: int
+
+
+class Listed(_Record):
+    """Coordinates of a latent, and those of them in ``summary.csv``."""
+
+    total: int
+    listed: int
+
+
+class Verdict(_Record):
+    """Content of ``verdict.json``; a statistic that the kernel does not record is None, or NaN."""
+
+    verdict: Outcome
+    gates: tuple[GateResult, ...]
+    experiment: str
+    num_chains: int
+    num_draws: int
+    num_coordinates: NumCoordinates
+    latents: dict[str, Listed]
+    num_divergences: int | None
+    divergence_share: Number
+    bfmi: tuple[Number, ...]
+    acceptance_rate: float | None
+
+    @property
+    def missed(self) -> tuple[GateResult, ...]:
+        """Gates that do not hold, the failing before the warning ones."""
+        return tuple(sorted((g for g in self.gates if g.verdict != "pass"), key=lambda g: g.verdict != "fail"))
+
+    def gate(self, name: str) -> GateResult | None:
+        """Return a gate by name."""
+        return next((g for g in self.gates if g.name == name), None)
+
+
+def overall(gates: Iterable[GateResult]) -> Outcome:
+    """Return the worst outcome of all gates."""
+    found = {gate.verdict for gate in gates}
+    return "fail" if "fail" in found else "warn" if "warn" in found else "pass"
+
+
+def write_verdict(path: Path, verdict: Verdict) -> None:
+    """Write ``verdict.json`` in one step."""
+    write_json(path, verdict.model_dump(mode="json"))
+
+
+def read_verdict(path: Path) -> Verdict:
+    """Return the content of ``verdict.json``.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    try:
+        return Verdict.model_validate(read_json(path, _REMEDY))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{path}: is damaged: {where}: {first['msg']}", _REMEDY) from error
