@@ -87,11 +87,11 @@ NOT_WRITTEN = "its content is not what was written"
 DAMAGE |= {
     "lost draws": ("chains/*/group-000", _lose_draws, "a marker was lost", ("sample",)),
     "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "markers were lost", ("sample",)),
-    "a removed group": (GROUP, _remove_group, "is gone, though its draws are in", ("assemble",)),
-    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is gone, though", ("diagnose",)),
-    "a removed table": ("diagnostics/summary.csv", Path.unlink, "is gone, though", ()),
-    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is gone, though", ()),
-    "a removed ledger": ("ledger.csv", Path.unlink, "is gone, though", ()),
+    "a removed group": (GROUP, _remove_group, "is missing, although its draws are in", ("assemble",)),
+    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is missing, although", ("diagnose",)),
+    "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing, although", ()),
+    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is missing, although", ()),
+    "a removed ledger": ("ledger.csv", Path.unlink, "is missing, although", ()),
     "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "is missing, so that", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
     "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble",)),
@@ -140,7 +140,7 @@ def test_a_whole_experiment_is_said_to_be_whole(workspace: Any) -> None:
 def test_what_holds_no_chains_is_refused(workspace: Any, name: str) -> None:
     done = workspace.run("bayesmesh.cli", "verify", name)
     assert done.returncode == 2
-    assert "holds no chains and no posterior" in done.stderr
+    assert "has no chains and no posterior" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -235,7 +235,7 @@ def test_gc_leaves_alone_what_it_cannot_judge_and_what_is_being_written(workspac
     (data,) = copy.results.glob("data/films-*")
     data.rename(tmp_path / "data")
     done = copy.run("bayesmesh.cli", "gc", "--yes")
-    assert "films: left alone, because its identity is not known" in done.stdout
+    assert "films: kept, because its identity is unknown" in done.stdout
     assert current.is_dir()
     (tmp_path / "data").rename(data)
     old = chains / "0123456789abcdef"

@@ -1,4 +1,4 @@
-"""gc: find chains that no configuration names any more, and remove them after asking."""
+"""gc: find chains that no configuration uses, and remove them after asking."""
 
 from __future__ import annotations
 
@@ -58,30 +58,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
-    """Return identities that no configuration names, and notes on experiments that could not be judged.
+    """Return identities that no configuration uses, and notes on experiments whose identity cannot be computed.
 
-    Experiments whose configuration is gone are named by nothing; those whose data is not there cannot be told.
+    Chains of an experiment without a configuration are unused. Without its data, an experiment's identity is unknown.
     """
     found, notes = [], []
     for chains in sorted(Path(plan.results).glob("*/chains")):
         name = chains.parent.name
         folders = [p for p in chains.iterdir() if p.is_dir() and not p.is_symlink()]
         identities = [p for p in folders if _IDENTITY.match(p.name)]
-        # What an earlier removal left when it was interrupted.
+        # The remains of an interrupted removal.
         found += [_describe(path) for path in folders if _HALF_REMOVED.match(path.name)]
         named: set[str] = set()
         if name in plan.experiments:
             try:
                 named = {_identity(plan, name)}
             except StoreError as error:
-                notes.append(f"{name}: left alone, because its identity is not known: {error.message}")
+                notes.append(f"{name}: kept, because its identity is unknown: {error.message}")
                 continue
         found += [_describe(path) for path in sorted(identities) if path.name not in named]
     return found, notes
 
 
 def _identity(plan: Plan, name: str) -> str:
-    """Return the identity that sampling the experiment now would have."""
+    """Return the identity of chains sampled with the current configuration."""
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     return chain_identity(spec.config, open_shards(plan.data_layout(name).shards).fingerprint, spec.num_chains)
 
@@ -100,12 +100,12 @@ def _describe(folder: Path) -> Unnamed:
 
 
 def _bytes_of(folder: Path) -> int:
-    """Bytes that removing the folder frees: shards that a posterior shares are not among them."""
+    """Return the bytes that removing the folder frees; shards shared with a posterior do not count."""
     return sum(p.lstat().st_size for p in folder.rglob("*") if p.is_file() and p.lstat().st_nlink == 1)
 
 
 def table(found: list[Unnamed]) -> str:
-    """Return the identities as lines for a person."""
+    """Return the identities as a text table."""
     lines = [f"{'chains':<44} {'draws':>8} {'frees':>10}  last commit"]
     for one in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_commit)) if one.last_commit else "never"
@@ -117,15 +117,15 @@ def remove(one: Unnamed) -> None:
     """Remove the chains of an identity.
 
     Raises:
-        StoreError: a process is writing them; names it.
+        StoreError: a process is writing the chains; the message names it.
     """
     identity = one.folder.name.strip(".").partition(".")[0]
     aside = one.folder.with_name(f".{identity}.removed.{os.getpid()}")
     with contextlib.ExitStack() as held:
-        # All of them, and held until the folder has another name: nobody writes in it any more.
+        # Hold all locks until the folder is renamed, so that no process writes to it.
         for group in sorted(path for path in one.folder.glob("group-*") if path.is_dir()):
             held.enter_context(WriterLock(group))
-        # Taken out of the way in one step, so that an interruption leaves no half of an identity behind.
+        # Rename first, so that an interruption never leaves half of an identity.
         one.folder.rename(aside)
     for manifest in one.folder.parent.glob("group-*.json"):
         with contextlib.suppress(StoreError):

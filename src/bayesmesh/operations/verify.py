@@ -1,4 +1,4 @@
-"""verify: hash everything that experiments stored, and name what is damaged."""
+"""verify: hash everything that experiments stored, and name damaged files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GROUP = re.compile(r"^group-\d{3,}")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check one experiment, or all of the configuration that have anything stored; returns the exit code."""
+    """Check one experiment, or all of the configuration with stored results; return the exit code."""
     if arguments.experiment is None:
         plan = Plan()
         layouts = [layout for each in plan.experiments if _is_stored(layout := plan.layout(each))]
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _find_experiment(name: str, results: str) -> ExperimentLayout:
-    """Return the files of an experiment that is given by its name or by its folder.
+    """Return the layout of an experiment given by its name or its folder.
 
     Raises:
         ConfigError: nothing is stored under that name.
@@ -55,8 +55,8 @@ def _find_experiment(name: str, results: str) -> ExperimentLayout:
     layout = ExperimentLayout(folder.parent, folder.name)
     if not name or len(name) > 4096 or not os.path.isdir(folder) or not _is_stored(layout):
         raise ConfigError(
-            f"{name}: holds no chains and no posterior",
-            "give an experiment that was run, or its folder: bayesmesh verify results/NAME",
+            f"{name}: has no chains and no posterior",
+            "name an experiment that has run, or its folder: bayesmesh verify results/NAME",
         )
     return layout
 
@@ -67,9 +67,9 @@ def _is_stored(layout: ExperimentLayout) -> bool:
 
 
 def damage_of(layout: ExperimentLayout) -> Iterator[str]:
-    """Yield one line for everything that is missing, changed or unreadable: data, chains, posterior, tables.
+    """Yield one line per missing, changed or unreadable file of the data, chains, posterior and tables.
 
-    Memory is that of one decoded dataset; files are hashed piece by piece. What has not been made so far is no damage.
+    Files are hashed in pieces; memory is bounded by one decoded dataset. Results that were never made are not damage.
     """
     datasets: dict[Path, DataLayout] = {}
     for identity in sorted(p for p in layout.chains.glob("*") if p.is_dir()):
@@ -89,7 +89,7 @@ def damage_of(layout: ExperimentLayout) -> Iterator[str]:
 
 
 def _record(path: Path, results: Path, datasets: dict[Path, DataLayout]) -> Generator[str, None, int]:
-    """Look at an identity's record, and note the data that its chains are about; returns the processes of a group."""
+    """Check an identity's record and add its dataset to `datasets`; return the number of processes per group."""
     try:
         config = read_sealed(path, IDENTITY_REMEDY)["config"]
         found = DataLayout(results, dataset_name(config["data"]), split_name(config["data"]))
@@ -103,7 +103,7 @@ def _record(path: Path, results: Path, datasets: dict[Path, DataLayout]) -> Gene
 
 
 def _chains(folder: Path) -> Iterator[str]:
-    """Check one chain group; nothing is written."""
+    """Check one chain group without writing."""
     about = folder / "store.json"
     if not about.is_file():
         yield f"{about}: is missing"
@@ -115,23 +115,23 @@ def _chains(folder: Path) -> Iterator[str]:
 
 
 def _processes(identity: Path, folders: Sequence[Path], num_processes: int) -> Iterator[str]:
-    """Hold the folders of every group that has commits to the number of its processes, all of which have them then."""
+    """Check that every group with commits has one folder per process."""
     for group in sorted({_GROUP.findall(folder.name)[0] for folder in folders if marker_names(folder)}):
         for process in range(num_processes):
             folder = process_folder(identity / group, process)
             if not folder.is_dir():
-                yield f"{folder}: is missing, though {num_processes} processes made the draws of {group}"
+                yield f"{folder}: is missing, although {num_processes} processes made the draws of {group}"
 
 
 def _manifest(path: Path, layout: ExperimentLayout) -> Iterator[str]:
-    """Hold what `sample` said of a group to the folders of its processes."""
+    """Compare the manifest of a group with the folders of its processes."""
     try:
         manifest = read_manifest(path)
         group = layout.folder / manifest["folder"]
         for process in range(manifest.get("num_processes", 1)):
             folder = process_folder(group, process)
             if not folder.is_dir():
-                yield f"{path}: names {folder}, which is gone"
+                yield f"{path}: names {folder}, which is missing"
             elif group.parent.name != manifest["identity"]:
                 yield f"{path}: is damaged: {folder} is not of identity {manifest['identity']}"
             else:
@@ -152,7 +152,7 @@ def _sealed(path: Path) -> Iterator[str]:
 
 
 def _data(data: DataLayout) -> Iterator[str]:
-    """Check manifests and shards of a dataset; shards of an earlier version have no list of hashes."""
+    """Check manifests and shards of a dataset; shards of earlier versions have no list of hashes."""
     for path in (data.fetched, data.sharded):
         yield from _sealed(path)
     if data.shards.with_suffix(".sha256").exists():
@@ -164,10 +164,10 @@ def _data(data: DataLayout) -> Iterator[str]:
 
 
 def _posterior(layout: ExperimentLayout) -> Iterator[str]:
-    """Check the posterior, and that the groups it was put together from are there as long as their identity is."""
+    """Check the posterior, and that each of its chain groups exists as long as the folder of its identity does."""
     if not layout.posterior.exists():
         if layout.posterior_hashes.exists():
-            yield f"{layout.posterior}: is gone, though {layout.posterior_hashes} names its files"
+            yield f"{layout.posterior}: is missing, although {layout.posterior_hashes} lists its files"
         return
     yield from check_hashes(layout.posterior)
     about = layout.posterior / "zarr.json"
@@ -180,18 +180,18 @@ def _posterior(layout: ExperimentLayout) -> Iterator[str]:
     else:
         for group in groups:
             if group.parent.is_dir() and not group.is_dir():
-                yield f"{group}: is gone, though its draws are in {layout.posterior}"
+                yield f"{group}: is missing, although its draws are in {layout.posterior}"
 
 
 def _tables(layout: ExperimentLayout) -> Iterator[str]:
-    """Hold every table to its receipt: its own hash, and those of what it was made of."""
+    """Compare every table with its receipt: the hash of the table and the hashes of its inputs."""
     receipts = layout.folder.rglob(f"*{ENDING}")
     signed = {path.with_name(path.name.removesuffix(ENDING)) for path in receipts}
     for path in sorted(signed | {path for path in layout.tables if path.exists()}):
         if not path.is_file():
-            yield f"{path}: is gone, though {receipt_file(path)} is there"
+            yield f"{path}: is missing, although {receipt_file(path)} exists"
         elif not receipt_file(path).is_file():
-            yield f"{receipt_file(path)}: is missing, so that nothing says which run wrote {path}"
+            yield f"{receipt_file(path)}: is missing, so the run that wrote {path} is unknown"
         else:
             try:
                 check_receipt(layout.results, path)

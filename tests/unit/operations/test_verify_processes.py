@@ -62,7 +62,7 @@ def test_the_folder_of_a_process_that_is_gone_is_damage(
     if not has_manifest:
         layout.sampled("group-000").unlink()
     lines = _damage(layout)
-    assert f"{folder}: is missing, though 2 processes made the draws of group-000" in lines
+    assert f"{folder}: is missing, although 2 processes made the draws of group-000" in lines
     with pytest.raises(StoreError, match="the chains are gone") as caught:
         _verified(layout, manifest, 4)
     assert caught.value.remedy == PROCESSES_REMEDY

@@ -15,25 +15,25 @@ from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
 __all__ = ["describe", "examine", "render", "run"]
 
 GROUPS = (devices, scheduler, platform, disk, real_data, configuration, site_file)
-"""Every one of them has `check(results, environ, config)`."""
+"""Each module has `check(results, environ, config)`."""
 
 
 def examine(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> list[Finding]:
-    """Run all checks; takes seconds, and leaves nothing behind.
+    """Run all checks; takes seconds and leaves no files.
 
     Args:
-        results: folder of results; it need not be there.
+        results: folder of results; may not exist yet.
         environ: environment variables of the jobs.
         config: folder of the configuration.
     """
-    # At once, because a driver or a scheduler that hangs is waited for.
+    # In parallel, because a hanging driver or scheduler delays its check until the timeout.
     with ThreadPoolExecutor(len(GROUPS)) as pool:
         groups = pool.map(lambda group: group.check(results, environ, config), GROUPS)
         return [finding for findings in groups for finding in findings]
 
 
 def render(findings: list[Finding], seconds: float | None = None) -> str:
-    """Return the findings as a table, and below it what to do about each problem.
+    """Return the findings as a table, followed by the remedy of each problem.
 
     >>> print(render([Finding("disk", "free space", "90 GiB")]))
     disk  free space  ok  90 GiB
@@ -48,13 +48,13 @@ def render(findings: list[Finding], seconds: float | None = None) -> str:
             if finding.state == state:
                 lines += ["", f"{state}: {finding.group}, {finding.name}: {finding.seen}", f"  fix: {finding.remedy}"]
     blocking = sum(f.state == BLOCKS for f in findings)
-    took = "" if seconds is None else f" (looked for {seconds:.1f} s)"
-    verdict = "usable" if not blocking else f"not usable: {blocking} problem{'s' * (blocking > 1)} to mend"
+    took = "" if seconds is None else f" (checked in {seconds:.1f} s)"
+    verdict = "usable" if not blocking else f"not usable: {blocking} problem{'s' * (blocking > 1)} to fix"
     return "\n".join([*lines, "", verdict + took])
 
 
 def describe(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> tuple[str, int]:
-    """Return the printed examination and the exit code: 1 when a problem blocks."""
+    """Return the text to print and the exit code: 1 if a problem blocks every run."""
     start = time.perf_counter()
     findings = examine(results, environ, config)
     return render(findings, time.perf_counter() - start), int(any(f.state == BLOCKS for f in findings))

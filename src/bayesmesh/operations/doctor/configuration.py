@@ -1,4 +1,4 @@
-"""doctor: whether the configuration can be read."""
+"""doctor: check that the configuration loads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ GROUP = "config"
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-    """Load every experiment, as each start of the workflow does."""
+    """Load every experiment, like each start of the workflow."""
     try:
         run, experiments = load_all(config)
     except ConfigError as error:
         remedy = error.remedy or "correct it; config/README.md lists all keys"
         return [Finding(GROUP, "experiments", error.message, BLOCKS, remedy)]
-    return [Finding(GROUP, "experiments", f"{len(experiments)}, of which {len(run.experiments)} are listed")]
+    return [
+        Finding(
+            GROUP,
+            "experiments",
+            f"{len(experiments)} experiments, {len(run.experiments)} of them listed in config.yaml",
+        )
+    ]

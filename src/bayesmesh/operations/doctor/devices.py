@@ -1,4 +1,4 @@
-"""doctor: cores, and the accelerators that the system shows, without asking JAX."""
+"""doctor: cores and accelerators as the operating system reports them, without JAX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = "machine"
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-    """Look at this machine."""
+    """Return findings about host, cores, memory, GPUs and TPUs."""
     return [Finding(GROUP, "host", socket.gethostname()), _cores(), memory.check(environ), *_gpus(environ), *_tpus()]
 
 
@@ -36,8 +36,8 @@ def _gpus(environ: Mapping[str, str]) -> list[Finding]:
         findings = [Finding(GROUP, "GPU", f"{len(nodes)} device files" if nodes else "none")]
     if nodes and not listed:
         findings[0] = Finding(
-            GROUP, "GPU", f"{len(nodes)} device files, and nvidia-smi does not answer", WARNS,
-            "ask the site for a working NVIDIA driver; where nvidia-smi is only not installed, see what JAX says below",
+            GROUP, "GPU", f"{len(nodes)} device files, but nvidia-smi does not answer", WARNS,
+            "ask the site for a working NVIDIA driver; if only nvidia-smi is not installed, see the findings of JAX below",
         )  # fmt: skip
     if visible is not None:
         shown, is_hidden = visible.strip() or "empty", visible.strip() in ("", "-1", "NoDevFiles")

@@ -1,4 +1,4 @@
-"""doctor: the file system of the results: may be written, renames in one step, flushes, links, has room."""
+"""doctor: check that the file system of the results is writable, renames atomically, flushes, links and has space."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOW_FLUSH_SECONDS = 0.5
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
     """Write, flush, rename and link small files beside the results, and remove them."""
     place = existing(results)
-    where = f"{results.resolve()}{'' if place == results else ', not made yet'}"
+    where = f"{results.resolve()}{'' if place == results else ', does not exist yet'}"
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=place) as folder:
             seconds, links = _exercise(Path(folder))
@@ -37,31 +37,31 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
         findings.append(
             Finding(
                 GROUP, "hard links", "refused", WARNS,
-                "a posterior will be a second copy of its draws: have room for it, or use another file system",
+                "a posterior will be a second copy of its draws: provide the space, or use another file system",
             )
         )  # fmt: skip
     return [*findings, _space(place), _cache(results)]
 
 
 def _remedy(error: OSError, place: Path) -> str:
-    """What to do where nothing can be written: a full disk is not mended by permissions."""
+    """Return how to make the folder writable; for other causes, such as a full disk, their own remedy."""
     explained = explain_os_error(error)
     if explained is None or error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"nothing can be kept there: make {place} writable, or move the checkout to a file system that is"
+        return f"make {place} writable, or move the checkout to a writable file system"
     return explained.remedy
 
 
 def existing(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that is there."""
+    """Return the path or its nearest existing parent folder."""
     whole = path.resolve()
     return path if path.is_dir() else next(p for p in whole.parents if p.is_dir())
 
 
 def _exercise(folder: Path) -> tuple[float, bool]:
-    """Return the seconds of a write that is flushed and renamed over another, and whether hard links work.
+    """Write, flush and rename a file over another; return the seconds it took, and whether hard links work.
 
     Raises:
-        OSError: any step fails, or the renamed file is not the new one.
+        OSError: a step fails, or the renamed file has the wrong content.
     """
     target, start = folder / "whole", time.perf_counter()
     for content in (b"first", secrets.token_bytes(4096)):
@@ -75,7 +75,7 @@ def _exercise(folder: Path) -> tuple[float, bool]:
         os.fsync(descriptor)
         os.close(descriptor)
         if target.read_bytes() != content or new.exists():
-            raise OSError("a renamed file is not what was written")
+            raise OSError("a renamed file has the wrong content")
     seconds = time.perf_counter() - start
     try:
         (folder / "link").hardlink_to(target)
@@ -103,11 +103,11 @@ def _space(place: Path) -> Finding:
 
 
 def _cache(results: Path) -> Finding:
-    """Where compiled programs are kept; they are machine code, and so for the owner alone."""
+    """Check the folder of compiled programs; they are machine code, so only the owner may write them."""
     folder = results / ".cache" / "xla"
     place = existing(folder)
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        return Finding(GROUP, "cache", f"{place}: may not be read and written", BLOCKS, f"chmod u+rwx {place}")
+        return Finding(GROUP, "cache", f"{place}: is not readable and writable", BLOCKS, f"chmod u+rwx {place}")
     others = place == folder and stat.S_IMODE(folder.stat().st_mode) & 0o077
     if others:
         return Finding(GROUP, "cache", f"{folder}: open to others", WARNS, f"chmod 700 {folder}")
@@ -116,7 +116,7 @@ def _cache(results: Path) -> Finding:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; a job may remove it meanwhile."""
+    """Return the bytes of a file, 0 if a job has removed it meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         return path.lstat().st_size
     return 0

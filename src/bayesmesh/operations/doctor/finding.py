@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Finding:
 
     Attributes:
         group: group of checks.
-        name: what was looked at.
+        name: what was checked.
         seen: what was found.
-        state: `OK`, `WARNS` where a run may still be what was meant, `BLOCKS` where none can be.
-        remedy: what to do; given unless the state is `OK`.
+        state: `OK`; `WARNS` if a run may still work as intended; `BLOCKS` if none can.
+        remedy: how to fix the problem; given unless the state is `OK`.
     """
 
     group: str
@@ -33,18 +33,18 @@ class Finding:
 
     def __post_init__(self) -> None:
         if (self.state == OK) == bool(self.remedy):
-            raise ValueError(f"{self.name}: a problem has a remedy, and nothing else has one")
+            raise ValueError(f"{self.name}: give a remedy if and only if the state is not OK")
 
 
 def ask(
     command: Sequence[str], environ: Mapping[str, str], timeout: float = 5.0
 ) -> subprocess.CompletedProcess[str] | None:
-    """Return what a command said; None when there is no such command, or it hangs.
+    """Run a command and return its result; None if the command does not exist or hangs.
 
     Args:
-        command: words; looked up on the PATH.
+        command: the program, looked up on the PATH, and its arguments.
         environ: its environment.
-        timeout: seconds to wait; a scheduler that is down lets its clients wait for minutes.
+        timeout: seconds to wait; clients of a scheduler that is down wait for minutes.
     """
     try:
         return subprocess.run(

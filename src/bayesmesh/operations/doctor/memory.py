@@ -1,4 +1,4 @@
-"""doctor: memory that a job would have here: of the machine, and of what bounds this process."""
+"""doctor: memory that a job would have here, limited by the machine, the Slurm job and control groups."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["check"]
 
 GROUP = "machine"
 LEAST_GIB = 3.0
-"""Of one job with JAX and a small experiment."""
+"""Memory of one job with JAX and a small experiment."""
 
 _V1, _V2 = "memory.limit_in_bytes", "memory.max"
-"""Files with the limit of a control group, of either version; `max` where there is none."""
+"""Files with the limit of a control group, for both versions; `max` means no limit."""
 
 
 def check(environ: Mapping[str, str], proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Finding:
-    """Say what is the least: what the machine has left, or what a scheduler or a container lets this process take.
+    """Report the smallest of the free memory and the limits by a scheduler or a container.
 
     Args:
         environ: environment variables.
-        proc: where the system tells of itself and of this process.
-        groups: where control groups are.
+        proc: the proc file system.
+        groups: the file system of control groups.
     """
     try:
         job = _of_job(environ)
@@ -40,13 +40,13 @@ def check(environ: Mapping[str, str], proc: Path = Path("/proc"), groups: Path =
     what, least = min(((what, limit) for what, limit in limits.items() if limit is not None), key=lambda pair: pair[1])
     seen = f"{least / 2**30:.1f} GiB available{what}"
     if least < LEAST_GIB * 2**30:
-        remedy = f"a job wants {LEAST_GIB:.0f} GiB: ask for more, or end what else runs here"
+        remedy = f"a job needs {LEAST_GIB:.0f} GiB: request more, or stop other programs on this machine"
         return Finding(GROUP, "memory", seen, WARNS, remedy)
     return Finding(GROUP, "memory", seen)
 
 
 def _available(meminfo: Path) -> int:
-    """Bytes that a new process may take; half of all where the system does not say."""
+    """Return the bytes available to a new process; half of all memory if the system does not report them."""
     try:
         lines = meminfo.read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
@@ -55,28 +55,28 @@ def _available(meminfo: Path) -> int:
 
 
 def _of_job(environ: Mapping[str, str]) -> int | None:
-    """Bytes that a job of Slurm asked for on this node, whether or not the site enforces it; None outside of one.
+    """Return the bytes that the Slurm job requested on this node, enforced or not; None outside a job.
 
     Raises:
-        ConfigError: a variable of Slurm is no number.
+        ConfigError: a variable of Slurm is not a number.
     """
     if not environ.get("SLURM_JOB_ID"):
         return None
     per_node = whole_number(environ, "SLURM_MEM_PER_NODE", 0)
     per_cpu = whole_number(environ, "SLURM_MEM_PER_CPU", 0) * whole_number(environ, "SLURM_CPUS_ON_NODE", 1)
-    # 0 is all of the node.
+    # 0 means all memory of the node.
     return (per_node or per_cpu) * 2**20 or None
 
 
 def _of_group(proc: Path, groups: Path) -> int | None:
-    """Bytes that this process's control group may take, or one that it is in; None where none is bounded."""
+    """Return the smallest limit in bytes of this process's control group and its parents; None without a limit."""
     limits: list[int] = []
     for line in _read(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
         root, name = (groups / "memory", _V1) if controllers else (groups, _V2)
-        # In a container the path may be the host's, of which only the root is there.
+        # In a container the path may be that of the host, where only the root exists.
         folder = root / path.lstrip("/")
         for one in (folder, *folder.parents):
             if one.is_relative_to(root) and (text := _read(one / name).strip()).isdecimal():

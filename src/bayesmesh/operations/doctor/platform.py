@@ -1,4 +1,4 @@
-"""doctor: whether JAX starts, on what, and with which precision; asked in a process of its own, for it may crash."""
+"""doctor: start JAX in a separate process, because it may crash, and check its devices and precision."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["check"]
 GROUP = "JAX"
 TIMEOUT_SECONDS = 20.0
 MOST_ERROR = 1e-5
-"""Relative error of a float32 product of 256 x 256 matrices; TF32 has some 1e-4, bfloat16 some 1e-3."""
+"""Relative error of a float32 product of 256 x 256 matrices; TF32 has about 1e-4, bfloat16 about 1e-3."""
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-    """Let JAX start, list its devices, and multiply two matrices."""
+    """Start JAX, list its devices and multiply two matrices."""
     said = ask([sys.executable, "-m", "bayesmesh.operations.doctor.probe"], _of_one_process(environ), TIMEOUT_SECONDS)
     if said is None:
         return [
             Finding(
                 GROUP, "platform", f"JAX did not start in {TIMEOUT_SECONDS:.0f} s", BLOCKS,
-                "a driver hangs, or the file system is slow: try again, then try JAX_PLATFORMS=cpu",
+                "a driver hangs or the file system is slow: try again, then try JAX_PLATFORMS=cpu",
             )
         ]  # fmt: skip
     if said.returncode:
@@ -38,7 +38,7 @@ def _of_one_process(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _failure(stderr: str, environ: Mapping[str, str]) -> Finding:
-    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "it said nothing")
+    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
     asked = environ.get("JAX_PLATFORMS") or environ.get("JAX_PLATFORM_NAME")
     if "No module named" in last:
         remedy = "remake the environment from the locks with `make clean-env env`"
@@ -48,12 +48,12 @@ def _failure(stderr: str, environ: Mapping[str, str]) -> Finding:
             " `make env ACCELERATOR=cuda` or `tpu`, on a machine that has the device"
         )
     else:
-        remedy = "compare the driver with what the lock needs (docs/guide/installation.md); JAX_PLATFORMS=cpu avoids it"
+        remedy = "check that the driver is recent enough (docs/guide/installation.md); JAX_PLATFORMS=cpu avoids it"
     return Finding(GROUP, "platform", f"JAX cannot start: {last[-300:]}", BLOCKS, remedy)
 
 
 def judge(seen: Mapping[str, Any], environ: Mapping[str, str]) -> list[Finding]:
-    """Return findings about what the probe printed.
+    """Return findings from the output of the probe.
 
     Args:
         seen: JAX's version, `platform`, `kinds` (one name per device), `error` of a matrix product, `gpu_files`.
@@ -64,7 +64,7 @@ def judge(seen: Mapping[str, Any], environ: Mapping[str, str]) -> list[Finding]:
     found = [Finding(GROUP, "version", seen["version"])]
     found.append(_forgotten(seen, environ) or Finding(GROUP, "platform", f"{seen['platform']}: {named}"))
     error = seen["error"]
-    # A NaN is a problem too.
+    # `not <=` also catches NaN.
     if not error <= MOST_ERROR:
         found.append(
             Finding(
@@ -79,7 +79,7 @@ def judge(seen: Mapping[str, Any], environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _forgotten(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Finding | None:
-    """GPUs that are there, or that the scheduler gave, while JAX takes the CPU unasked."""
+    """Return a warning if there are GPUs, or the scheduler assigned some, but JAX uses the CPU by default."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     is_hidden = visible is not None and visible.strip() in ("", "-1", "NoDevFiles")
     given = visible if "SLURM_JOB_ID" in environ else None
@@ -87,5 +87,5 @@ def _forgotten(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Finding |
         return None
     there = f"this job was given GPU {given}" if given else f"there are {seen['gpu_files']} GPUs"
     return Finding(
-        GROUP, "platform", f"cpu, though {there}", WARNS, "install the packages for them: `make env ACCELERATOR=cuda`"
+        GROUP, "platform", f"cpu, although {there}", WARNS, "install the packages for them: `make env ACCELERATOR=cuda`"
     )  # fmt: skip

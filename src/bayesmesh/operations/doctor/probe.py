@@ -1,4 +1,4 @@
-"""doctor: the process in which JAX is started; prints one line of JSON."""
+"""doctor: the process that starts JAX; prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["look"]
 
 
 def look() -> dict[str, Any]:
-    """Return what JAX says about itself, with the largest relative error of a float32 matrix product."""
+    """Return JAX's version and devices, and the largest relative error of a float32 matrix product."""
     import jax
     import numpy as np
 
-    # As `sampling.mesh.configure_jax` sets them for every job.
+    # The settings of `sampling.mesh.configure_jax`.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", "highest")
     devices = jax.devices()

@@ -1,4 +1,4 @@
-"""doctor: where real data would come from."""
+"""doctor: check the mirror of real data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check"]
 
 GROUP = "data"
 FOLDERS = {"mnist": tuple(mnist.FILES), "ml-1m": _movielens_files.FILES}
-"""Folder of the mirror -> files that `fetch` wants in it."""
+"""Folder of the mirror -> files that `fetch` needs in it."""
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-    """Look at the mirror; without one the data are downloaded where `fetch` runs."""
+    """Check the mirror; without one, `fetch` downloads the data."""
     named = environ.get(MIRROR_VARIABLE)
     if not named:
         return [Finding(GROUP, "mirror", "none; real data are downloaded, built-in data need none")]
@@ -26,7 +26,7 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
         return [
             Finding(
                 GROUP, "mirror", f"{MIRROR_VARIABLE}={named}: no such folder", WARNS,
-                "correct it, or unset it; on a cluster the folder must be one that the nodes see",
+                "correct it, or unset it; on a cluster the folder must be visible to all nodes",
             )
         ]  # fmt: skip
     missing = {name: files for name in FOLDERS if (files := _missing(mirror, name)) is not None}
@@ -35,14 +35,14 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
         return [
             Finding(
                 GROUP, "mirror", f"{named}: {'; '.join(lacking) or f'has none of {", ".join(FOLDERS)}'}", WARNS,
-                "put the files of MNIST in its folder mnist, those of MovieLens in ml-1m (README.md)",
+                "put the files of MNIST in its folder mnist and those of MovieLens in ml-1m (README.md)",
             )
         ]  # fmt: skip
     return [Finding(GROUP, "mirror", f"{named}: {', '.join(missing)}")]
 
 
 def _missing(mirror: Path, name: str) -> list[str] | None:
-    """Files that a folder of the mirror should have and has not; None where there is no such folder."""
+    """Return the files missing in a folder of the mirror; None if there is no such folder."""
     archive = movielens.ARCHIVE
     if name == "ml-1m" and ((mirror / archive).is_file() or (mirror / name / archive).is_file()):
         return []

@@ -1,4 +1,4 @@
-"""doctor: Slurm, on a login node or inside a job."""
+"""doctor: check Slurm, on a login node or inside a job."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OF_A_JOB = (
     "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_GPUS",
     "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE", "SLURM_RESTART_COUNT",
 )  # fmt: skip
-"""Shown when set; no other variable is printed, for an environment may hold secrets."""
+"""Variables to show; no others are printed, because an environment may contain secrets."""
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
-    """Look at the scheduler; a machine without one is fine."""
+    """Check the scheduler; a machine without one is fine."""
     shown = [f"{name.removeprefix('SLURM_')}={environ[name]}" for name in OF_A_JOB if environ.get(name)]
     findings = [_processes(environ)]
     findings.append(Finding(GROUP, "job", ", ".join(shown) if shown else "not inside a job"))
@@ -33,7 +33,7 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
 
 
 def _processes(environ: Mapping[str, str]) -> Finding:
-    """How many processes share a program, as the stages find it out."""
+    """Return the number of processes per program, determined as in the stages."""
     try:
         place = find_place(environ)
     except ConfigError as error:
@@ -49,7 +49,7 @@ def _partitions(environ: Mapping[str, str]) -> Finding:
         reason = said.stderr.strip().splitlines()[-1] if said and said.stderr.strip() else "no answer in 10 s"
         return Finding(
             GROUP, "partitions", reason, WARNS,
-            "the scheduler cannot be reached: submit from a login node; here, run without a Slurm profile",
+            "the scheduler does not answer: submit from a login node, or run here without a Slurm profile",
         )  # fmt: skip
     rows = sorted({" ".join(line.split()) for line in said.stdout.splitlines() if line.strip()})
     return Finding(GROUP, "partitions", "; ".join(rows) or "none")
@@ -58,7 +58,9 @@ def _partitions(environ: Mapping[str, str]) -> Finding:
 def _accounting(environ: Mapping[str, str]) -> Finding:
     said = ask(["sacct", "--noheader", "--format=JobID", "--starttime=now"], environ)
     works = said is not None and said.returncode == 0
-    return Finding(GROUP, "accounting", "sacct answers" if works else "none; the profiles ask squeue, which needs none")
+    return Finding(
+        GROUP, "accounting", "sacct answers" if works else "none; the profiles use squeue, which does not need it"
+    )
 
 
 def _plugin() -> Finding:

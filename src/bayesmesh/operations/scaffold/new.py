@@ -1,4 +1,4 @@
-"""Writes a model, a source or a kernel with its test, or an experiment, from a file that runs as it stands."""
+"""Write a model, a source or a kernel with its test, or an experiment, from a template that runs unchanged."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ class _Planned(NamedTuple):
 
 
 def write_new(kind: str, name: str, root: Path) -> list[Path]:
-    """Write the files of a new component or experiment; returns them, relative to `root`.
+    """Write the files of a new component or experiment and return their paths, relative to `root`.
 
     Args:
         kind: one of `KINDS`.
-        name: of the component or the experiment, which is also that of its file.
+        name: name of the component or the experiment, and of its file.
         root: folder of the project.
 
     Raises:
-        ConfigError: a name that cannot be used, or a file that is there already; nothing is written then.
+        ConfigError: the name is invalid or a file exists already; nothing was written.
     """
     _check_name(kind, name)
     planned = _plan(kind, name)
     for file in planned:
         path = root / file.path
-        # A package of that name would be imported in place of the new file.
+        # A package with that name would shadow the new file.
         for there in (path, path.with_suffix("")):
             if there.exists() or there.is_symlink():
                 raise ConfigError(
-                    f"{there.relative_to(root)}: is there already", "take another name; nothing was written"
+                    f"{there.relative_to(root)}: exists already", "choose another name; nothing was written"
                 )
     home = root / planned[0].path.parent
     if not home.is_dir():
-        raise ConfigError(f"{home.relative_to(root)}: there is no such folder", "start in the folder of the project")
+        raise ConfigError(f"{home.relative_to(root)}: no such folder", "run this in the folder of the project")
     for file in planned:
         path = root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Never over a file that came in the meantime.
+        # Mode x, in case the file was created since the check.
         with path.open("x", encoding="utf-8") as handle:
             handle.write(_fill(kind, name, (_TEMPLATES / file.template).read_text(encoding="utf-8")))
     return [file.path for file in planned]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the files, and print them and what to do next; returns the exit code."""
+    """Write the files and print their paths and the next steps; return the exit code."""
     for path in write_new(arguments.kind, arguments.name, Path()):
         print(f"{path}: written")
     print(_next_steps(arguments.kind, arguments.name))
@@ -68,18 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _next_steps(kind: str, name: str) -> str:
-    """Return what to do with the new files, as lines of text."""
+    """Return the next steps for the new files, as lines of text."""
     if kind == "experiment":
         return (
-            f"next: edit it, see what would run with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
-            "List it in config/config.yaml to have it run by `make run`."
+            f"next: edit it, preview the jobs with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
+            "Add it to `experiments` in config/config.yaml to include it in `make run`."
         )
     key = "data: {source: " if kind == "source" else f"{kind}: {{name: "
     test = _plan(kind, name)[1].path
     return (
-        f"next: put your own {kind} in place of the example; its contract is docs/contracts/{kind}.md.\n"
+        f"next: replace the example by your own {kind}; its contract is docs/contracts/{kind}.md.\n"
         f"Check it: python -m pytest {test} tests/contract/test_{kind}s.py -k '{name} or test_{name}'\n"
-        "Then `make schema` writes its keys into config/README.md.\n"
+        "Then run `make schema` to add its keys to config/README.md.\n"
         f"Use it in an experiment: {key}{name}}}"
     )
 
@@ -91,9 +91,11 @@ def _check_name(kind: str, name: str) -> None:
     if not re.fullmatch(pattern.strip("^$"), name):
         plain = re.sub(r"[^a-z0-9]+", "-" if kind == "experiment" else "_", name.lower()).strip("-_")
         guess = plain if re.fullmatch(pattern.strip("^$"), plain) else f"my_{kind}"
-        raise ConfigError(f"{name!r:.80} is no name for {_a(kind)}", f"names match {pattern}, for example {guess}")
+        raise ConfigError(
+            f"{name!r:.80} is not a valid name for {_a(kind)}", f"names match {pattern}, for example {guess}"
+        )
     if name in reserved:
-        raise ConfigError(f"'{name}' is no name for {_a(kind)}: it is taken", f"for example my_{name}")
+        raise ConfigError(f"'{name}' is not a valid name for {_a(kind)}: it is reserved", f"for example my_{name}")
 
 
 def _a(kind: str) -> str:
@@ -111,7 +113,7 @@ def _plan(kind: str, name: str) -> list[_Planned]:
 
 
 def _fill(kind: str, name: str, text: str) -> str:
-    """Put the names of the new component where those of the example are."""
+    """Replace the names of the example by those of the new component."""
     spoken = re.sub(r"[_-]+", " ", name).strip().capitalize()
     if kind == "experiment":
         return text.replace("New experiment", f'"{spoken}"')
@@ -123,9 +125,9 @@ def _fill(kind: str, name: str, text: str) -> str:
         f"New {kind}": spoken,
         example: own,
     }
-    # In one pass: a new name may hold the old one.
+    # In one pass, because a new name may contain an old one.
     text = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text)
-    # Sorted lists of names, as the linter sorts them: without regard to case in imports, with regard to it elsewhere.
+    # Sort names as the linter does: ignoring case in imports, respecting it in `__all__`.
     imported = rf"(?<=from {re.escape(module)} import ).*"
     text = re.sub(imported, lambda found: ", ".join(sorted(found[0].split(", "), key=str.lower)), text)
     return re.sub(r"(?<=__all__ = \[).*(?=\])", lambda found: ", ".join(sorted(found[0].split(", "))), text)

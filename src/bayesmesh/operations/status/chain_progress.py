@@ -1,6 +1,6 @@
 """status: the progress of a chain group, from the names and the newest facts of its markers.
 
-`ChainStore` is for writers and makes folders; this only looks. A file may vanish between being listed and being read.
+`ChainStore` is for writers and creates folders; this module only reads. A file may vanish between listing and reading.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
 __all__ = ["FEWEST_DRAWS", "GroupProgress", "current_groups", "read_group"]
 
 FEWEST_DRAWS = 8
-"""Of each chain, for which R-hat is shown."""
+"""Draws per chain from which R-hat is shown."""
 
 NEWEST = 8
-"""Markers that are opened; the names of the others are enough."""
+"""Number of newest markers to open; of the others the names suffice."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupProgress:
-    """What a chain group has committed.
+    """Committed progress of a chain group.
 
     Attributes:
-        folder: the group's.
+        folder: folder of the group.
         phase: ``warmup`` or ``sample``.
         done: iterations of that phase.
         per_second: iterations per second of the newest segments; None before the first commit.
         acceptance: mean over the newest commits of the phase; None before the first.
         last_commit: seconds since the epoch; None before the first.
-        device: kind of device the group began on.
+        device: kind of device on which the group began.
         host: machine of the last commit.
-        writer: who holds it; None when nobody does.
+        writer: holder of the lock; None without one.
     """
 
     folder: Path
@@ -56,15 +56,15 @@ class GroupProgress:
 
 
 def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manifest]) -> list[Path]:
-    """Return the groups of the identity that was at work last; an experiment may have several, one is current.
+    """Return the groups of the current identity: of several, the one that was written last.
 
     Args:
         chains: folder ``results/<experiment>/chains``.
         names: groups of the configuration; an earlier run may have had more.
-        manifests: those that are there; one is also written when there was nothing to commit.
+        manifests: existing manifests; a run without new commits also writes one.
 
     Raises:
-        OSError: a folder may not be read, or is none.
+        OSError: a folder is unreadable, or not a folder.
     """
     newest: dict[str, float] = {}
     for identity in _names_in(chains):
@@ -82,7 +82,7 @@ def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manif
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What is in a folder; unlike `glob`, which finds nothing in one that may not be read."""
+    """List a folder; unlike `glob`, which returns nothing for an unreadable folder, this raises."""
     try:
         return os.listdir(folder)
     except FileNotFoundError:
@@ -100,8 +100,8 @@ def read_group(folder: Path) -> GroupProgress:
     """Return the progress of a group.
 
     Raises:
-        StoreError: one of its files is damaged; names it.
-        OSError: one may not be read.
+        StoreError: a file is damaged.
+        OSError: a file is unreadable.
     """
     about = folder / "store.json"
     try:
@@ -115,7 +115,7 @@ def read_group(folder: Path) -> GroupProgress:
     phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"
     ordered = sorted((m for m in markers if m[1] == phase), key=lambda m: int(m[2]))
     facts = [f for m in ordered[-NEWEST:] if (f := _facts(folder / "commits" / m[0]))]
-    # Medians, so that a slow start does not count.
+    # The median ignores a slow first segment.
     timed = [f for f in facts if f["count"] and f["seconds"]]
     each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
     return dataclasses.replace(
@@ -126,7 +126,7 @@ def read_group(folder: Path) -> GroupProgress:
 
 
 def _facts(path: Path) -> dict[str, Any] | None:
-    """The facts of a marker that are shown; None when it is gone by now."""
+    """Return the facts of a marker to show; None if the marker has vanished."""
     marker = _read(path)
     if marker is None:
         return None
@@ -134,7 +134,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
         facts = marker["facts"]
         return {
             **{k: float(facts[k]) for k in ("acceptance", "committed_at")},
-            # Stores of the first release do not say them.
+            # Stores of the first release lack these.
             **{k: float(facts.get(k, 0)) for k in ("count", "seconds")},
             "host": str(facts.get("host", "")),
         }
@@ -143,7 +143,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """A JSON object of the chain group; None when there is no such file."""
+    """Return a JSON object of the chain group; None if the file does not exist."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -151,5 +151,5 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     except ValueError as error:
         raise StoreError(f"{path}: is damaged: {error}", DAMAGE_REMEDY) from error
     if not isinstance(content, dict):
-        raise StoreError(f"{path}: is damaged: no JSON object", DAMAGE_REMEDY)
+        raise StoreError(f"{path}: is damaged: not a JSON object", DAMAGE_REMEDY)
     return content

@@ -1,4 +1,4 @@
-"""status: R-hat and effective sample size of the log density, from the draws that are committed."""
+"""status: R-hat and effective sample size of the log density over the committed draws."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["log_density_so_far"]
 
 LOG_DENSITY = "sample_stats/lp"
 
-_REMEDY = "see who may read it; `bayesmesh verify` names all that is damaged"
+_REMEDY = "check its permissions; `bayesmesh verify` lists all damage"
 
 MOST_DRAWS = 2000
-"""Newest draws that are looked at; one value per draw and chain, so that it stays a matter of milliseconds."""
+"""Number of newest draws to read: one value per draw and chain, so reading takes milliseconds."""
 
 
 def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] | None:
-    """Return R-hat and bulk effective sample size of the log density over all chains; NaN where they have none.
+    """Return R-hat and bulk effective sample size of the log density over all chains; NaN if undefined.
 
-    Only committed draws are read, which no writer touches again. Those that a writer is still putting in their place,
-    or had no time to, are left out; None when fewer than eight draws of each chain are left.
+    Reads only committed draws in place, which no writer touches again, not staged ones. Returns None for fewer than
+    eight such draws per chain.
 
     Raises:
         StoreError: draws are damaged.
     """
     found = [(group, array) for group in groups if (array := _log_density(group.folder / DRAWS)) is not None]
-    # An array gets its length after its draws are in their place.
+    # A writer extends the array only after its draws are in place.
     done = min((n for group, array in found for n in (group.done, array.shape[1])), default=0)
     if len(found) < len(groups) or done < FEWEST_DRAWS:
         return None
@@ -48,10 +48,10 @@ def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] |
 
 
 def _log_density(draws: Path) -> zarr.Array | None:
-    """The log density of every draw that is in its place, (chain, draw); None before the first is."""
+    """Return the log density of the draws in place, (chain, draw); None before the first."""
     if not (draws / LOG_DENSITY / "zarr.json").exists():
         return None
     array = open_group(draws).get(LOG_DENSITY)
     if not isinstance(array, zarr.Array):
-        raise StoreError(f"{draws / LOG_DENSITY}: is damaged: no array", _REMEDY)
+        raise StoreError(f"{draws / LOG_DENSITY}: is damaged: not an array", _REMEDY)
     return array

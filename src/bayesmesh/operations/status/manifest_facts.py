@@ -1,4 +1,4 @@
-"""status: what the manifests of chain groups say, which are written when sampling has ended."""
+"""status: read the manifests of chain groups, which are written when sampling has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["Manifest", "read_manifest"]
 
-_REMEDY = "delete it and run the sample stage again, which finds the draws as they are"
+_REMEDY = "delete it and run the sample stage again, which keeps the draws and rewrites it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Manifest:
     """How sampling of a chain group ended.
 
     Attributes:
-        identity: of the chains.
+        identity: identity of the chains.
         num_draws: draws per chain.
-        rule: the rule for stopping, with its limit of draws; None without.
-        reason: why it stopped: ``met``, ``draws`` or ``seconds``; empty without a rule.
+        rule: the stopping rule with its limit of draws; None without one.
+        reason: why sampling stopped: ``met``, ``draws`` or ``seconds``; empty without a rule.
         written_at: seconds since the epoch.
     """
 
@@ -34,18 +34,18 @@ class Manifest:
     reason: str
     written_at: float
 
-    def is_enough(self, sampling: SamplingSettings) -> bool:
-        """Return whether these are the draws that a configuration asks for; another rule is asked anew."""
+    def satisfies(self, sampling: SamplingSettings) -> bool:
+        """Return whether the draws satisfy a configuration; a changed rule must be evaluated again."""
         if sampling.stop is None:
             return self.num_draws >= sampling.draws
         return self.rule == {**sampling.stop.model_dump(mode="json"), "draws": sampling.draws}
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """Return what a manifest says; None while there is none.
+    """Return the facts of a manifest; None if it does not exist.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the manifest is damaged.
     """
     try:
         written_at = path.stat().st_mtime
@@ -53,7 +53,7 @@ def read_manifest(path: Path) -> Manifest | None:
         return None
     value = read_sealed(path, _REMEDY)
     try:
-        # Stores of the first release know no rule.
+        # Manifests of the first release have no rule.
         stop = value.get("stop") or {}
         return Manifest(
             str(value["identity"]), int(value["num_draws"]), stop.get("rule"), str(stop.get("reason", "")), written_at

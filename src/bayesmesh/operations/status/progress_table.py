@@ -24,21 +24,21 @@ HEADER = (
     "experiment", "state", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
     "last commit",
 )  # fmt: skip
-"""Draws are of each chain; R-hat and ESS the worst of the gates, `~` of the log density alone."""
+"""Draws are per chain; R-hat and ESS are the worst values of the gates or, marked `~`, those of the log density."""
 
 REASONS = {"met": "rule met", "seconds": "time up", "draws": "limit"}
-"""Why a rule ended sampling, beside the draws that it left."""
+"""Reason for which a rule ended sampling -> text shown beside the draws."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """Where an experiment stands, by its files.
+    """State of an experiment, read from its files.
 
     Attributes:
-        groups: the chain groups that have begun.
-        num_draws: draws per chain that all groups ended with; None while any has to go on.
-        reason: why a rule ended them; empty without a rule.
-        verdict: of the gates, about these draws; None when it is about others, or not there.
+        groups: chain groups that have begun.
+        num_draws: draws per chain if all groups have finished, else None.
+        reason: why a rule ended sampling; empty without a rule.
+        verdict: verdict of the gates on these draws; None if missing or about other draws.
     """
 
     groups: Sequence[GroupProgress]
@@ -54,10 +54,8 @@ class Standing:
 def status_table(plan: Plan, now: float | None = None) -> str:
     """Return one line per experiment that has begun or is listed, and the path of the report.
 
-    Reads only. Draws that are not there yet are told from the configuration: `draws` is "done/wanted".
-
-    An experiment with a damaged file, or one that may not be read, is `unreadable`; the file is named below the table.
-    A queue that could not be asked is said there too.
+    Only reads. The column `draws` shows "done/requested", the latter from the configuration. An experiment with a
+    damaged or unreadable file is `unreadable`. The file, and a queue that does not answer, are named below the table.
     """
     now = time.time() if now is None else now
     queue = read_queue(plan.experiments, Path.cwd())
@@ -68,15 +66,15 @@ def status_table(plan: Plan, now: float | None = None) -> str:
             if name in plan.run.experiments or plan.layout(name).folder.exists():
                 rows.append(_row(plan, name, queue.jobs.get(name, []), now))
         except (StoreError, OSError) as error:
-            # The others are shown all the same.
+            # Show the other experiments regardless.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
             errors += ["", f"{name}: {_explain(error)}"]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     if any("~" in cell for row in rows for cell in row):
-        lines += ["", "~ of the log density alone, from what is committed; the gates look at all summaries"]
+        lines += ["", "~ of the log density alone, over committed draws; the gates assess all summaries"]
     if queue.failure:
-        # Or a job that waits would look like one that was never submitted.
+        # Otherwise a waiting job would look like one that was never submitted.
         lines += ["", f"queue: {queue.failure}"]
     index = Path(plan.results) / "index.html"
     report = f"report: {index.resolve()}" if index.exists() else "report: not written yet"
@@ -94,7 +92,7 @@ def _standing(plan: Plan, name: str) -> Standing:
     manifests = [found for path in plan.manifests(name) if (found := read_manifest(path)) is not None]
     groups = [read_group(folder) for folder in current_groups(layout.chains, plan.groups(name), manifests)]
     identity = groups[0].folder.parent.name if groups else ""
-    ended = [m for m in manifests if m.identity == identity and m.is_enough(sampling)]
+    ended = [m for m in manifests if m.identity == identity and m.satisfies(sampling)]
     # The posterior has as many draws of each group as the group with the fewest.
     fewest = min(ended, key=lambda m: m.num_draws, default=None)
     if not groups:
@@ -106,7 +104,7 @@ def _standing(plan: Plan, name: str) -> Standing:
 
 
 def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Verdict | None:
-    """The verdict, unless it is about other chains, or about more or fewer draws of them."""
+    """Return the verdict, or None if it is about other chains or another number of draws."""
     if not layout.verdict.exists():
         return None
     verdict = read_verdict(layout.verdict)
@@ -120,7 +118,7 @@ def _row(plan: Plan, name: str, jobs: Sequence[QueuedJob], now: float) -> tuple[
     sampling, standing = plan.experiments[name].sampling, _standing(plan, name)
     groups = standing.groups
     alive = [g for g in groups if g.writer is not None and g.writer.is_alive(now)]
-    # No lock, nobody at work: but a job of the queue may not have come to its lock yet.
+    # A running job of the queue may not have taken its lock yet.
     is_busy = bool(alive) or any(job.rule == "sample" and job.state == "RUNNING" for job in jobs)
     if is_busy or jobs:
         state = _at_work(standing.phase, jobs, is_busy=is_busy)
@@ -143,7 +141,7 @@ def _row(plan: Plan, name: str, jobs: Sequence[QueuedJob], now: float) -> tuple[
 
 
 def _draws(standing: Standing, sampling: SamplingSettings) -> str:
-    """Draws of each chain that there are and that are wanted; why there are fewer, where a rule left out the others."""
+    """Return draws per chain, done and requested, with the reason if a rule ended sampling."""
     if standing.num_draws is not None and standing.reason:
         return f"{standing.num_draws}/{sampling.draws} {REASONS.get(standing.reason, standing.reason)}"
     if not standing.groups and standing.verdict is not None:
@@ -166,14 +164,14 @@ def _at_rest(standing: Standing) -> str:
         return standing.verdict.verdict
     if standing.num_draws is not None:
         return "sampled"
-    # A lock that is left belongs to a job that was killed.
+    # A leftover lock belongs to a killed job.
     return "stale lock" if any(g.writer is not None for g in standing.groups) else "stopped"
 
 
 def _left(groups: Sequence[GroupProgress], sampling: SamplingSettings) -> str:
-    """Time until the slowest group is done, were all at work; groups that have not begun count from their start.
+    """Return the time until the slowest group is done, if all groups run now, including those not yet begun.
 
-    With a rule for stopping it is the time to the limit of draws, and so at most that.
+    With a stopping rule this is the time to the limit of draws, marked as an upper bound.
     """
     rates = [g.per_second for g in groups if g.per_second]
     if not rates:
@@ -185,7 +183,7 @@ def _left(groups: Sequence[GroupProgress], sampling: SamplingSettings) -> str:
 
 
 def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tuple[str, str, str]:
-    """Worst R-hat, least bulk ESS and divergences: of the verdict, else R-hat and ESS of the log density so far."""
+    """Return worst R-hat, smallest bulk ESS and divergences of the verdict, else values of the log density so far."""
     if verdict is not None:
         gates = {gate.name: gate.value for gate in verdict.gates if math.isfinite(gate.value)}
         shown = ("r_hat", ".4f"), ("ess_bulk", ".0f")
@@ -193,7 +191,7 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
         return r_hat, ess, "-" if verdict.num_divergences is None else str(verdict.num_divergences)
     if not groups or min(g.done for g in groups) < FEWEST_DRAWS:
         return "-", "-", "-"
-    # Only now, because the imports take most of a second.
+    # Imported late, because the import takes most of a second.
     from bayesmesh.operations.status.committed_draws import log_density_so_far
 
     found = log_density_so_far(groups)
@@ -201,7 +199,7 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
 
 
 def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs: Sequence[QueuedJob]) -> str:
-    """Devices and machines: of those at work, else of the last commits."""
+    """Return devices and machines of the running jobs, else of the last commits."""
     hosts = {g.writer.host or "an unknown host" for g in alive if g.writer is not None} | {
         j.node for j in jobs if j.state == "RUNNING"
     }
@@ -211,7 +209,7 @@ def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs
 
 
 def age(seconds: float) -> str:
-    """Return a time in its largest whole unit.
+    """Return a duration in a single unit, rounded down.
 
     >>> age(5), age(150), age(10000), age(200000)
     ('5 s', '2 min', '2 h', '2 d')

@@ -1,4 +1,4 @@
-"""status: the table again and again, on a terminal."""
+"""status: refresh the table on a terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
 def watch(table: Callable[[], str], *, every: float = EVERY_SECONDS, out: TextIO | None = None) -> None:
-    """Show a table until Ctrl-C; once, where the output is no terminal.
+    """Show a table repeatedly until Ctrl-C, or once if the output is not a terminal.
 
     Args:
-        table: makes the table.
-        every: seconds between two.
-        out: where to; standard output by default.
+        table: returns the text of the table.
+        every: seconds between refreshes.
+        out: output stream; standard output by default.
     """
     out = sys.stdout if out is None else out
     if not out.isatty():
@@ -28,9 +28,12 @@ def watch(table: Callable[[], str], *, every: float = EVERY_SECONDS, out: TextIO
         return
     try:
         while True:
-            # Made first, so that the screen is not empty while it is.
+            # Compute before clearing, so that the screen is never empty.
             text = table()
-            print(f"{_HOME_AND_CLEAR}{text}\n\n{time.strftime('%H:%M:%S')}, every {every:.0f} s, Ctrl-C ends", file=out)
+            print(
+                f"{_HOME_AND_CLEAR}{text}\n\n{time.strftime('%H:%M:%S')}, refreshed refreshed every {every:.0f} s, Ctrl-C ends",
+                file=out,
+            )
             out.flush()
             time.sleep(every)
     except KeyboardInterrupt:

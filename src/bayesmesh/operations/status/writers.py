@@ -1,4 +1,4 @@
-"""status: who holds a chain group, by its lock; a damaged lock is that of an unknown owner, as it is to a writer."""
+"""status: read the holder of a chain group from its lock; a damaged lock has an unknown holder, as for a writer."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT
 __all__ = ["STALE_BEATS", "Writer", "read_writer"]
 
 STALE_BEATS = 6
-"""Heartbeats that may be missed; more than a writer allows, for clocks of two machines differ."""
+"""Heartbeats that may be missed; more than a writer allows, because clocks of two machines differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
-    """Who holds the group, by `writer.json`.
+    """Holder of a chain group, from `writer.json`.
 
     Attributes:
-        host: its machine; empty when the lock is damaged.
-        is_there: whether its process is; None where only its heartbeat can tell, as on another machine.
-        last_beat: when it last showed a sign of life, in seconds since the epoch.
-        heartbeat_seconds: time between two of them.
+        host: its machine; empty if the lock is damaged.
+        is_running: whether its process exists; None if only the heartbeat can tell, as on another machine.
+        last_beat: time of its last heartbeat, in seconds since the epoch.
+        heartbeat_seconds: interval between heartbeats.
     """
 
     host: str
-    is_there: bool | None
+    is_running: bool | None
     last_beat: float
     heartbeat_seconds: float
 
     def is_alive(self, now: float) -> bool:
-        """Return whether it is at work, at a time in seconds since the epoch."""
-        if self.is_there is not None:
-            return self.is_there
+        """Return whether the holder is at work at `now`, in seconds since the epoch."""
+        if self.is_running is not None:
+            return self.is_running
         return now - self.last_beat < STALE_BEATS * self.heartbeat_seconds
 
 
 def read_writer(folder: Path) -> Writer | None:
-    """Return who holds a chain group; None when nobody does.
+    """Return the holder of a chain group; None without a lock.
 
     Raises:
-        StoreError: what has the lock's name is no file.
-        OSError: the lock may not be read.
+        StoreError: the lock is not a file.
+        OSError: the lock is unreadable.
     """
     path = folder / LOCK_NAME
     try:

@@ -48,7 +48,7 @@ def test_problems_stand_below_the_table_each_with_its_fix() -> None:
         [Finding("a", "b", "c"), Finding("d", "e", "f", WARNS, "g"), Finding("h", "i", "j", BLOCKS, "k")]
     )
     assert text.index("BLOCKS: h, i: j\n  fix: k") < text.index("warns: d, e: f\n  fix: g"), "the worst comes first"
-    assert text.endswith("not usable: 1 problem to mend")
+    assert text.endswith("not usable: 1 problem to fix")
 
 
 def test_a_finding_has_a_remedy_if_and_only_if_it_is_a_problem() -> None:
@@ -87,7 +87,7 @@ OF_THE_HOST = "4:cpu,memory:/of/the/host\n0::/elsewhere\n"
         ({"SLURM_MEM_PER_NODE": "600"}, {}, "8.0 GiB available", OK),
         ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "0"}, {}, "8.0 GiB available", OK),
         ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}, {}, "4.0 GiB available", OK),
-        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, {}, "SLURM_MEM_PER_NODE=much: is no whole number", WARNS),
+        ({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "much"}, {}, "SLURM_MEM_PER_NODE=much: is not an integer", WARNS),
         ({}, {"self/cgroup": "0::/a/b\n", "a/memory.max": str(2**30), "a/b/memory.max": "max"}, "1.0 GiB", WARNS),
         ({}, {"self/cgroup": OF_THE_HOST, "memory/memory.limit_in_bytes": str(2**32)}, "4.0 GiB available, all of", OK),
     ],
@@ -168,8 +168,8 @@ def test_jax_that_works_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seen", "environ", "name", "said"),
     [
-        ({"gpu_files": 2}, {}, "platform", "cpu, though there are 2 GPUs"),
-        ({}, {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "3"}, "platform", "cpu, though this job was given GPU 3"),
+        ({"gpu_files": 2}, {}, "platform", "cpu, although there are 2 GPUs"),
+        ({}, {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "3"}, "platform", "cpu, although this job was given GPU 3"),
         ({"error": 3e-4}, {}, "precision", "a float32 product is off by 0.0003"),
         ({"error": float("nan")}, {}, "precision", "a float32 product is off by nan"),
     ],
@@ -194,7 +194,7 @@ def test_gpus_that_were_hidden_on_purpose_are_not_missed(environ: dict[str, str]
 
 def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -> None:
     found = disk.check(tmp_path / "a" / "results", {}, tmp_path)
-    assert one(found, "results").seen.endswith("a/results, not made yet")
+    assert one(found, "results").seen.endswith("a/results, does not exist yet")
     assert one(found, "rename and fsync").seen.startswith("work, ")
     assert list(tmp_path.iterdir()) == []
 
@@ -203,7 +203,7 @@ def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
     # Not by permissions, which a superuser does not feel.
     found = disk.check(Path("/proc/self/results"), {}, tmp_path)
     assert [f.state for f in found] == [BLOCKS]
-    assert found[0].remedy.startswith("nothing can be kept there")
+    assert found[0].remedy.startswith("make ")
 
 
 def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
 
     monkeypatch.setattr(site_file, "check_with_scheduler", refuse)
     found = site_file.check(tmp_path, environ, tmp_path)
-    assert one(found, "profiles").seen == "the scheduler takes jobs of slurm-cpu, slurm-gpu"
+    assert one(found, "profiles").seen == "the scheduler accepts jobs of slurm-cpu, slurm-gpu"
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
 

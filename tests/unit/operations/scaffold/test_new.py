@@ -70,7 +70,7 @@ def test_a_new_experiment_loads(project: Path, name: str) -> None:
      "a\nb", "mine\n", "-x", "x" * 65],
 )  # fmt: skip
 def test_a_bad_name_is_refused_and_nothing_is_written(project: Path, kind: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no name for an? ") as caught:
+    with pytest.raises(ConfigError, match=r"is not a valid name for an? ") as caught:
         write_new(kind, name, project)
     assert contents(project) == {}
     good = caught.value.remedy.rpartition(" ")[2]
@@ -83,7 +83,7 @@ def test_a_bad_name_is_refused_and_nothing_is_written(project: Path, kind: str, 
      ("model", "9lives"), ("model", "a-b")],
 )  # fmt: skip
 def test_a_name_that_means_something_else_is_refused(project: Path, kind: str, name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name for"):
+    with pytest.raises(ConfigError, match="is not a valid name for"):
         write_new(kind, name, project)
     assert contents(project) == {}
 
@@ -92,16 +92,16 @@ def test_a_name_that_means_something_else_is_refused(project: Path, kind: str, n
 def test_what_is_there_is_not_overwritten(project: Path, kind: str) -> None:
     for path in reversed(write_new(kind, "mine", project)):
         before = contents(project)
-        with pytest.raises(ConfigError, match="is there already"):
+        with pytest.raises(ConfigError, match="exists already"):
             write_new(kind, "mine", project)
         assert contents(project) == before
         (project / path).unlink()
         (project / path).symlink_to("nowhere")
-        with pytest.raises(ConfigError, match="is there already"):
+        with pytest.raises(ConfigError, match="exists already"):
             write_new(kind, "mine", project)
         (project / path).unlink()
     (project / "src" / "bayesmesh" / "kernels" / "adaptation").mkdir()
-    with pytest.raises(ConfigError, match="kernels/adaptation: is there already"):
+    with pytest.raises(ConfigError, match="kernels/adaptation: exists already"):
         write_new("kernel", "adaptation", project)
 
 
@@ -110,7 +110,7 @@ def test_outside_of_the_project_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "model", "mine"]) == 2
-    assert "src/bayesmesh/models: there is no such folder" in capsys.readouterr().err
+    assert "src/bayesmesh/models: no such folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

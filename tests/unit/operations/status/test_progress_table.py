@@ -188,7 +188,7 @@ def test_what_may_not_be_read_stays_in_its_row(
 
     monkeypatch.setattr(Path, "read_text", refuse)
     assert (row(plan, "listed")["state"], row(plan, "other")["state"]) == ("unreadable", "pass")
-    assert f"listed: {marker}: Permission denied\n  remedy: see who may read" in status_table(plan)
+    assert f"listed: {marker}: Permission denied\n  remedy: check the permissions" in status_table(plan)
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
