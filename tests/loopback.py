@@ -7,6 +7,7 @@ names in ``/etc/hosts``, go when the cluster stops.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import os
@@ -14,6 +15,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +35,8 @@ CPUS, MEMORY_MB, GPUS = 4, 8000, 3
 """Of each node; more than the machine may have. Three GPUs, so that four on two nodes may be one and three."""
 
 MAX_MINUTES = 120
+PATIENCE_SECONDS = 180.0
+"""For a daemon that starts; one that cannot says so earlier, but for a machine that is busy."""
 CONF, HOSTS = Path("/etc/slurm"), Path("/etc/hosts")
 MARK = "# loopback cluster of the tests"
 COMMANDS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd", "mariadb", "mariadb-install-db")
@@ -122,6 +126,7 @@ class Cluster:
     has_accounting: bool
     _lock: int | None = None
     _children: list[subprocess.Popen[bytes]] = dataclasses.field(default_factory=list)
+    _guard: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start all daemons and wait until all nodes are idle.
@@ -139,6 +144,10 @@ class Cluster:
             Cluster(conf.resolve().parent, False).stop()
         if conf.exists() or conf.is_symlink():
             raise ClusterError(f"{conf} is there: this machine belongs to a cluster already")
+        # Outlives this process and its group, and stops the cluster where they were killed.
+        self._guard = subprocess.Popen(
+            [sys.executable, __file__, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
+        )
         for name in ("run", "log", "dev", "state", "munge", *(f"spool/{n}" for n in NODES)):
             (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
@@ -147,16 +156,17 @@ class Cluster:
         if self.has_accounting:
             self._start_database()
         self._daemon("slurmctld")
-        self._wait(30, "slurmctld answers", lambda: self.ask("scontrol", "ping").returncode == 0)
+        self._wait("slurmctld answers", lambda: self.ask("scontrol", "ping").returncode == 0)
         for node in NODES:
             self._daemon("slurmd", "-N", node)
-        self._wait(60, "all nodes are idle", self._is_idle)
+        self._wait("all nodes are idle", self._is_idle)
 
     def stop(self) -> None:
         """End what was started, by its process id, and take away what was put into the machine's folders."""
         if self.pid("slurmctld"):
-            self.ask("scancel", "--me", "--signal=KILL", "--full")
-            self.ask("scancel", "--me")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.ask("scancel", "--me", "--signal=KILL", "--full")
+                self.ask("scancel", "--me")
         for name, command in (
             *((f"slurmd-{n}", "slurmd") for n in NODES), ("slurmctld", "slurmctld"), ("slurmdbd", "slurmdbd"),
             ("mariadbd", "mariadbd"), ("munged", "munged"),
@@ -164,6 +174,8 @@ class Cluster:
             self._end(name, command)
         for child in self._children:
             child.wait(20)
+        # Slurm itself leaves the steps of a job whose node was declared lost.
+        end_processes_in(self.folder.parent)
         for path in CONF.glob("*.conf"):
             if path.is_symlink() and Path(os.readlink(path)).is_relative_to(self.folder):
                 path.unlink()
@@ -172,8 +184,11 @@ class Cluster:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        if self._guard is not None:
+            self._guard.communicate(b"stopped")
+            self._guard = None
 
-    def ask(self, *command: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
+    def ask(self, *command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a client."""
         return subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL
@@ -184,7 +199,7 @@ class Cluster:
         fields = {
             "id": "JobID", "state": "State", "nodes": "NodeList", "granted": "tres-alloc", "comment": "Comment",
             "partition": "Partition", "account": "Account", "limit": "TimeLimit", "memory": "MinMemory",
-            "folder": "WorkDir",
+            "folder": "WorkDir", "restarts": "RestartCnt",
         }  # fmt: skip
         # Wide enough that nothing is cut; padded with blanks.
         form = ",".join(f"{field}:300" for field in fields.values())
@@ -218,7 +233,7 @@ class Cluster:
             "munged", "--force", f"--key-file={key}", f"--pid-file={run / 'munged.pid'}",
             f"--log-file={log / 'munged.log'}", f"--seed-file={self.folder / 'munge' / 'seed'}",
         )  # fmt: skip
-        self._wait(10, "munge answers", lambda: self.ask("munge", "-n").returncode == 0)
+        self._wait("munge answers", lambda: self.ask("munge", "-n").returncode == 0)
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]
@@ -268,12 +283,12 @@ class Cluster:
             "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", waits=False,
         )  # fmt: skip
         client = ("mariadb", "--no-defaults", "-uroot", "-S", str(sock), "-e")
-        self._wait(30, "the database answers", lambda: self.ask(*client, "select 1").returncode == 0)
+        self._wait("the database answers", lambda: self.ask(*client, "select 1").returncode == 0)
         for place in ("127.0.0.1", "localhost"):
             self._must(*client, f"GRANT ALL ON slurm_acct_db.* TO 'slurm'@'{place}' IDENTIFIED BY '{self._password}'")
         self._must(*client, "CREATE DATABASE slurm_acct_db")
         self._daemon("slurmdbd")
-        self._wait(30, "slurmdbd answers", lambda: self.ask("sacctmgr", "-n", "list", "cluster").returncode == 0)
+        self._wait("slurmdbd answers", lambda: self.ask("sacctmgr", "-n", "list", "cluster").returncode == 0)
         for words in ("cluster loopback", "account tests", "user root account=tests"):
             self._must("sacctmgr", "-i", "add", *words.split())
 
@@ -290,7 +305,7 @@ class Cluster:
             )
         if not waits:
             self._children.append(started)
-        elif started.wait(20):
+        elif started.wait(PATIENCE_SECONDS):
             raise ClusterError(f"{command[0]} does not start: see {self.folder / 'log'}")
 
     def _end(self, name: str, command: str) -> None:
@@ -310,11 +325,11 @@ class Cluster:
         done = self.ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
         return sorted(set(done.stdout.split())) == sorted(NODES)
 
-    def _wait(self, seconds: float, what: str, is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + seconds
+    def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             if time.monotonic() > end:
-                raise ClusterError(f"waited {seconds:.0f} s in vain until {what}: see {self.folder / 'log'}")
+                raise ClusterError(f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}: see {self.folder / 'log'}")
             time.sleep(0.1)
 
 
@@ -326,7 +341,36 @@ def _is_dead(number: int) -> bool:
         return True
 
 
+def end_processes_in(folder: Path) -> list[str]:
+    """End every process whose working folder is in a folder of the tests, but this one; returns their commands."""
+    ended = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            place = Path(os.readlink(process / "cwd"))
+            if place.is_relative_to(folder) and int(process.name) != os.getpid():
+                ended.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                os.kill(int(process.name), signal.SIGKILL)
+    return ended
+
+
 def missing(commands: Sequence[str] = COMMANDS) -> list[str]:
     """Return the commands that are not installed."""
     folders = [Path(p) for p in (*os.environ["PATH"].split(os.pathsep), "/usr/sbin", "/usr/bin")]
     return [name for name in commands if not any((folder / name).exists() for folder in folders)]
+
+
+def guard(folder: Path) -> None:
+    """Stop a cluster once nobody can write to this process's input, unless it was told that the cluster has stopped."""
+    # For the tests, which stop the cluster themselves.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.stdin.read():
+        return
+    lock = os.open(CONF, os.O_RDONLY)
+    with contextlib.suppress(BlockingIOError):
+        # Whoever has the lock by now begins by stopping what it finds.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        Cluster(folder, False).stop()
+
+
+if __name__ == "__main__":
+    guard(Path(sys.argv[1]))

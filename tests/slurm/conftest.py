@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -89,13 +91,14 @@ class Submission:
         """The end of what it said."""
         return self.log.read_text(errors="replace")[-8000:]
 
-    def finish(self, seconds: float = 500) -> None:
+    def finish(self, seconds: float = 900) -> None:
         """Wait until all is done."""
         assert self.process.wait(seconds) == 0, self.said()
 
     def end(self) -> None:
-        """End it, if it has not ended."""
-        self.process.kill()
+        """End it and the processes that it started here, if they have not ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 

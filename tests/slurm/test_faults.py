@@ -14,7 +14,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -23,35 +23,21 @@ import pytest
 import yaml
 
 from bayesmesh.operations.status.chain_progress import read_group
-from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import marker_names
-from loopback import Cluster
+from loopback import MAX_MINUTES, Cluster
 from workspace import Workspace, hashes
 
 MANIFEST = "results/films/chains/group-000.json"
-DRAWS = 150
-LEAPFROG_STEPS = 100
-PATIENCE_SECONDS = 240.0
-"""Two starts of Snakemake and one of JAX on a busy machine; a preempted job waits some seconds besides."""
+HOLD = Path(__file__).with_name("hold.py")
+HELD_AT = (5, 12, 19)
+"""Committed draws at which a sampler is held; far enough apart for the few that one told to stop still commits."""
+
+DRAWS, LEAPFROG_STEPS = 26, 2
+PATIENCE_SECONDS = 900.0
+"""Only a run that hangs takes as long: tests wait for events, and a slow machine may take its time between them."""
 
 PARTITIONS = {"first": "spare", "second": "fragile", "third": "cpu", "fourth": "cpu"}
 """Run -> where its jobs are: what happens to one is not to happen to the others."""
-
-TAKES_MEMORY = '''\
-"""When it is asked to, a process takes more memory than its job may have, and then does nothing more."""
-import os, signal, sys, threading, time
-
-def take():
-    while not os.path.exists("take-memory"):
-        time.sleep(0.02)
-    os.rename("take-memory", "taken")
-    held = b"x" * (5 * 2**29)
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-if len(sys.orig_argv) > 2 and sys.orig_argv[1].endswith("/bayesmesh") and sys.orig_argv[2] == "sample":
-    threading.Thread(target=take, daemon=True).start()
-'''
-"""Python runs it at its start."""
 
 
 class Run:
@@ -61,10 +47,14 @@ class Run:
         cluster: that it runs on.
         workspace: of its own.
         submit: starts Snakemake.
+        given_up: set when nothing is to be waited for any more.
     """
 
-    def __init__(self, cluster: Cluster, workspace: Workspace, submit: Callable[..., Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, workspace: Workspace, submit: Callable[..., Any], given_up: threading.Event
+    ) -> None:
         self.cluster, self.workspace, self._submit = cluster, workspace, submit
+        self.given_up = given_up
         self.log = workspace.root / "snakemake.log"
         self.start()
 
@@ -95,35 +85,29 @@ class Run:
     def draws(self) -> int:
         """Draws that are committed."""
         folder = self.group()
-        if folder is None or not any(name.startswith("sample") for name in marker_names(folder)):
-            return 0
+        assert folder is not None
         return read_group(folder).done
 
     def wait_for(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait for an event, as long as Snakemake runs and no other run has failed."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
+            assert not self.given_up.is_set(), f"another run failed while this one waited for {what}"
             assert self.snakemake.process.poll() is None, (
-                f"it has ended while waiting for {what}:\n{self.snakemake.said()}"
+                f"Snakemake ended while the test waited for {what}:\n{self.snakemake.said()}"
             )
             assert time.monotonic() < end, f"waited in vain for {what}; {self.job()}\n{self.snakemake.said()}"
             time.sleep(0.1)
 
-    def catch(self, further: int = 10) -> Event:
-        """Wait until a job has committed further draws and halt its sampler.
-
-        Halted, because a scheduler takes its time; a sampler that went on would have finished before.
-        """
-        first = self.draws()
-        self.wait_for(f"{further} further draws", lambda: self.draws() >= first + further)
-        folder = self.group()
-        assert folder is not None
-        process = int(json.loads((folder / LOCK_NAME).read_text())["pid"])
-        os.kill(process, signal.SIGSTOP)
-        assert self.draws() < DRAWS, "the draws are too few: sampling ended before it could be disturbed"
+    def catch(self, number: int) -> Event:
+        """Wait until the sampler is held for the `number`-th time."""
+        held = self.workspace.root / f"held-{number}"
+        self.wait_for(f"a sampler that is held at {HELD_AT[number]} draws", held.exists)
         job = self.job()
         assert job is not None
         assert job["state"] == "RUNNING"
-        return Event(self, job, process, self.draws(), self.markers())
+        assert HELD_AT[number] <= self.draws() < DRAWS
+        return Event(self, number, job, int(held.read_text()), self.draws(), self.markers())
 
     def finish(self) -> None:
         self.snakemake.finish(PATIENCE_SECONDS)
@@ -131,10 +115,11 @@ class Run:
 
 @dataclasses.dataclass
 class Event:
-    """A sampler that was halted in the middle, to be disturbed.
+    """A sampler that is held in the middle, to be disturbed.
 
     Attributes:
         run: whose.
+        number: how many times a sampler of this run was held before.
         job: in which job.
         process: its number.
         draws: draws that are committed.
@@ -143,6 +128,7 @@ class Event:
     """
 
     run: Run
+    number: int
     job: dict[str, str]
     process: int
     draws: int
@@ -153,14 +139,19 @@ class Event:
         done = self.run.cluster.ask(*command)
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
+    def say(self, word: str) -> None:
+        """Tell the sampler that is held: ``go`` or ``swell``."""
+        (self.run.workspace.root / f"{word}-{self.number}").touch()
+
     def wait_for_end(self) -> None:
-        """Wait until the job no longer runs, or has been followed by another."""
+        """Wait until this attempt of the job is over; a later one may run already, under its number or another."""
 
         def is_over() -> bool:
             now = self.run.job()
-            return now is None or now["id"] != self.job["id"] or now["state"] != "RUNNING"
+            attempt = ("id", "restarts")
+            return now is None or now["state"] != "RUNNING" or any(now[key] != self.job[key] for key in attempt)
 
-        self.run.wait_for(f"job {self.job['id']} is away", is_over)
+        self.run.wait_for(f"the end of job {self.job['id']} after '{self.kind}'", is_over)
 
 
 def preempt(event: Event) -> None:
@@ -169,8 +160,6 @@ def preempt(event: Event) -> None:
 
 def stop(event: Event) -> None:
     event.ask("scancel", "--signal=TERM", event.job["id"])
-    # The scheduler itself does this when it ends a job.
-    os.kill(event.process, signal.SIGCONT)
 
 
 def cancel(event: Event) -> None:
@@ -182,8 +171,7 @@ def run_out_of_time(event: Event) -> None:
 
 
 def take_memory(event: Event) -> None:
-    (event.run.workspace.root / "take-memory").touch()
-    os.kill(event.process, signal.SIGCONT)
+    event.say("swell")
 
 
 def lose_node(event: Event) -> None:
@@ -199,7 +187,7 @@ def lose_main_process(event: Event) -> None:
     assert unlocked.returncode == 0, unlocked.stderr
     run.start()
     run.wait_for("a second job that is refused", lambda: "is being written by process" in run.snakemake.said())
-    os.kill(event.process, signal.SIGCONT)
+    event.say("go")
 
 
 def lose_scheduler(event: Event) -> None:
@@ -207,9 +195,10 @@ def lose_scheduler(event: Event) -> None:
     controller = event.run.cluster.pid("slurmctld")
     assert controller is not None
     os.kill(controller, signal.SIGSTOP)
-    os.kill(event.process, signal.SIGCONT)
     try:
+        event.say("go")
         event.run.wait_for("the last draw", (event.run.workspace.root / MANIFEST).exists)
+        # Long enough for the executor to ask in vain at least once.
         time.sleep(5)
     finally:
         os.kill(controller, signal.SIGCONT)
@@ -228,7 +217,7 @@ LEAVES_THE_JOB = (lose_main_process, lose_scheduler)
 
 
 def prepare(workspace: Workspace) -> None:
-    """Make it one chain group of segments of one draw, slow enough to be caught in the middle."""
+    """Make it one chain group with a commit for every draw."""
     for key, value in (("chain_groups", 1), ("draws", DRAWS), ("grace_seconds", 5.0)):
         workspace.set("films", f"sampling.{key}", value)
     workspace.set("films", "kernel.num_leapfrog_steps", LEAPFROG_STEPS)
@@ -237,17 +226,22 @@ def prepare(workspace: Workspace) -> None:
 def disturb(run: Run, disturbances: Sequence[Callable[[Event], None]], others_are_done: threading.Event) -> list[Event]:
     """Disturb a run several times, and let it end."""
     events = []
-    for how in disturbances:
-        event = run.catch()
-        event.kind = how.__name__
-        events.append(event)
-        if how is lose_scheduler:
-            # It is everybody's.
-            others_are_done.wait(2 * PATIENCE_SECONDS)
-        how(event)
-        if how not in LEAVES_THE_JOB:
-            event.wait_for_end()
-    run.finish()
+    try:
+        for number, how in enumerate(disturbances):
+            event = run.catch(number)
+            event.kind = how.__name__
+            events.append(event)
+            if how is lose_scheduler:
+                # It is everybody's; until they have ended, the job that waits here is not to run out of time.
+                event.ask("scontrol", "update", f"jobid={event.job['id']}", f"timelimit={MAX_MINUTES}")
+                run.wait_for("the others' end", others_are_done.is_set)
+            how(event)
+            if how not in LEAVES_THE_JOB:
+                event.wait_for_end()
+        run.finish()
+    except BaseException:
+        run.given_up.set()
+        raise
     return events
 
 
@@ -267,27 +261,37 @@ def events(
     site: dict[str, Any],
     submit: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[str, list[Event]]]:
+) -> dict[str, list[Event]]:
     """Return what happened to each of the runs, all of which have ended."""
     folder = tmp_path_factory.mktemp("disturbed")
-    runs = {}
+    runs, given_up = {}, threading.Event()
     for name, partition in PARTITIONS.items():
         workspace = undisturbed.copy(folder / name)
         # What was compiled is there, and no draw.
         shutil.rmtree(workspace.results / "films" / "chains")
         shutil.rmtree(workspace.results / "films" / "ledger")
-        (workspace.root / "src" / "sitecustomize.py").write_text(TAKES_MEMORY)
+        shutil.copy(HOLD, workspace.root / "src" / "sitecustomize.py")
+        (workspace.root / "hold").write_text(" ".join(map(str, HELD_AT[: len(DISTURBANCES[name])])))
         # This cluster keeps no accounts.
         there = {**site, "account": None, "cpu": {**site["cpu"], "partition": partition}}
         (workspace.root / "profiles" / "site.yaml").write_text(yaml.safe_dump(there))
-        runs[name] = Run(cluster, workspace, submit)
-    *others, last = runs
+        runs[name] = Run(cluster, workspace, submit, given_up)
+    others = list(runs)[:-1]
     are_done = threading.Event()
     with ThreadPoolExecutor(len(runs)) as pool:
         ends = {name: pool.submit(disturb, run, DISTURBANCES[name], are_done) for name, run in runs.items()}
-        wait([ends[name] for name in others])
-        are_done.set()
-        yield {name: ends[name].result() for name in (*others, last)}
+        try:
+            wait([ends[name] for name in others])
+            are_done.set()
+            wait(ends.values())
+        finally:
+            # Interrupted, the threads are not to wait for events that nobody brings about.
+            given_up.set()
+    # What failed first made the others give up.
+    failed = [error for end in ends.values() if (error := end.exception()) is not None]
+    for error in sorted(failed, key=lambda error: "another run failed" in str(error)):
+        raise error
+    return {name: end.result() for name, end in ends.items()}
 
 
 pytestmark = pytest.mark.parametrize("cluster", ["queue"], indirect=True)
@@ -337,4 +341,3 @@ def test_what_the_scheduler_takes_away_comes_back_under_its_number(events: dict[
 def test_a_job_without_memory_comes_back_with_more(events: dict[str, list[Event]]) -> None:
     first, second = (int(event.job["memory"].rstrip("M")) for event in events["second"])
     assert second == pytest.approx(2 * first, abs=2)
-    assert (events["second"][0].run.workspace.root / "taken").exists()
