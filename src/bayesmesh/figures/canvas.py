@@ -1,7 +1,7 @@
-"""A panel: a matplotlib figure that becomes inline SVG with text as text and with the page's own colours.
+"""Turn a matplotlib figure into a panel: inline SVG with real text and the colours of the page.
 
-Matplotlib is handed marker colours; the SVG gets CSS variables in their place, so that one drawing serves light and
-dark pages. No pyplot and no global state: settings hold within a context.
+Matplotlib gets marker colours, which CSS variables replace in the SVG, so that one drawing serves light and dark pages.
+No pyplot and no global state: settings apply within a context.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NUM_SERIES = 8
 
 
 def series(position: int) -> str:
-    """Return the marker colour of a series; there are eight, and then they repeat.
+    """Return the marker colour of a series; eight colours repeat.
 
     >>> series(0), series(9)
     ('#010000', '#010001')
@@ -75,9 +75,9 @@ class Panel:
 
     Attributes:
         svg: the drawing, safe to put into a page.
-        width: in px at its natural size; the page scales it.
-        title: heading above it.
-        note: what was done to the data before drawing, and how to read it.
+        width: natural width in px; the page scales it.
+        title: heading above the panel.
+        note: how the data were processed, and how to read the panel.
     """
 
     svg: Markup
@@ -98,10 +98,10 @@ def draw(
     """Draw a panel with one pair of axes.
 
     Args:
-        name: unique in the page; keeps the ids inside the SVG apart and makes them the same in every run.
+        name: unique in the page; makes the ids in the SVG unique and reproducible.
         plot: draws on the axes it is given.
         size: width and height, in px.
-        label: what a reader who cannot see the drawing is told.
+        label: description for readers who cannot see the drawing.
         title: heading above the panel.
         note: text under the panel.
     """
@@ -126,7 +126,7 @@ def _settings(name: str) -> Iterator[None]:
 
 
 def _for_the_page(document: str, label: str) -> str:
-    """Turn a standalone SVG document into an inline one: no prolog, no global style, colours and font of the page."""
+    """Turn an SVG document into inline SVG: no prolog, no global style, colours and font of the page."""
     body = document[document.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
@@ -137,7 +137,7 @@ def _for_the_page(document: str, label: str) -> str:
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", body)
     body = re.sub(r"font-family: [^;\"]*;?", "", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
-    # Coordinates only: the numbers that a reader sees stay as they are.
+    # Round coordinates only, not the numbers that a reader sees.
     body = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d{2})\d+", r"\1", found[0]), body)
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
@@ -147,7 +147,7 @@ def _for_the_page(document: str, label: str) -> str:
 
 
 def log_axis(axis: Any, format_fn: Callable[[float], str]) -> None:
-    """Give a logarithmic axis, after plotting, few ticks that are labelled with plain numbers."""
+    """Give a logarithmic axis a few ticks with plain numbers; call after plotting."""
     low, high = axis.get_view_interval()
     is_short = high / max(low, 1e-300) < 50
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=7))

@@ -1,4 +1,4 @@
-"""Reads JSON, JSON lines and CSV with errors that name the file and the row."""
+"""Read JSON, JSON lines and CSV, with errors that name the file and the row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REMEDY = "delete the file and run the stage that writes it again"
 
 
 class Row:
-    """A row of a CSV file whose cells are read by column name and type.
+    """A row of a CSV file, read by column name and type.
 
     Attributes:
         cells: column -> text.
@@ -28,14 +28,14 @@ class Row:
         self._path, self._line, self.cells = path, line, cells
 
     def text(self, column: str) -> str:
-        """Return a cell as it stands; empty where the file has no such column."""
+        """Return the text of a cell; empty if the file lacks the column."""
         return self.cells.get(column, "")
 
     def number(self, column: str) -> float:
         """Return a cell as a float; an empty cell is NaN.
 
         Raises:
-            StoreError: the cell is no number.
+            StoreError: the cell is not a number.
         """
         text = self.text(column).strip()
         if not text:
@@ -47,7 +47,7 @@ class Row:
             raise StoreError(message, _REMEDY) from error
 
     def count(self, column: str) -> int:
-        """Return a cell as a whole number; an empty cell is 0."""
+        """Return a cell as an integer; an empty cell is 0."""
         value = self.number(column)
         return int(value) if math.isfinite(value) else 0
 
@@ -56,11 +56,11 @@ def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
     """Return the rows of a CSV file.
 
     Args:
-        path: of the file, UTF-8 with a header.
-        required: columns that must be there.
+        path: the file, UTF-8 with a header.
+        required: columns that must exist.
 
     Raises:
-        StoreError: no such file, not UTF-8, a column is missing, or a row has another number of cells than the header.
+        StoreError: no such file, not UTF-8, a column is missing, or a row and the header differ in length.
     """
     try:
         with path.open(encoding="utf-8", newline="") as lines:
@@ -92,10 +92,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file with one JSON object a line.
+    """Return the objects of a file with one JSON object per line.
 
     Raises:
-        StoreError: as `read_json`; the message names the line.
+        StoreError: as in `read_json`; the message names the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")

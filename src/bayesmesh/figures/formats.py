@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: few digits, units, and words where there is no number."""
+"""Format numbers for readers: few digits, units, and words for missing values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS = (("", 1.0), (" thousand", 1e3), (" million", 1e6), (" billion", 1e9), (
 
 
 def _word(value: object) -> str | None:
-    """Return the word for what is no finite number, None for a number."""
+    """Return a word for a missing or non-finite value, None for a finite number."""
     if value is None or value == "":
         return NOT_RECORDED
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -37,7 +37,7 @@ def real(value: float | None, digits: int = 4) -> str:
         return word or NOT_RECORDED
     if value == 0:
         return "0"
-    # Rounding first: 9.9996 has two digits before the point once it is 10.00.
+    # Take the exponent after rounding: 9.9996 becomes 10.00.
     exponent = int(f"{abs(value):.{digits - 1}e}".split("e")[1])
     if exponent < -4 or exponent >= 9:
         mantissa, power = f"{value:.{digits - 1}e}".split("e")
@@ -47,7 +47,7 @@ def real(value: float | None, digits: int = 4) -> str:
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """Return a number with a fixed count of decimals, for columns.
+    """Return a number with a fixed number of decimals, for columns.
 
     >>> fixed(0.92641, 3), fixed(float("inf"), 3)
     ('0.926', 'infinite')
@@ -59,7 +59,7 @@ def fixed(value: float | None, decimals: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a whole number, in words of magnitude from ten million on.
+    """Return an integer, with a word of magnitude from ten million on.
 
     >>> count(60000), count(1_234_567_890), count(8.0), count(None)
     ('60,000', '1.23 billion', '8', 'not recorded')

@@ -1,4 +1,4 @@
-"""The sections about how the numbers came about: time, programs, data, settings, versions."""
+"""Build the sections on time, programs, data, settings and versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Where the time went."""
+    """Content of the section on time."""
 
     bars: tuple[Bar, ...]
     legend: tuple[tuple[str, int], ...]
@@ -64,7 +64,7 @@ def build_timing(phases: Sequence[Phase]) -> Timing | None:
 def _colours(phases: Sequence[Phase]) -> dict[str, int]:
     names = {phase.phase for phase in phases if phase.seconds and phase.phase != WAITING}
     ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
-    # Colours go to the phases with the most time; the rest share the last, grey one.
+    # The longest phases get colours; the others share the last one, grey.
     total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
     coloured = sorted(sorted(ordered, key=lambda name: -total[name])[:7], key=ordered.index)
     return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
@@ -104,7 +104,7 @@ def _row(phase: Phase) -> tuple[str, ...]:
 
 def _sentence(phases: Sequence[Phase]) -> str:
     total = sum(phase.seconds or 0.0 for phase in phases if phase.phase != WAITING)
-    parts = [f"All jobs, one after the other, would take {formats.duration(total)}"]
+    parts = [f"All jobs together take {formats.duration(total)}"]
     sampling = sampling_seconds(phases)
     if math.isfinite(sampling):
         parts.append(f"of which {formats.duration(sampling)} for warmup and sampling")
@@ -113,15 +113,15 @@ def _sentence(phases: Sequence[Phase]) -> str:
         parts.append(f"{formats.duration(around)} for starting and ending jobs")
     waited = sum(phase.seconds or 0.0 for phase in phases if phase.phase == WAITING)
     if waited:
-        parts.append(f"and the scheduler let them wait {formats.duration(waited)}")
+        parts.append(f"in addition to {formats.duration(waited)} in the scheduler's queue")
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
-    rate = f" A job evaluates {formats.count(gradients / seconds)} gradients a second on average." if seconds else ""
+    rate = f" A job evaluates {formats.count(gradients / seconds)} gradients per second on average." if seconds else ""
     return ", ".join(parts) + "." + rate
 
 
 def read_facts(path: Path | None) -> list[Fact]:
-    """Return the content of a sealed JSON file as names and values; none where there is no file.
+    """Return the content of a sealed JSON file as names and values; empty without a file.
 
     Raises:
         StoreError: the file is damaged.
@@ -142,7 +142,7 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
 
 
 def dump_settings(config: Mapping[str, Any]) -> str:
-    """Return a configuration as YAML, in its own order; what YAML does not know is written as text.
+    """Return a configuration as YAML in its own order; values that YAML lacks become text.
 
     >>> dump_settings({"title": "Digits", "sampling": {"chains": 4}})
     'title: Digits\\nsampling:\\n  chains: 4\\n'

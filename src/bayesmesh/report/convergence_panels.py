@@ -1,4 +1,4 @@
-"""Panels that show whether chains agree: traces, ranks, energies, warmup, distributions of R-hat and ESS."""
+"""Draw panels on convergence: traces, ranks, energies, distributions of R-hat and ESS."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from bayesmesh.report.tables import Coordinate
 __all__ = ["MAX_CHAINS", "draw_energy", "draw_ess", "draw_r_hat", "draw_ranks", "draw_trace", "shown_chains"]
 
 MAX_CHAINS = 8
-"""Chains that get a colour; the others are shown by their range."""
+"""Number of chains with a colour; all chains are shown by their range."""
 
 NUM_BLOCKS = 150
 
 LEAST_EXCESS = 1e-4
-"""Smallest excess of R-hat over one that is told apart."""
+"""Smallest excess of R-hat over one on the axis."""
 
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
 
 
 def shown_chains(num_chains: int) -> list[int]:
-    """Return the chains that are drawn in colour, spread evenly.
+    """Return the evenly spaced chains to draw in colour.
 
     >>> shown_chains(3), shown_chains(64)
     ([0, 1, 2], [0, 9, 18, 27, 36, 45, 54, 63])
@@ -38,14 +38,14 @@ def shown_chains(num_chains: int) -> list[int]:
 def draw_trace(
     name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0
 ) -> Panel:
-    """Draw a trace, one colour a chain.
+    """Draw a trace, one colour per chain.
 
     Args:
-        name: of the panel.
-        draws: shape (chain, draw); gaps where they are not finite.
-        label: what is drawn, for a reader who cannot see it.
-        size: in px.
-        first_draw: number of the first draw.
+        name: name of the panel.
+        draws: shape (chain, draw); non-finite values are gaps.
+        label: description for readers who cannot see the drawing.
+        size: width and height in px.
+        first_draw: index of the first draw.
     """
     num_chains, num_draws = draws.shape
     chains = shown_chains(num_chains)
@@ -73,7 +73,7 @@ def _fill_range(axes: Any, draws: np.ndarray, first_draw: int) -> None:
 
 
 def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
-    """Draw each chain's rank distribution less the uniform one; None where there is none to draw."""
+    """Draw the difference of each chain's rank distribution from the uniform one; None if undefined."""
     found = rank_difference(draws)
     if found is None:
         return None
@@ -102,7 +102,7 @@ def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
 
 
 def draw_energy(energy: np.ndarray) -> Panel | None:
-    """Draw the distribution of energies and of their steps from draw to draw, all chains together."""
+    """Draw the distribution of energies and of their changes between draws, over all chains."""
     finite = energy[np.isfinite(energy).all(axis=1)]
     if finite.size < 10 or finite.shape[1] < 3 or float(np.ptp(finite)) == 0.0:
         return None
@@ -121,8 +121,8 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("nats")
 
-    note = "The steps should be as wide as the marginal: where they are narrower, momentum resampling explores slowly."
-    return draw("energy", plot, size=_HALF, label="Energies and their steps", title="Energy", note=note)
+    note = "The changes should be as wide as the marginal. If they are narrower, momentum resampling explores slowly."
+    return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,12 +141,14 @@ def _split(coordinates: Sequence[Coordinate], measure: str) -> _Split:
 
 
 def draw_r_hat(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
-    """Draw the distribution of R-hat less one over all listed coordinates."""
+    """Draw the distribution of R-hat minus one over all listed coordinates."""
     split = _split(coordinates, "r_hat")
     excess = [np.maximum(values - 1, LEAST_EXCESS) for values in (split.summaries, split.latents)]
     split = _Split(excess[0], excess[1], split.num_left_out)
     panel = _draw_counts("r-hat", split, None if limit is None else limit - 1, "R-hat", 1.0)
-    return panel and dataclasses.replace(panel, note=f"{panel.note} Values below {1 + LEAST_EXCESS} are drawn there.")
+    return panel and dataclasses.replace(
+        panel, note=f"{panel.note} Values below {1 + LEAST_EXCESS} are drawn at {1 + LEAST_EXCESS}."
+    )
 
 
 def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
@@ -155,7 +157,7 @@ def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | 
 
 
 def _draw_counts(name: str, split: _Split, limit: float | None, title: str, origin: float) -> Panel | None:
-    """Draw both distributions on a logarithmic axis whose labels start from `origin`."""
+    """Draw both distributions on a logarithmic axis whose labels are offset by `origin`."""
     both = np.concatenate([split.summaries, split.latents])
     if both.size == 0:
         return None
@@ -180,7 +182,7 @@ def _draw_counts(name: str, split: _Split, limit: float | None, title: str, orig
     )
     note = f"Share of {' and of '.join(parts)}." if parts else f"Share of {split.summaries.size:,} coordinates."
     if split.num_left_out:
-        note += f" {split.num_left_out:,} without a number are left out here and counted by the gates."
+        note += f" {split.num_left_out:,} without a finite value are left out here but counted by the gates."
     return draw(
         name,
         plot,

@@ -1,4 +1,4 @@
-"""The convergence section: traces and ranks of the worst summaries, log density, energy, warmup, all R-hat and ESS."""
+"""Build the convergence section: traces and ranks of the worst summaries, log density, energy, warmup, R-hat, ESS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TraceCard:
 
 @dataclasses.dataclass(frozen=True)
 class Convergence:
-    """What the section shows; a panel that could not be drawn is not in the tuples."""
+    """Content of the section; panels that could not be drawn are left out."""
 
     worst: tuple[Coordinate, ...]
     num_coordinates: int
@@ -60,10 +60,10 @@ def build_convergence(
     """Build the section.
 
     Args:
-        coordinates: of ``summary.csv``, identified summaries marked.
+        coordinates: rows of ``summary.csv``, with identified summaries marked.
         verdict: gates and numbers of chains and draws.
-        reader: of the posterior store, None where there is none.
-        num_traces: summaries whose traces are drawn.
+        reader: reader of the posterior, or None.
+        num_traces: number of summaries with traces.
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
     cards = _trace_cards(summaries, reader, num_traces) if reader else ()
@@ -104,7 +104,7 @@ def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
     log_density = reader.statistic("lp")
     if log_density is not None and log_density.size:
         trace = draw_trace("log-density", log_density, "log density", size=_HALF)
-        note = "In nats. It should look like a level, even band in which no chain can be told from the others."
+        note = "In nats. It should look like a level, even band in which all chains overlap."
         panels.append(dataclasses.replace(trace, title="Log density", note=note))
     energy = reader.statistic("energy")
     if energy is not None and energy.size:
@@ -114,8 +114,8 @@ def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
 
 def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
     wanted = (
-        ("lp", "Log density in warmup", "In nats, over the warmup's second half, where it should have levelled off."),
-        ("step_size", "Step size in warmup", "As adapted; one line where all chains share it."),
+        ("lp", "Log density in warmup", "In nats, over the second half of warmup, where it should have levelled off."),
+        ("step_size", "Step size in warmup", "One line if all chains share it."),
         ("acceptance_rate", "Acceptance rate in warmup", "Running mean over the draws so far."),
     )
     panels = []
@@ -140,19 +140,19 @@ def _thinning(num_chains: int, num_draws: int) -> str:
     parts = []
     if num_draws > 2 * NUM_BLOCKS:
         parts.append(
-            f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} or so draws, "
+            f"Each trace shows the smallest and the largest of about every {math.ceil(num_draws / NUM_BLOCKS)} draws, "
             f"so that no excursion is lost"
         )
     if num_chains > len(shown_chains(num_chains)):
         parts.append(
-            f"{len(shown_chains(num_chains))} of {formats.count(num_chains)} chains are coloured, spread evenly; "
-            "the range of all is shaded in the traces and dotted in the rank plots"
+            f"{len(shown_chains(num_chains))} of {formats.count(num_chains)} chains, evenly spaced, are coloured; "
+            "the range of all chains is shaded in the traces and dotted in the rank plots"
         )
     return ". ".join(parts) + "." if parts else ""
 
 
 def _bfmi_text(bfmi: Sequence[float]) -> str:
-    """Return the fraction of missing information in words.
+    """Return the Bayesian fraction of missing information in words.
 
     >>> _bfmi_text([0.9, 1.1]), _bfmi_text([])
     ('BFMI by chain: 0.900, 1.10.', '')

@@ -1,4 +1,4 @@
-"""Draws of single coordinates out of the posterior store, and what is shown of them: extremes of blocks, ranks."""
+"""Read draws of single coordinates from the posterior, and reduce them for plots: block extremes, ranks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["DrawReader", "RankDifference", "rank_difference", "read_predictions"
 NUM_RANK_POINTS = 64
 
 MAX_PREDICTIONS = 20_000_000
-"""Probabilities that are read for the calibration figure; more would not fit a small machine beside the page."""
+"""Most probabilities to read for the calibration figure, to bound memory."""
 
 
 class DrawReader:
-    """Reads coordinates and sampler statistics of ``posterior.zarr``; what is absent is None or empty."""
+    """Read coordinates and sampler statistics of ``posterior.zarr``; absent ones are None or empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class DrawReader:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root; a value that is a JSON object in a string is read as one."""
+        """Attributes of the root; JSON objects in strings are decoded."""
         return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
 
     def names(self, group: str) -> list[str]:
@@ -69,7 +69,7 @@ class DrawReader:
 
 
 def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return averaged probabilities (row, class), float64, and labels (row,); None where there are none to show.
+    """Return averaged probabilities (row, class), float64, and labels (row,); None if missing or too large.
 
     Raises:
         StoreError: the store is damaged.
@@ -98,11 +98,11 @@ def _decoded(value: Any) -> Any:
 
 
 def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Reduce a trace to the smallest and the largest value of each of `num_blocks` blocks: no excursion is lost.
+    """Reduce a trace to the smallest and the largest value of each of `num_blocks` blocks, so no excursion is lost.
 
     Args:
-        values: draws of one chain, shape (draw,); what is not finite is left out.
-        num_blocks: of draws; a trace of at most twice as many draws stays as it is.
+        values: draws of one chain, shape (draw,); non-finite values are left out.
+        num_blocks: number of blocks; a trace of at most twice as many draws is not reduced.
 
     Returns:
         Positions and values in the order of the draws, two of each block at most.

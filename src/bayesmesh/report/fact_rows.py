@@ -1,4 +1,4 @@
-"""Turns free-form JSON (audit, manifest, versions) into lines of a table."""
+"""Turn free-form JSON (audit, manifest, versions) into rows of a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Fact = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class FactTable:
-    """Facts about several things of one kind: one row each, (name, cells)."""
+    """Facts about several items of one kind: one row each, (name, cells)."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
@@ -30,8 +30,8 @@ MAX_TEXT = 300
 def list_facts(found: Mapping[str, Any], prefix: str = "") -> list[Fact]:
     """Return the leaves of nested mappings as names and readable values.
 
-    Units are taken from the name: ``_seconds`` and ``_s`` are durations, ``bytes`` a size, as are numbers
-    under ``memory``, ``flops`` is a count.
+    The name determines the unit: ``_seconds`` and ``_s`` are durations; ``bytes`` and numbers under ``memory`` are sizes;
+    ``flops`` is a count.
 
     >>> list_facts({"segment": {"compile_seconds": 2.5, "num_equations": 412, "temp_bytes": 2048, "devices": ["cpu:0"]}})
     [('segment · compile', '2.5 s'), ('segment · num equations', '412'), ('segment · temp', '2.0 KiB'), ('segment · devices', 'cpu:0')]
@@ -53,7 +53,7 @@ def list_facts(found: Mapping[str, Any], prefix: str = "") -> list[Fact]:
 
 
 def tabulate_facts(found: Any) -> FactTable:
-    """Return a mapping of mappings as a table; an empty one where it is none.
+    """Return a mapping of mappings as a table; an empty table for other values.
 
     >>> tabulate_facts({"warmup": {"compile_seconds": 6.8}, "sample": {"compile_seconds": 8.0, "cache": "cold"}})
     FactTable(columns=('compile', 'cache'), rows=(('warmup', ('6.8 s', '')), ('sample', ('8.0 s', 'cold'))))

@@ -1,4 +1,4 @@
-"""Writes ``results/index.html``: the verdicts of all experiments in one table."""
+"""Write ``results/index.html``: the verdicts of all experiments in one table."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
 
     Args:
         results: folder of results.
-        pages: one mapping an experiment, in the order of the table: ``experiment`` (its name) and ``title``, and
-            ``category`` where there are several. The numbers are read from the experiment's own folder; an experiment
-            without a verdict is listed as not finished.
+        pages: one mapping per experiment, in the order of the table, with ``experiment`` (its name), ``title`` and
+            optionally ``category``. The numbers come from the experiment's own folder; an experiment without a verdict
+            is listed as not finished.
 
     Returns:
-        The path of the index, which is replaced in one step.
+        The path of the index, which is replaced atomically.
 
     Raises:
         StoreError: a file of an experiment is damaged.
@@ -72,7 +72,7 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def _other_pages(results: Path) -> list[tuple[str, str]]:
-    """Return name and link of the pages that are no experiment's, as far as they are there."""
+    """Return names and links of existing pages that do not belong to an experiment."""
     known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
     return [(name, page.relative_to(results).as_posix()) for name, page in known.items() if page.exists()]
 
@@ -113,7 +113,7 @@ def _value(gate: GateResult | None) -> str:
 
 def _smallest_ess(verdict: Verdict) -> str:
     gates = [gate for name in ("ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    # What is not a number is worse than any number, and has to be seen.
+    # NaN is worse than any number and must be visible.
     return (
         _value(min(gates, key=lambda gate: -math.inf if math.isnan(gate.value) else gate.value))
         if gates

@@ -1,4 +1,4 @@
-"""Writes the page of an experiment: one HTML file that needs nothing beside it."""
+"""Write the page of an experiment: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["KeyNumber", "render", "write_page"]
 
 @dataclasses.dataclass(frozen=True)
 class KeyNumber:
-    """A number of the line under the verdict; `state` colours it: pass, warn, fail or nothing."""
+    """A number below the verdict; `state` sets its colour: pass, warn, fail or empty."""
 
     name: str
     value: str
@@ -54,7 +54,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **context: Any) -> str:
-    """Return a document of the folder ``templates``; every value in it is escaped."""
+    """Render a template of the folder ``templates``; every value is escaped."""
     return _environment().get_template(template).render(**context)
 
 
@@ -66,18 +66,18 @@ def write_page(
     data_manifest: Path | None,
     settings: ReportSettings,
 ) -> Path:
-    """Write ``report.html`` of an experiment, and before it ``ledger.csv``.
+    """Write ``ledger.csv`` and then ``report.html`` of an experiment.
 
     Args:
-        layout: where the files of the stages are; all but verdict and summary may be absent.
-        config: the whole configuration of the experiment, plain values.
+        layout: files of the stages; all except verdict and summary may be absent.
+        config: whole configuration of the experiment, plain values.
         title: heading of the page.
         caption: paragraph under it.
-        data_manifest: manifest of the shard stage, None where there is none.
-        settings: bounds of the page.
+        data_manifest: manifest of the shard stage, or None.
+        settings: limits of the page.
 
     Returns:
-        The path of the page, which is replaced in one step.
+        The path of the page, which is replaced atomically.
 
     Raises:
         StoreError: verdict or summary is missing, or any file is damaged; the message names it.
@@ -115,7 +115,7 @@ def _reader(layout: ExperimentLayout) -> DrawReader | None:
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
-    """Return what the compile stage found, and whether the size of a program follows its data."""
+    """Return the facts of the compile stage, and whether the program grows with its data."""
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
     programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
     return {
@@ -126,7 +126,7 @@ def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
 
 
 def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, Any]:
-    """Return what jobs were told, and where the draws come from as their posterior says."""
+    """Return the specifications of the jobs, and the origin of the draws as recorded in the posterior."""
     attributes = reader.attributes if reader else {}
     return {
         "specs": read_specs(layout),
@@ -142,7 +142,7 @@ def _key_numbers(
     averaging: Averaging | None,
     recommendation: Recommendation | None,
 ) -> list[KeyNumber]:
-    """Return the line of numbers under the verdict."""
+    """Return the numbers below the verdict."""
     numbers = [_draws(verdict), *_worst(verdict)]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
@@ -172,7 +172,7 @@ def _worst(verdict: Verdict) -> list[KeyNumber]:
 
 
 def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
-    """Return the smallest bulk ESS a second of sampling, the number by which samplers are compared."""
+    """Return the smallest bulk ESS per second of sampling, the measure by which samplers are compared."""
     running = sum(phase.seconds or 0.0 for phase in phases if phase.phase in DRAWING)
     sizes = [item.ess_bulk for item in coordinates if item.is_summary]
     if not sizes or not running or not all(math.isfinite(size) for size in sizes):

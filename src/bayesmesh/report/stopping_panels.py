@@ -1,4 +1,4 @@
-"""Panels of a rule for stopping: a target and what each look saw of it."""
+"""Draw panels on the stopping rule: a target and its value at each look."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["draw_target"]
 def draw_target(
     name: str, label: str, target: Mapping[str, Any], lines: Mapping[str, Sequence[tuple[float, float]]]
 ) -> Panel:
-    """Draw the worst value of a statistic at every look, one line a chain group, and its target.
+    """Draw the worst value of a statistic at every look, one line per chain group, and its target.
 
     Args:
-        name: of the panel.
-        label: of the statistic.
-        target: with `name`, which says the direction, and `target`, the limit.
-        lines: chain group -> (draws, value) of its looks, NaN where there was no value.
+        name: name of the panel.
+        label: name of the statistic.
+        target: mapping with `name`, whose prefix gives the direction, and `target`, the limit.
+        lines: chain group -> (draws, value) of its looks; NaN for a missing value.
     """
     limit, is_upper = float(target["target"]), str(target["name"]).startswith("max")
 
     def plot(axes: Any) -> None:
         for position, line in enumerate(lines.values()):
             draws, values = np.array(line, dtype=float).reshape(-1, 2).T
-            # Groups beyond the eight colours are there, and grey.
+            # Groups beyond the eight colours are grey.
             colour = series(position) if position < NUM_SERIES else MUTED
             axes.plot(draws, values, color=colour, marker="o", markersize=3, linewidth=1.2)
         axes.axhline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
@@ -43,5 +43,5 @@ def draw_target(
         size=(340, 200),
         label=f"{label} at each look, target {limit:.6g}",
         title=label,
-        note=f"The worst of what a look got to; met at or {side} the dashed line.",
+        note=f"Worst value that each look evaluated; met at or {side} the dashed line.",
     )

@@ -1,4 +1,4 @@
-"""The section about a rule for stopping: what it saw at each look, why sampling ended, and what such a rule costs."""
+"""Build the section on the stopping rule: its values at each look, the reason for stopping, the bias of such a rule."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bayesmesh.store.sealed import read_sealed
 __all__ = ["MEASURED", "Stopping", "build_stopping"]
 
 MEASURED = (
-    "Stopping at a look biases what was looked at: a run ends the sooner the better it looks by chance. Measured against"
-    " runs of fixed length, on 1,000 replications of a posterior that is known: with the limits of the gates the coverage"
-    " of 90% intervals changed by at most 0.6 points, which is within its error, and deviations came out at most 0.1% too"
-    " small. With a greedy rule, a standard error of 0.1 deviations looked at from the 10th draw on with a growth of 1.1,"
-    " coverage fell by up to 2.4 points, a skewed quantity's mean moved by 0.011 deviations, its deviation came out 1.3%"
-    " too small, and the reported error of the mean was down to 86% of the actual one."
+    "A stopping rule biases the statistics that it monitors, because a run ends earlier if it looks good by chance. This"
+    " was measured against runs of fixed length, on 1,000 replications of a known posterior. With the limits of the gates,"
+    " the coverage of 90% intervals changed by at most 0.6 points, which is within its error, and standard deviations were"
+    " at most 0.1% too small. With a greedy rule (a standard error of 0.1 standard deviations, looks from the 10th draw on,"
+    " growth 1.1), coverage fell by up to 2.4 points, the mean of a skewed quantity moved by 0.011 standard deviations, its"
+    " standard deviation was 1.3% too small, and the reported error of the mean was as low as 86% of the actual one."
 )
-"""What `bayesmesh study stopping` found; the record of the decision has the table, and a test compares the two."""
+"""Result of `bayesmesh study stopping`; the decision record has the table, and a test compares the two."""
 
 LABELS = {"min_ess_bulk": "Bulk ESS", "min_ess_tail": "Tail ESS", "max_r_hat": "R-hat"}
 
@@ -38,7 +38,7 @@ REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class LookRow:
-    """One look: draws and time as text, and for each target its worst value and whether that met it."""
+    """One look: draws and time as text; for each target, its worst value and whether it was met."""
 
     draws: str
     seconds: str
@@ -48,16 +48,16 @@ class LookRow:
 
 @dataclasses.dataclass(frozen=True)
 class Stopping:
-    """What the section shows.
+    """Content of the section.
 
     Attributes:
-        sentence: how many draws, and why.
-        groups: what else there is to say of several chain groups; empty for one.
+        sentence: number of draws, and why sampling ended there.
+        groups: remarks on several chain groups; empty for one.
         cost: time of the looks.
         targets: heading of each column, with its limit.
-        rows: looks of the group that decided.
-        panels: one for each target.
-        measured: what stopping by a rule costs.
+        rows: looks of the group with the fewest draws.
+        panels: one per target.
+        measured: bias of stopping by a rule.
     """
 
     sentence: str
@@ -70,11 +70,11 @@ class Stopping:
 
 
 def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopping | None:
-    """Build the section; None where the experiment has no rule, or no chain group has ended under one.
+    """Build the section; None if the experiment has no rule or no chain group has ended under one.
 
     Args:
-        layout: where the manifests of the chain groups are.
-        config: the whole configuration of the experiment, plain values.
+        layout: files of the experiment, with the manifests of the chain groups.
+        config: whole configuration of the experiment, plain values.
 
     Raises:
         StoreError: a manifest is damaged.
@@ -112,7 +112,7 @@ def _read(layout: ExperimentLayout, name: str) -> dict[str, Any] | None:
     if stop is None:
         return None
     if not isinstance(stop, dict) or not {"looks", "num_draws", "reason", "rule"} <= stop.keys():
-        raise StoreError(f"{path}: what a rule for stopping saw is not whole", "run the sample stage again")
+        raise StoreError(f"{path}: the record of the stopping rule is incomplete", "run the sample stage again")
     return stop
 
 
@@ -125,13 +125,13 @@ def _sentence(name: str, stop: Mapping[str, Any], *, is_alone: bool) -> str:
 
 
 def _groups_text(found: Mapping[str, Mapping[str, Any]], decider: str) -> str:
-    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the limit of time"}
+    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the time limit"}
     ended = Counter(stop["reason"] for stop in found.values())
     how = ", ".join(f"{number} {words[reason]}" for reason, number in sorted(ended.items()))
     most = max(stop["num_draws"] for stop in found.values())
     return (
-        f"Each of {len(found)} chain groups decided by itself ({how}). The posterior keeps the fewest draws of all, those"
-        f" of {decider}; the longest group has {formats.count(most)}. The table is of {decider}."
+        f"Each of {len(found)} chain groups decided for itself ({how}). The posterior keeps as many draws as the shortest"
+        f" group, {decider}; the longest group has {formats.count(most)}. The table shows {decider}."
     )
 
 
@@ -139,7 +139,7 @@ def _cost_text(stops: Sequence[Mapping[str, Any]]) -> str:
     spent = sum(float(stop.get("look_seconds", 0.0)) for stop in stops)
     sampled = sum(float(stop.get("sampling_seconds", 0.0)) for stop in stops)
     share = f", {formats.share(spent / sampled)} of the time of the draws" if sampled > 0 else ""
-    return f"All looks took {formats.duration(spent)}{share}, beside the sampling."
+    return f"All looks took {formats.duration(spent)}{share}, in parallel with sampling."
 
 
 def _label(target: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ def _heading(target: Mapping[str, Any]) -> str:
 
 
 def _targets(stops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return every target, in the order of the rule; a look leaves out those that it did not get to."""
+    """Return every target, in the order of the rule; a look may have skipped some."""
     looks = [look["targets"] for stop in stops for look in stop["looks"]]
     found = {target["name"]: target for targets in looks for target in targets}
     longest = [target["name"] for target in max(looks, key=len, default=[])]
@@ -168,11 +168,11 @@ def _row(look: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> LookR
 
 def _cell(target: Mapping[str, Any] | None) -> tuple[str, bool]:
     if target is None:
-        return "not looked at", False
+        return "not evaluated", False
     return formats.real(math.nan if target["value"] is None else target["value"], 5), bool(target["is_met"])
 
 
 def _line(stop: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
-    """Return draws and value of one target at the looks that got to it; NaN where there was no value."""
+    """Return draws and value of one target at the looks that evaluated it; NaN for a missing value."""
     found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
     return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]

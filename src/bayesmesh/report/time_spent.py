@@ -1,4 +1,4 @@
-"""Joins the ledgers of all jobs of an experiment: where the time, the gradients and the memory went."""
+"""Join the ledgers of all jobs of an experiment: time, gradients and memory per phase."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ ORDER = (
     "warmup", "finish", "sample", "run", "write", "look", "join", "derive",
     "teardown",
 )  # fmt: skip
-"""Phases in the order in which a job goes through them; others follow in the order of the file."""
+"""Phases in the order of a job; others follow in the order of the file."""
 
 
 WAITING = "queue"
-"""Before a scheduler starts a job: nothing is done, so that no time of a job counts it."""
+"""Phase before the scheduler starts a job; it does not count as time of the job."""
 
 AROUND = ("launch", "start", "teardown")
 """Phases before a job's work and after it."""
 
 DRAWING = ("sample", "run")
-"""Phases that make the draws which are kept."""
+"""Phases that make the stored draws."""
 
 SAMPLING = ("warmup", *DRAWING)
 """Phases in which chains move."""
 
 STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report")
-"""Jobs in the order of the flow, by how their names begin."""
+"""Prefixes of job names, in the order of the flow."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A phase of a job; what was not measured is None.
+    """A phase of a job; values that were not measured are None.
 
-    `seconds` is wall time, `bytes` what was moved or written, `gradients` the evaluations of the log-density's gradient
-    over all chains.
+    `seconds` is wall time, `bytes` counts bytes moved or written, `gradients` counts evaluations of the log density's
+    gradient over all chains.
     """
 
     job: str
@@ -79,7 +79,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the phases together, without the wait for a start."""
+        """Total wall time of the phases, without the time in the queue."""
         return sum(phase.seconds or 0.0 for phase in self.phases if phase.phase != WAITING)
 
 
@@ -115,7 +115,7 @@ def _number(value: Any) -> float | None:
 
 
 def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:
-    """Write ``ledger.csv``: one row per job and phase, in the order in which they were recorded."""
+    """Write ``ledger.csv``: one row per job and phase, in the order of recording."""
     rows = ([getattr(phase, name) for name in COLUMNS] for phase in phases)
     write_text(layout.ledger, render_csv(COLUMNS, rows))
 

@@ -1,4 +1,4 @@
-"""Says in words what a verdict means and what one may do about it."""
+"""Explain a verdict in words and suggest remedies."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ SHORT_LABELS = {"r_hat": "R-hat", "ess_bulk": "bulk ESS", "ess_tail": "tail ESS"
 
 REMEDIES = {
     "r_hat": (
-        "Chains do not agree: look at the traces below for one that sits elsewhere or still drifts.",
-        "Drift: a longer warmup (sampling.warmup) and more draws (sampling.draws extends the same chains).",
-        "Chains in different modes: more draws will not help; reparametrise, or give the model an ordering.",
+        "Chains disagree: look in the traces below for a chain that is elsewhere or still drifts.",
+        "Drift: use a longer warmup (sampling.warmup) and more draws (sampling.draws extends the same chains).",
+        "Chains in different modes: more draws will not help; reparametrise, or order the components of the model.",
     ),
     "ess_bulk": (
-        "More draws: raise sampling.draws; the chains are extended, not started again.",
-        "Draws that stay correlated over hundreds of steps: longer trajectories, or a longer warmup.",
+        "More draws: raise sampling.draws, which extends the chains.",
+        "Draws correlated over hundreds of steps: use longer trajectories or a longer warmup.",
     ),
     "ess_tail": (
-        "More draws, before any quantile or interval is read off.",
-        "Tails that are never reached: a heavier-tailed parametrisation, or a smaller step (a higher target acceptance).",
+        "More draws, before using any quantile or interval.",
+        "Tails that are never reached: use a heavier-tailed parametrisation or a smaller step size (a higher target acceptance).",
     ),
     "mcse_mean": ("More draws: the error falls with the square root of the effective sample size.",),
     "divergences": (
-        "A smaller step: raise the kernel's target acceptance rate, and lengthen the warmup.",
-        "Divergences that remain mark a geometry the integrator cannot follow: reparametrise (non-centred, log scale).",
-        "Arithmetic in low precision also diverges: ask for a higher matrix product precision, or float64.",
+        "A smaller step size: raise the kernel's target acceptance rate and lengthen the warmup.",
+        "Remaining divergences indicate a geometry that the integrator cannot follow: reparametrise (non-centred, log scale).",
+        "Low precision also causes divergences: use a higher matrix product precision or float64.",
     ),
     "bfmi": (
-        "Momentum resampling explores the energies too slowly: heavy tails or a mass matrix that does not fit.",
-        "A longer warmup for the mass matrix; else reparametrise so that scales do not vary over the posterior.",
+        "Momentum resampling explores the energies too slowly: heavy tails or an unsuitable mass matrix.",
+        "Use a longer warmup to adapt the mass matrix; else reparametrise so that scales do not vary over the posterior.",
     ),
 }
 
-_GENERAL = ("More draws, a longer warmup, or another parametrisation of the model; then look at the same gate again.",)
+_GENERAL = (
+    "Use more draws, a longer warmup, or another parametrisation of the model; then check the same gate again.",
+)
 
 
 def gate_label(gate: GateResult) -> str:
@@ -53,7 +55,7 @@ def gate_label(gate: GateResult) -> str:
 
 
 def remedies(gate: GateResult) -> tuple[str, ...]:
-    """Return what one may do about a gate that does not hold."""
+    """Return remedies for a gate that does not pass."""
     return REMEDIES.get(gate.name, _GENERAL)
 
 
@@ -75,7 +77,7 @@ def _with_unit(name: str, value: float) -> str:
     if name in ("ess_bulk", "ess_tail"):
         return formats.count(value)
     if name == "r_hat":
-        # 1.0096 and 1.0104 lie on two sides of the usual limit: three decimals would hide it.
+        # Three decimals would hide on which side of the usual limit 1.0096 and 1.0104 lie.
         return formats.fixed(value, 4) if value < 10 else formats.real(value, 3)
     return formats.real(value, 3)
 
@@ -85,16 +87,18 @@ def read_aloud(verdict: Verdict) -> str:
     missed, total = len(verdict.missed), len(verdict.gates)
     drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
-        return f"All {total} gates hold: nothing in {drawn} speaks against convergence."
+        return f"All {total} gates pass: {drawn} show no sign of non-convergence."
     names = _listed(missed_names(verdict))
     if verdict.verdict == "warn":
-        return f"{missed} of {total} gates missed, with a warning only ({names}): read the numbers with that in mind."
-    tail = f"Its {drawn} are not a sample of the posterior that one may rely on."
+        return (
+            f"{missed} of {total} gates did not pass, with a warning only ({names}): interpret the results with care."
+        )
+    tail = f"Do not rely on its {drawn} as a sample of the posterior."
     return f"This run failed {missed} of {total} gates ({names}). {tail}"
 
 
 def missed_names(verdict: Verdict) -> list[str]:
-    """Return short names of the gates that do not hold."""
+    """Return short names of the gates that do not pass."""
     return [SHORT_LABELS.get(gate.name, gate.name.replace("_", " ")) for gate in verdict.missed]
 
 

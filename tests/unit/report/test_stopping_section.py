@@ -102,9 +102,9 @@ def test_a_look_that_went_no_further_says_so(write: Callable[..., Any]) -> None:
     stop = _stop(1234)
     stop["looks"][0]["targets"] = stop["looks"][0]["targets"][:1]
     text = page(*write(stop))
-    assert "3 not a number not looked at not looked at 10.0 ms not met" in text
+    assert "3 not a number not evaluated not evaluated 10.0 ms not met" in text
     assert "523.40 ✓ 1.0042 ✓ 0.050000 ✓" in text
-    assert "goes no further" in text
+    assert "does not evaluate the other summaries" in text
 
 
 def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> None:
@@ -112,8 +112,8 @@ def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> Non
     found = build_stopping(layout, config)
     assert found is not None
     assert found.sentence.startswith("Sampling of group-001 ended at 225 draws")
-    assert "3 chain groups decided by itself (1 at the limit of draws, 2 by its targets)" in found.groups
-    assert "keeps the fewest draws of all, those of group-001; the longest group has 2,000" in found.groups
+    assert "3 chain groups decided for itself (1 at the limit of draws, 2 by its targets)" in found.groups
+    assert "keeps as many draws as the shortest group, group-001; the longest group has 2,000" in found.groups
     assert [row.draws for row in found.rows] == ["3", "225"]
     assert len(found.panels) == 3
 
@@ -121,7 +121,7 @@ def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> Non
 def test_a_run_that_ended_before_its_first_look_has_no_table(write: Callable[..., Any]) -> None:
     text = page(*write({**_stop(50, "seconds", max_seconds=1.0), "looks": []}))
     assert "was reached after 50 draws" in text
-    assert "Every target" not in text
+    assert "All targets" not in text
 
 
 def test_a_damaged_manifest_is_named(write: Callable[..., Any]) -> None:
