@@ -1,0 +1,202 @@
+"""Seeds defects into a copy of the source, one at a time, and says which of them the tests see.
+
+    python tests/mutants/run.py --side after --jobs 4
+    python tests/mutants/run.py --side before --tree FOLDER     # the same defects in the code before the reorganisation
+    python tests/mutants/run.py --compare before.csv after.csv  # fails where one was seen before and is not now
+
+The tables beside this file hold the mutants: what one breaks, one replacement in one file, and the tests that are to see
+it. Keys under `before` say what was otherwise in commit `BEFORE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import os
+import queue
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BEFORE = "e8daa49"
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "results", "__pycache__", ".snakemake", ".*_cache")
+COLUMNS = ("id", "outcome", "seconds", "seen_by")
+SECONDS = 900
+"""A mutant may loop for ever; it is then seen, by whoever waits for the tests."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One defect: in `file` the one occurrence of `old` becomes `new`, and one of `tests` is to fail."""
+
+    id: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def mutate(self, tree: Path) -> str:
+        """Return the file's text with the defect.
+
+        Raises:
+            ValueError: the text to replace is not there exactly once.
+        """
+        text = (tree / self.file).read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise ValueError(f"mutant {self.id}: {self.file} has {text.count(self.old)} times: {self.old}")
+        return text.replace(self.old, self.new)
+
+
+def read_mutants(side: str) -> list[Mutant]:
+    """Return the mutants of the code before or after, in the order of the tables."""
+    found = []
+    for path in sorted(HERE.glob("*.yaml")):
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
+            before = entry.pop("before", {})
+            values: dict[str, Any] = {**entry, **(before if side == "before" else {})}
+            found.append(Mutant(**{**values, "tests": tuple(values["tests"])}))
+    return found
+
+
+class Copies:
+    """Copies of a tree in which one process at a time mutates and tests."""
+
+    def __init__(self, tree: Path, folder: Path, count: int) -> None:
+        self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        # Python takes a module anew whose time of change differs from the one it noted.
+        self._clock = iter(range(10**9, 2 * 10**9, 10))
+        for number in range(count):
+            copy = folder / f"copy-{number}"
+            shutil.copytree(tree, copy, symlinks=True, ignore=LEFT_OUT)
+            self._free.put(copy)
+
+    def run(self, tests: Sequence[str], mutant: Mutant | None = None) -> dict[str, Any]:
+        """Run tests with a mutant, or with none; returns a row of the table."""
+        copy = self._free.get()
+        try:
+            if mutant is None:
+                return _test(copy, tests, "clean")
+            path = copy / mutant.file
+            whole, text = path.read_text(encoding="utf-8"), mutant.mutate(copy)
+            try:
+                self._write(path, text)
+                return _test(copy, tests, mutant.id)
+            finally:
+                self._write(path, whole)
+        finally:
+            self._free.put(copy)
+
+    def _write(self, path: Path, text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+        moment = next(self._clock)
+        os.utime(path, (moment, moment))
+
+
+def _test(copy: Path, tests: Sequence[str], name: str) -> dict[str, Any]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_ADDOPTS")}
+    environment |= {"PYTHONPATH": str(copy / "src"), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", *tests]
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return dict(zip(COLUMNS, (name, "seen", SECONDS, "no test ends"), strict=True))
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    # 0: all passed; 1 and 2: a test failed, or a module of tests could not be imported.
+    outcome = {0: "survived", 1: "seen", 2: "seen"}.get(done.returncode, f"pytest ended with {done.returncode}")
+    seen_by = failed[1] if failed else "" if done.returncode == 0 else (done.stdout + done.stderr)[-300:]
+    return dict(zip(COLUMNS, (name, outcome, round(time.monotonic() - begun, 1), seen_by), strict=True))
+
+
+def run_all(tree: Path, mutants: Sequence[Mutant], jobs: int, out: Path) -> int:
+    """Write the table; returns how many mutants survived or could not be judged.
+
+    Raises:
+        ValueError: a mutant does not fit the tree.
+    """
+    for mutant in mutants:
+        mutant.mutate(tree)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        copies = Copies(tree, Path(folder), jobs)
+        # A test that fails without a mutant would seem to see every one.
+        clean = {tests: pool.submit(copies.run, tests) for tests in sorted({m.tests for m in mutants})}
+        rows = [pool.submit(copies.run, m.tests, m) for m in mutants]
+        with out.open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, COLUMNS)
+            table.writeheader()
+            failures = 0
+            for mutant, running in zip(mutants, rows, strict=True):
+                row, unmutated = running.result(), clean[mutant.tests].result()
+                if unmutated["outcome"] != "survived":
+                    row |= {"outcome": "fails without it", "seen_by": unmutated["seen_by"]}
+                failures += row["outcome"] != "seen"
+                table.writerow(row)
+                file.flush()
+                print(f"{row['outcome']:10} {row['seconds']:6.1f} s  {mutant.id}: {row['seen_by']}", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime
+    print(f"{len(mutants) - failures} of {len(mutants)} seen, {seconds:.0f} s of processor time")
+    return failures
+
+
+def compare(before: Path, after: Path) -> int:
+    """Print both tables side by side, in Markdown; returns how many were seen before and are not now."""
+    first, second = (_read(path) for path in (before, after))
+    lost = 0
+    print("| mutant | what it breaks | before | now | seen by |\n|---|---|---|---|---|")
+    for mutant in read_mutants("after"):
+        one, two = first[mutant.id]["outcome"], second[mutant.id]["outcome"]
+        lost += one == "seen" != two
+        seen_by = second[mutant.id]["seen_by"].partition("::")[2] or second[mutant.id]["seen_by"]
+        print(f"| {mutant.id} | {mutant.breaks} | {one} | {two} | {seen_by} |")
+    print(f"\n{lost} seen before and not now")
+    return lost
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def _checked_out(folder: Path) -> Path:
+    archive = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+    return folder
+
+
+def main(words: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", choices=("before", "after"), default="after")
+    parser.add_argument("--tree", type=Path, help=f"the code; this checkout, or commit {BEFORE} out of its history")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="the table; SIDE.csv")
+    parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"))
+    given = parser.parse_args(None if words is None else list(words))
+    if given.compare:
+        return int(compare(*given.compare) > 0)
+    mutants = [m for m in read_mutants(given.side) if not given.only or m.id in given.only]
+    with tempfile.TemporaryDirectory() as folder:
+        tree = given.tree or (ROOT if given.side == "after" else _checked_out(Path(folder)))
+        return int(run_all(tree.resolve(), mutants, given.jobs, given.out or Path(f"{given.side}.csv")) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
