@@ -1,0 +1,93 @@
+"""Declared dependencies are those that are imported, each where it is needed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "bayesmesh"
+
+DISTRIBUTIONS = {
+    "PIL": "pillow", "google": "protobuf", "sklearn": "scikit-learn", "tensorflow_probability": "tfp-nightly",
+    "yaml": "pyyaml",
+}  # fmt: skip
+"""Import name -> distribution, where they differ."""
+
+NOT_IMPORTED = {
+    "snakemake": "the workflow runs in it",
+    "snakemake-executor-plugin-slurm": "submits jobs",
+    "pygments": "snakemake --report",
+    "importlib-resources": "tensorflow-datasets",
+    "h5py": "tensorflow-datasets",
+    "arviz": "reads the posterior, as the guide does",
+    "xarray": "reads the posterior, as the guide does",
+}
+"""Dependency that the source does not import -> what needs it."""
+
+TOOLS = {"import-linter", "mypy", "pandas-stubs", "pytest-xdist", "ruff", "snakefmt", "types-pyyaml", "types-requests"}
+"""Of the extra dev: run, or read by mypy, and imported nowhere."""
+
+PYMC = {"models/pymc"}
+PEERS = {"reproduction/benchmarks/hidden_markov"}
+"""Folders that need the extra pymc, and those whose contenders run in the environment of ``envs/peers.in``."""
+
+
+def _imported(files: Iterable[Path]) -> set[str]:
+    """Distributions that files import anywhere, also inside functions."""
+    names: set[str] = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    foreign = names - sys.stdlib_module_names - {"bayesmesh"}
+    return {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in foreign}
+
+
+def _names(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements} - {"bayesmesh"}
+
+
+def _source(folders: set[str]) -> tuple[list[Path], list[Path]]:
+    """Files of the package in some folders, and all others."""
+    inside = [file for file in PACKAGE.rglob("*.py") if file.parent.relative_to(PACKAGE).as_posix() in folders]
+    return inside, [file for file in PACKAGE.rglob("*.py") if file not in inside]
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED, EXTRAS = _names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
+
+
+def test_all_that_the_package_imports_is_declared_and_nothing_else() -> None:
+    _, rest = _source(PYMC | PEERS)
+    assert _imported(rest) == DECLARED - NOT_IMPORTED.keys()
+    assert NOT_IMPORTED.keys() <= DECLARED
+
+
+def test_the_bridge_imports_its_extra() -> None:
+    inside, _ = _source(PYMC)
+    assert _imported(inside) - DECLARED == _names(EXTRAS["pymc"])
+
+
+def test_contenders_import_what_their_environment_holds() -> None:
+    lines = (ROOT / "envs" / "peers.in").read_text().splitlines()
+    held = _names(line for line in lines if not line.startswith("#"))
+    inside, _ = _source(PEERS)
+    assert _imported(inside) - DECLARED - {"pytensor"} <= held
+    assert held - DECLARED <= _imported(inside), "PyMC brings pytensor"
+
+
+def test_the_tests_import_what_the_extra_dev_declares() -> None:
+    files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    own = {canonicalize_name(file.stem) for file in (ROOT / "tests").glob("*.py")}
+    dev = _names(EXTRAS["dev"])
+    assert _imported(files) - own - DECLARED - _names(EXTRAS["pymc"]) == dev - TOOLS
+    assert dev >= TOOLS
