@@ -1,12 +1,12 @@
-# Each target sets itself up: tools/bootstrap.sh makes .venv from the locks in envs/, once.
+# Each target creates .venv from the locks in envs/ if needed (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 
 ACCELERATOR ?= cpu
-# Of the machine that a bundle is for: any Linux with glibc 2.28, such as RHEL 8, or newer.
+# Target machine of a bundle: any Linux with glibc 2.28 (RHEL 8) or newer.
 PYTHON ?= 3.12
 PLATFORM ?= manylinux_2_28_$(shell uname -m)
-# Two, because a worker that compiles JAX programs takes a core and about 2 GB.
+# Two, because a worker that compiles JAX programs needs a core and about 2 GB.
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 SNAKEMAKE_ARGS ?=
@@ -19,27 +19,27 @@ in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=cuda|tpu for that lock)
+run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=cuda|tpu)
 	@$(in_venv) .venv/bin/snakemake quickstart $(SNAKEMAKE_ARGS)
 	@$(in_venv) .venv/bin/bayesmesh status
 
-reproduce: env peers-env ## experiments and benchmarks of the published pieces on real data, and their claims: 90 minutes (network, or BAYESMESH_MIRROR=DIR)
+reproduce: env peers-env ## published experiments and benchmarks on real data, and their claims: 90 minutes (needs network or BAYESMESH_MIRROR=DIR)
 	@$(in_venv) .venv/bin/snakemake reproduce $(SNAKEMAKE_ARGS)
 
-bench: env peers-env ## the published benchmarks, contenders in turns on this machine, and their page (key benchmarks of config.yaml)
+bench: env peers-env ## published benchmarks on this machine, and their page (key benchmarks of config.yaml)
 	@$(in_venv) .venv/bin/snakemake benchmarks $(SNAKEMAKE_ARGS)
 
 test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
 	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
-slurm-test: dev-env ## the tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
+slurm-test: dev-env ## tests on a Slurm cluster that they start on this machine (root on Debian; PYTEST_ARGS)
 	@tools/slurm-test.sh $(PYTEST_ARGS)
 
-bundle: ## one directory that installs without network (ACCELERATOR=cuda PYTHON=3.12 PLATFORM=manylinux_2_28_x86_64)
+bundle: ## build a directory that installs without network (ACCELERATOR=cuda PYTHON=3.12 PLATFORM=manylinux_2_28_x86_64)
 	@tools/bootstrap.sh cpu
 	@.venv/bin/python tools/bundle.py --accelerator $(ACCELERATOR) --python $(PYTHON) --platform $(PLATFORM)
 
-bundle-test: dev-env ## build a bundle, and install and run it where no network can be reached (root on Linux; 300 MB)
+bundle-test: dev-env ## build a bundle, install it and run it without network (root on Linux; 300 MB)
 	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} .venv/bin/python -m pytest -q tests/bundle $(PYTEST_ARGS)
 
 check: check-style check-imports check-types check-workflow check-schema ## style, layers, types, workflow lint, drift of generated files
@@ -61,22 +61,22 @@ check-workflow: dev-env
 check-schema: dev-env
 	@.venv/bin/bayesmesh schema --check
 
-schema: env ## remake config/schema.json and what else is generated from the configuration's models
+schema: env ## regenerate config/schema.json and config/README.md
 	@.venv/bin/bayesmesh schema
 
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
-	@.venv/bin/bayesmesh new model "$${NAME:?say which, for example: make new-model NAME=my_model}"
+	@.venv/bin/bayesmesh new model "$${NAME:?set NAME, for example: make new-model NAME=my_model}"
 
-chaos: dev-env ## kill a sampling process KILLS times (200) and compare bytes with an undisturbed run
+chaos: dev-env ## kill a sampling process KILLS times (200) and compare bytes with an uninterrupted run
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),200)
 
 mutants: dev-env ## seed defects into a copy of the source and list which of them the tests see (MUTANTS="--jobs 8 --only ID")
 	@$(in_venv) nice .venv/bin/python tests/mutants/run.py $(MUTANTS)
 
-lock: ## remake the locks in envs/ (UPGRADE=1 for newer versions)
+lock: ## regenerate the locks in envs/ (UPGRADE=1 for newer versions)
 	@tools/lock.sh
 
-clean-env: ## remove .venv; the next target makes it anew
+clean-env: ## remove .venv and .venv-peers; the next target creates them again
 	@rm -rf .venv .venv-peers
 
 env:

@@ -1,7 +1,7 @@
 include: "workflow/Snakefile"
 
 
-# Here and not there: Snakemake forgets the default target of an included file.
+# Defined here because Snakemake ignores the default target of an included file.
 rule all:
     input:
         "results/index.html",

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes .venv from a hash-locked requirements file and installs the package in it; does nothing when that is done.
+# Create .venv from a hash-locked requirements file and install the package in it; do nothing if that is done already.
 #
 #   tools/bootstrap.sh cpu|cuda|tpu|dev    envs/<name>.txt into .venv
-#   tools/bootstrap.sh peers               envs/peers.txt into .venv-peers: contenders of benchmarks, without the package
+#   tools/bootstrap.sh peers               envs/peers.txt into .venv-peers: other samplers for benchmarks, without the package
 #   tools/bootstrap.sh --python            print the path of the Python that a new .venv would use
 #
-# Locks share .venv: each holds all pins of cpu.txt, so a second lock only adds, and the first stays installed.
+# Locks share .venv: each contains all pins of cpu.txt, so a second lock only adds packages.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -22,7 +22,7 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Tried, not only looked up: the shims of version managers exist and fail.
+# Run it, because shims of version managers may exist and fail.
 have_uv() { have uv && uv --version >/dev/null 2>&1; }
 
 # --- the Python ---------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ python_from_uv() {
     uv python install --quiet 3.12 >&2 && uv python find --system --no-project '>=3.12,<3.15'
 }
 
-# As root on Debian the missing part of the system's Python is installed; $1 = 312, $2 = path.
+# Install the missing venv module of the system's Python, as root on Debian; $1 = 312, $2 = path.
 add_venv_module() {
     package=python3.${1#3}-venv
     case $2 in
@@ -66,7 +66,7 @@ add_venv_module() {
     if ! have apt-get || [ "$(id -u)" -ne 0 ]; then
         die "$2 lacks its venv module: install $package (Debian, Ubuntu) or uv, then run make again"
     fi
-    say "installing $package with apt-get, for $2 lacks its venv module"
+    say "installing $package with apt-get, because $2 lacks its venv module"
     {
         apt_get install "$package" || { apt_get update && apt_get install "$package"; }
     } >/dev/null 2>&1 || die "apt-get could not install $package: install it or uv, then run make again"
@@ -74,8 +74,8 @@ add_venv_module() {
 
 apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends "$@" </dev/null; }
 
-# Prints the path of a Python that can make .venv. First those for which every package in the locks is prebuilt
-# (to 3.13), then 3.14, which needs a C compiler for one of them.
+# Prints the path of a Python that can make .venv. Prefer versions up to 3.13, for which every locked package is
+# prebuilt; 3.14 needs a C compiler for one of them.
 choose_python() {
     # uv makes environments without ensurepip
     needs_ensurepip=1
@@ -96,18 +96,17 @@ choose_python() {
 
 # --- the environment ----------------------------------------------------------------------------------------
 
-# Of everything an installation depends on. cksum is POSIX, and this guards against change, not against attack.
+# Covers everything an installation depends on. cksum is POSIX, and suffices to detect changes.
 checksum() { cat pyproject.toml envs/build.txt "envs/$1.txt" | cksum; }
 
-# The stamp names the checkout too: the scripts in .venv and the editable install break when it is moved.
+# The stamp also names the checkout, because moving it breaks the scripts in .venv and the editable install.
 is_here() { [ ! -e "$stamp" ] || grep -qxF "root $root" "$stamp"; }
 
 is_installed() {
     [ -x "$venv/bin/python" ] && [ -e "$stamp" ] && is_here && grep -qxF "$1 $(checksum "$1")" "$stamp"
 }
 
-# Both installers write INSTALLER after a package's files. A package without it was cut off half-way, and pip would
-# take it for complete.
+# Both installers write INSTALLER after a package's files. A package without it is incomplete, and pip would not notice.
 is_torn() {
     for info in "$venv"/lib/python*/site-packages/*.dist-info; do
         if [ -d "$info" ] && [ ! -e "$info/INSTALLER" ]; then return 0; fi
@@ -139,8 +138,8 @@ install() {
     fi
 }
 
-# The locked build backend comes first: with it, packages that are published as source only, and this one,
-# are built without downloading anything that no lock names. Joined by && because the caller's || turns -e off.
+# The locked build backend comes first, so that source-only packages and this one build without unlocked downloads.
+# Joined by &&, because the caller's || disables -e.
 install_lock() {
     install --require-hashes -r envs/build.txt &&
         install --require-hashes -r "envs/$1.txt" &&
@@ -148,11 +147,11 @@ install_lock() {
         byte_compile
 }
 
-# Written even under PYTHONDONTWRITEBYTECODE, where Python would compile everything again at each start.
-# Some packages ship files that are not meant to compile, hence no failure.
+# Needed under PYTHONDONTWRITEBYTECODE, where Python would compile everything again at each start.
+# Failures are ignored, because some packages ship files that do not compile.
 byte_compile() { "$venv/bin/python" -m compileall -qq -j 0 "$venv"/lib || true; }
 
-# Records the locks given and those that are installed still.
+# Records the given locks and those still installed.
 write_stamp() {
     {
         printf 'root %s\n' "$root"
@@ -180,7 +179,7 @@ main() {
     *) die "no lock called '${1-}': ACCELERATOR is cpu, cuda or tpu" ;;
     esac
     if is_installed "$1"; then return; fi
-    # Two makes at once: the second waits, and then finds the work done.
+    # If two makes run at once, the second waits and finds the work done.
     if have flock; then
         mkdir -p .cache
         exec 9>.cache/bootstrap.lock
@@ -190,9 +189,9 @@ main() {
     is_usable || make_venv
     if have_uv; then with=uv; else with=pip; fi
     say "installing envs/$1.txt in $venv with $with (minutes the first time, nothing after that)"
-    # Forgets outdated locks now: an interrupted change that is then taken back must not look complete.
+    # Forget outdated locks first: an interrupted change that is then reverted must not look complete.
     write_stamp
-    install_lock "$1" || die "the installation of envs/$1.txt failed; what went wrong is above"
+    install_lock "$1" || die "the installation of envs/$1.txt failed; see the messages above"
     if [ "$1" = peers ]; then write_stamp peers; else write_stamp "$1" cpu; fi
 }
 

@@ -38,7 +38,7 @@ def test_claims_of_a_finished_run(workspace: Any) -> None:
     # Other code of a stage would make its results again, if claims asked for them.
     stage = workspace.root / "src" / "bayesmesh" / "stages" / "average.py"
     with workspace.changed(stage, stage.read_text() + "\n# other code\n"):
-        assert workspace.planned("claims") == ["Hold the published claims against what is stored"]
+        assert workspace.planned("claims") == ["Check the published claims against stored results"]
     done = workspace.snakemake("--cores", "1", "claims")
     assert done.returncode == 0, done.stderr
     with (workspace.results / "reproduction" / "claims.csv").open(newline="") as lines:

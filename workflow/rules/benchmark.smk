@@ -1,4 +1,4 @@
-# Beside the flow: contenders in turns, in one run on one machine.
+# Outside the flow: compare implementations that take turns, in one run on one machine.
 from bayesmesh.reproduction import planning as reproduction
 
 
@@ -24,7 +24,7 @@ rule benchmark:
         "results/benchmarks/jobs/{benchmark}.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    # All cores, so that no two of them measure each other.
+    # All cores, so that no two benchmarks run at the same time.
     threads: lambda wildcards: PLAN.cores
     params:
         config=reproduction.benchmark_settings(PLAN),

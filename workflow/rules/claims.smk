@@ -1,5 +1,5 @@
-# Published figures beside ours, out of what is there: what is not is `not run`. Another result, another claims.yaml and
-# other code run it again. It has inputs only when everything is reproduced: as inputs, results would be made again first.
+# Compare published figures with ours, from existing results; missing ones are `not run`. The params make it run again when
+# a result, claims.yaml or the code changes. Results are inputs only in `reproduce`; otherwise Snakemake would remake them.
 from bayesmesh.reproduction import planning as reproduction
 
 
@@ -27,12 +27,12 @@ rule claims:
         config=lambda wildcards: reproduction.claims_digest(PLAN),
         code=reproduction.code_of_claims(),
     message:
-        "Hold the published claims against what is stored"
+        "Check the published claims against stored results"
     shell:
         "bayesmesh claims --code {params.code:q} --log {log:q}"
 
 
-# A claim that fails ends the run with an error, once everything is there.
+# Ends with an error if a claim failed, after everything has run.
 rule reproduce:
     input:
         reproduction.reproduced(PLAN),
@@ -44,6 +44,6 @@ rule reproduce:
     conda:
         "../../envs/bayesmesh.yaml"
     message:
-        "Hold the claims to their gate"
+        "Fail if a published claim failed"
     shell:
         "bayesmesh claims --gate --log {log:q}"

@@ -9,10 +9,10 @@ rule compile:
         "results/{experiment}/benchmarks/compile.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    # The same devices as sampling, or the cache would hold another program.
+    # The same devices as sampling, so that the cached program is the one that sampling runs.
     threads: lambda wildcards: PLAN.threads(wildcards.experiment, PLAN.cores)
-    # What follows sampling is checked before it. No param: a change of it compiles nothing again.
-    # A profile may want GPUs of its own for each job, or nodes x processes.
+    # `later` is checked before sampling. It is not a param, so changing it does not recompile.
+    # A profile may set GPUs per job, or nodes x processes.
     resources:
         gpu=0,
         processes=lambda wildcards: PLAN.processes(wildcards.experiment),

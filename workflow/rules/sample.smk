@@ -1,5 +1,5 @@
-# Segments and checkpoints are never outputs: Snakemake removes those of a failed job. The output is a small manifest,
-# written last.
+# Segments and checkpoints are not outputs, because Snakemake removes the outputs of a failed job. The output is a small
+# manifest, written last.
 rule sample:
     input:
         lambda wildcards: PLAN.data_layout(wildcards.experiment).sharded,
@@ -13,8 +13,7 @@ rule sample:
     conda:
         "../../envs/bayesmesh.yaml"
     threads: lambda wildcards: PLAN.threads(wildcards.experiment, PLAN.cores)
-    # A profile may want GPUs of its own for each job, or nodes x processes. The others are asked again once the audit
-    # is there.
+    # A profile may set GPUs per job, or nodes x processes. Memory and time are evaluated again once the audit exists.
     resources:
         gpu=0,
         processes=lambda wildcards: PLAN.processes(wildcards.experiment),
@@ -26,6 +25,6 @@ rule sample:
     message:
         "Sample {wildcards.experiment}, {wildcards.group}"
     shell:
-        # In the shell's place, so that a signal to the job reaches the sampler.
+        # exec replaces the shell, so that signals to the job reach the sampler.
         "exec bayesmesh sample --spec {params.config:q} --group {wildcards.group:q} --code {params.code:q}"
         " --cores {threads} --gpus {resources.gpu:q} --processes {resources.processes:q} --log {log:q}"

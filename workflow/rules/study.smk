@@ -1,4 +1,4 @@
-# Beside the flow: what a choice of method costs, measured on posteriors that are known.
+# Outside the flow: measure what a choice of method costs, on known posteriors.
 from bayesmesh.reproduction import planning as reproduction
 
 
@@ -24,6 +24,6 @@ rule study:
         config="stopping",
         code=reproduction.code_of_study(),
     message:
-        "Measure what ending a run by a rule costs"
+        "Measure the bias of stopping by a rule"
     shell:
         "bayesmesh study {params.config:q} --code {params.code:q} --log {log:q}"
