@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs Bayesmesh from this directory, without any network.
+# Install Bayesmesh from this directory, without network.
 #
 #   install.sh [--python PATH] [--use-present-jax] FOLDER
 #
-# FOLDER gets the workflow and its .venv. Where it has this bundle's code already, only its .venv is made anew, beside
-# the old one, which it replaces when it works. --python: a Python @PYTHON@; python@PYTHON@ or python3 by default.
-# --use-present-jax: take the JAX that this Python has (0.11 or newer, with its CUDA packages) and install all else.
+# FOLDER gets the workflow and its .venv. If it has this bundle's code already, only .venv is rebuilt; the new one
+# replaces the old one when it works. --python: path of a Python @PYTHON@; python@PYTHON@ or python3 by default.
+# --use-present-jax: use this Python's JAX (0.11 or newer, with its CUDA packages) and install everything else.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -21,19 +21,19 @@ python= present= folder=
 while [ $# -gt 0 ]; do
     case $1 in
     --python)
-        [ $# -gt 1 ] || die "--python wants a path"
+        [ $# -gt 1 ] || die "--python needs a path"
         python=$2
         shift
         ;;
     --use-present-jax) present=1 ;;
-    -*) die "no option $1: install.sh [--python PATH] [--use-present-jax] FOLDER" ;;
+    -*) die "unknown option $1: install.sh [--python PATH] [--use-present-jax] FOLDER" ;;
     *) folder=$1 ;;
     esac
     shift
 done
-[ -n "$folder" ] || die "say where to: install.sh [--python PATH] [--use-present-jax] FOLDER"
+[ -n "$folder" ] || die "FOLDER is missing: install.sh [--python PATH] [--use-present-jax] FOLDER"
 
-# --- is everything here, and as it was built? -----------------------------------------------------------------
+# --- check the files of the bundle ----------------------------------------------------------------------------
 
 if command -v sha256sum >/dev/null 2>&1; then check="sha256sum"; else check="shasum -a 256"; fi
 (cd "$here" && $check -c SHA256SUMS >/dev/null) || die "a file of the bundle is damaged or missing: copy it again"
@@ -49,16 +49,16 @@ if [ -z "$python" ]; then
             break
         fi
     done
-    [ -n "$python" ] || die "found no Python @PYTHON@ for @MACHINE@: give one with --python, or make a bundle for yours"
+    [ -n "$python" ] || die "found no Python @PYTHON@ for @MACHINE@: name one with --python, or build a bundle for yours"
 fi
 found=$(version "$python") || die "$python does not run"
-[ "$found" = "@PYTHON@ @MACHINE@" ] || die "$python is $found, and the bundle is for @PYTHON@ @MACHINE@"
+[ "$found" = "@PYTHON@ @MACHINE@" ] || die "$python is $found, but the bundle is for @PYTHON@ @MACHINE@"
 
 # --- the folder -----------------------------------------------------------------------------------------------
 
-other_project() { die "$folder: holds something else; name an empty folder, or one that is to be made"; }
+other_project() { die "$folder: is not empty; name an empty or new folder"; }
 
-# Prints a file of the code that is not as in the bundle: this lock is made for that code alone.
+# Prints the first file of the code that differs from the bundle, whose lock fits only its own code.
 other_code() {
     whole=$(mktemp -d)
     (cd "$whole" && gzip -dc "$here/bayesmesh.tar.gz" | tar xf -)
@@ -75,28 +75,28 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd -P)
 if [ ! -e "$folder/pyproject.toml" ]; then
     [ -z "$(ls -A "$folder")" ] || other_project
-    # No option of GNU alone; names in the archive begin with one folder.
+    # Without --strip-components, which only GNU tar has; names in the archive begin with one folder.
     (cd "$folder" && gzip -dc "$here/bayesmesh.tar.gz" | tar xf - && mv bayesmesh/* bayesmesh/.[!.]* . && rmdir bayesmesh)
 else
     grep -q '^name = "bayesmesh"$' "$folder/pyproject.toml" || other_project
     differs=$(other_code)
-    [ -z "$differs" ] || die "$folder: holds other code than this bundle, such as $differs: install into another folder, and copy config/, profiles/site.yaml and results/ there"
-    say "$folder: is there already; only its .venv is made anew"
+    [ -z "$differs" ] || die "$folder: has other code than this bundle, such as $differs: install into another folder, and copy config/, profiles/site.yaml and results/ there"
+    say "$folder: exists already; rebuilding only its .venv"
 fi
 
 # --- the environment ------------------------------------------------------------------------------------------
 
-# Beside the one that is there, which stays if this one cannot be made.
+# Built beside the old one, which stays if this fails.
 final=$folder/.venv
 venv=$folder/.venv.new
 rm -rf "$venv"
 trap 'rm -rf "$venv"' EXIT
 trap 'exit 1' HUP INT TERM
 if [ -n "$present" ]; then
-    "$python" -c 'import jax, jaxlib' 2>/dev/null || die "$python has no JAX: leave --use-present-jax out, or name the Python that has it with --python"
-    # Without pip, for which Debian's Python would lack a module; a wheel of it is here.
+    "$python" -c 'import jax, jaxlib' 2>/dev/null || die "$python has no JAX: omit --use-present-jax, or name a Python with JAX with --python"
+    # Without pip, because Debian's Python lacks ensurepip; the bundle contains a wheel of pip.
     "$python" -m venv --without-pip --prompt .venv --system-site-packages "$venv"
-    # An environment does not inherit from another one: what is in that is put behind what is in this.
+    # An environment cannot inherit from another one, so add the other's packages after its own.
     "$python" -c '
 import site, sys
 if sys.prefix != sys.base_prefix:
@@ -109,13 +109,13 @@ else
 fi
 pip() { "$venv/bin/python" "$(echo "$here"/pip-*.whl)/pip" --disable-pip-version-check --isolated "$@"; }
 say "installing $(grep -c == "$venv/requirements.txt") packages in $final"
-# Also those that the Python has in another place: what is run is what was locked.
+# --ignore-installed also installs packages that the Python has elsewhere, so that the locked ones run.
 pip install --quiet --no-index --find-links "$here/wheels" --no-deps --require-hashes --ignore-installed --no-compile \
-    -r "$venv/requirements.txt" || die "pip failed: what went wrong is above"
-pip install --quiet --no-index --no-deps --no-build-isolation --no-compile -e "$folder" || die "pip failed: what went wrong is above"
+    -r "$venv/requirements.txt" || die "pip failed; see the messages above"
+pip install --quiet --no-index --no-deps --no-build-isolation --no-compile -e "$folder" || die "pip failed; see the messages above"
 "$venv/bin/python" -m compileall -qq -j 0 -s "$venv" -p "$final" "$venv/lib" || true
 
-# --- does it work? --------------------------------------------------------------------------------------------
+# --- test the result ------------------------------------------------------------------------------------------
 
 "$venv/bin/python" -c '
 import importlib.metadata, sys
@@ -126,16 +126,16 @@ for text in importlib.metadata.requires("bayesmesh"):
     if need.marker is None or need.marker.evaluate({"extra": ""}):
         found = importlib.metadata.version(need.name)
         if not need.specifier.contains(found, prereleases=True):
-            wrong.append(f"{need.name} {found} is here, and {need} is needed")
+            wrong.append(f"{need.name} {found} is installed, but {need} is needed")
 if wrong:
     sys.exit("install: " + "; ".join(wrong))
 import jax, jaxlib
 from tensorflow_probability.substrates import jax as tfp
 draw = jax.jit(lambda key: tfp.distributions.Normal(0.0, 1.0).sample(seed=key))(jax.random.key(0))
 print(f"install: JAX {jax.__version__} of {jax.__file__.replace(sys.prefix, sys.argv[1])}, on {jax.devices()[0].device_kind}", file=sys.stderr)
-' "$final" || die "the environment does not work: what went wrong is above"
+' "$final" || die "the environment does not work; see the messages above"
 
-# So that make takes the environment for what it is, and does not look for an index.
+# Stamp for tools/bootstrap.sh, so that make does not try to install from an index.
 {
     printf 'root %s\n' "$folder"
     for lock in @LOCKS@; do
@@ -143,7 +143,7 @@ print(f"install: JAX {jax.__version__} of {jax.__file__.replace(sys.prefix, sys.
     done
 } >"$venv/.bayesmesh-locks"
 
-# Its scripts name their Python by its path.
+# The scripts in .venv contain its path; replace it by the final one.
 "$venv/bin/python" -c '
 import os, pathlib, sys
 here, there = map(os.fsencode, sys.argv[1:])

@@ -1,10 +1,10 @@
-"""Builds one directory from which Bayesmesh is installed where there is no network.
+"""Build a directory that installs Bayesmesh without network.
 
     tools/bundle.py --accelerator cpu|cuda|tpu --python 3.12 --platform manylinux_2_28_x86_64
 
-It holds every wheel of the lock for that Python and platform, a pip to install them with, the files of this checkout,
-and install.sh. Packages that are published as source only are built here; the platform that is asked for may differ
-from this one as long as they are pure Python.
+It contains every wheel of the lock for that Python and platform, a wheel of pip, the files of this checkout, and
+install.sh. Packages that are published only as source are built here; the target platform may differ from this one if
+they are pure Python.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST_GLIBC = 5
-"""Wheels for glibc 2.5 and newer run on anything newer still."""
+"""Minor version of glibc 2.5, the oldest of any manylinux wheel."""
 
 
 class BundleError(Exception):
-    """What stands in the way, and what to do."""
+    """The bundle cannot be built; the message says why and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Where the bundle will be installed.
+    """Target of the bundle.
 
     Attributes:
-        python: such as ``3.12``.
+        python: version such as ``3.12``.
         glibc: minor version of the oldest glibc.
-        machine: such as ``x86_64``.
+        machine: architecture such as ``x86_64``.
     """
 
     python: str
@@ -53,14 +53,14 @@ class Target:
 
     @property
     def platforms(self) -> list[str]:
-        """Platform tags of the wheels that run there, best first."""
+        """Platform tags of compatible wheels, best first."""
         names = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc, OLDEST_GLIBC - 1, -1)]
         legacy = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
         return [*names, *(f"{name}_{self.machine}" for minor, name in legacy.items() if minor <= self.glibc)]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the markers of a lock ask for."""
+        """Values of the environment markers in a lock."""
         return {
             "python_version": self.python, "python_full_version": f"{self.python}.0",
             "implementation_version": f"{self.python}.0", "implementation_name": "cpython",
@@ -71,27 +71,27 @@ class Target:
 
 
 def read_target(python: str, platform_name: str) -> Target:
-    """Return the target that the options name.
+    """Return the target that the options describe.
 
     Raises:
-        BundleError: they name none.
+        BundleError: an option is invalid.
     """
     match = re.fullmatch(r"manylinux_2_(\d+)_(x86_64|aarch64)", platform_name)
     if match is None:
-        raise BundleError(f"PLATFORM={platform_name}: give a form such as manylinux_2_28_x86_64 (glibc 2.28 or newer)")
+        raise BundleError(f"PLATFORM={platform_name}: write for example manylinux_2_28_x86_64 (glibc 2.28 or newer)")
     if not re.fullmatch(r"3\.1[2-9]", python):
-        raise BundleError(f"PYTHON={python}: give a version such as 3.12, the oldest that Bayesmesh runs on")
+        raise BundleError(f"PYTHON={python}: write a version such as 3.12, the oldest that Bayesmesh supports")
     return Target(python, int(match[1]), match[2])
 
 
 def read_lock(path: Path, target: Target) -> dict[str, str]:
-    """Return package -> its line of requirements with hashes, of those that the target needs."""
+    """Return package -> requirement line with hashes, for the packages that the target needs."""
     found = {}
     for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         match = re.match(r"([A-Za-z0-9._-]+)==(\S+)\s*(?:;\s*(.*?))?\s+(--hash=.*)", line)
         if match is None:
             if line.strip() and not line.lstrip().startswith("#"):
-                raise BundleError(f"{path}: not understood: {line[:80]}")
+                raise BundleError(f"{path}: cannot parse: {line[:80]}")
             continue
         name, version, marker, hashes = match.groups()
         if not marker or Marker(marker).evaluate(target.environment):
@@ -103,13 +103,13 @@ def bundled_pip() -> Path:
     """Return the wheel of pip that comes with this Python.
 
     Raises:
-        BundleError: there is none.
+        BundleError: this Python has none.
     """
     folders = [Path(ensurepip.__file__).parent / "_bundled", Path(sysconfig.get_config_var("WHEEL_PKG_DIR") or "none")]
     found = sorted(path for folder in folders for path in folder.glob("pip-*.whl"))
     if not found:
         raise BundleError(
-            f"{sys.executable} brings no pip: make .venv anew with a complete Python (make clean-env env)"
+            f"{sys.executable} has no wheel of pip: rebuild .venv with a complete Python (make clean-env env)"
         )
     return found[-1]
 
@@ -118,15 +118,15 @@ def run_pip(pip: Path, *arguments: str) -> None:
     """Run pip from its wheel.
 
     Raises:
-        BundleError: it failed; its own message is above.
+        BundleError: pip failed; its message is above.
     """
     command = [sys.executable, f"{pip}/pip", "--disable-pip-version-check", *arguments]
     if subprocess.run(command, check=False).returncode:
-        raise BundleError("pip failed: what went wrong is above")
+        raise BundleError("pip failed; see the messages above")
 
 
 def download(lines: dict[str, str], target: Target, wheels: Path, pip: Path) -> None:
-    """Download every package, and make wheels of those that come as source."""
+    """Download every package, and build wheels of source packages."""
     requirements = wheels / "requirements.in"
     requirements.write_text("\n".join(lines.values()) + "\n", encoding="utf-8")
     platforms = [word for name in target.platforms for word in ("--platform", name)]
@@ -148,10 +148,10 @@ def download(lines: dict[str, str], target: Target, wheels: Path, pip: Path) -> 
 
 
 def check_built(wheel: Path, target: Target) -> None:
-    """Hold a wheel that was built here to the target.
+    """Check that a wheel built here fits the target.
 
     Raises:
-        BundleError: it holds machine code for another Python or machine.
+        BundleError: the wheel contains machine code for another Python or machine.
     """
     *_, tags = parse_wheel_filename(wheel.name)
     if all(tag.platform == "any" for tag in tags):
@@ -159,14 +159,14 @@ def check_built(wheel: Path, target: Target) -> None:
     is_here = f"{sys.version_info.major}.{sys.version_info.minor}" == target.python
     if not (is_here and platform.machine() == target.machine and tags & set(sys_tags())):
         raise BundleError(
-            f"{wheel.name}: is built from source, and for this machine: make the bundle with Python {target.python} on"
-            f" a {target.machine} as old as the one it is for"
+            f"{wheel.name}: was built from source for this machine: build the bundle with Python {target.python} on"
+            f" a {target.machine} machine that is as old as the target"
         )
-    print(f"note: {wheel.name} holds machine code that was built here; it runs on systems no older than this one")
+    print(f"note: {wheel.name} contains machine code built here; it runs only on systems at least as new as this one")
 
 
 def requirements_of(lines: dict[str, str], wheels: Path) -> Iterator[str]:
-    """Yield a line for each wheel, with its own hash.
+    """Yield a requirement line for each wheel, with its hash.
 
     Raises:
         BundleError: a package has no wheel.
@@ -174,7 +174,7 @@ def requirements_of(lines: dict[str, str], wheels: Path) -> Iterator[str]:
     there = {parse_wheel_filename(path.name)[0]: path for path in wheels.glob("*.whl")}
     for name in lines:
         if name not in there:
-            raise BundleError(f"{name}: has no wheel for this Python and platform")
+            raise BundleError(f"{name}: there is no wheel for this Python and platform")
         path = there[name]
         yield f"{name}=={parse_wheel_filename(path.name)[1]} --hash=sha256:{digest(path)}"
 
@@ -186,11 +186,11 @@ def digest(path: Path) -> str:
 
 
 def pack_checkout(output: Path) -> None:
-    """Write the files of this checkout as they are now, also new ones, but for what git ignores."""
+    """Archive the files of this checkout in their current state, including new files but not ignored ones."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=False)
     if listed.returncode:
-        raise BundleError("this is no git checkout: clone the repository, and make the bundle there")
+        raise BundleError("this is not a git checkout: clone the repository and build the bundle there")
     with tarfile.open(output, "w:gz") as archive:
         for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
             path = ROOT / name
@@ -203,10 +203,10 @@ def pack_checkout(output: Path) -> None:
 
 
 def build(accelerator: str, target: Target, platform_name: str, dist: Path) -> Path:
-    """Build the bundle; returns its folder. One that is there is replaced when all is well.
+    """Build the bundle and return its folder; replace an existing one on success.
 
     Raises:
-        BundleError: something stands in the way.
+        BundleError: the bundle cannot be built.
     """
     name = f"bundle-{accelerator}-py{target.python}-{platform_name}"
     part, whole = dist / f".{name}.part", dist / name
@@ -215,10 +215,10 @@ def build(accelerator: str, target: Target, platform_name: str, dist: Path) -> P
     try:
         wheels.mkdir(parents=True)
     except OSError as error:
-        raise BundleError(f"{dist}: cannot be written: {error.strerror}; name another folder with --dist") from error
+        raise BundleError(f"{dist}: is not writable: {error.strerror}; choose another folder with --dist") from error
     locks = ["cpu", accelerator] if accelerator != "cpu" else ["cpu"]
     lines = read_lock(ROOT / "envs" / "build.txt", target)
-    # A lock of an accelerator has all pins of cpu.txt.
+    # The lock of an accelerator contains all pins of cpu.txt.
     lines |= read_lock(ROOT / "envs" / f"{locks[-1]}.txt", target)
     pip = bundled_pip()
     print(f"{len(lines)} packages for Python {target.python} on {platform_name}")
@@ -240,7 +240,7 @@ def build(accelerator: str, target: Target, platform_name: str, dist: Path) -> P
 
 
 def main() -> int:
-    """Read the options and build."""
+    """Parse the options and build the bundle."""
     parser = argparse.ArgumentParser(description="Build a bundle for sites without network.")
     parser.add_argument("--accelerator", choices=("cpu", "cuda", "tpu"), default="cpu")
     parser.add_argument("--python", default="3.12")
@@ -254,7 +254,7 @@ def main() -> int:
         print(f"bundle: {error}", file=sys.stderr)
         return 1
     size = sum(path.stat().st_size for path in folder.rglob("*"))
-    print(f"{folder}: {size / 2**20:.0f} MiB; copy it, and there: {folder.name}/install.sh FOLDER")
+    print(f"{folder}: {size / 2**20:.0f} MiB; copy it to the target and run {folder.name}/install.sh FOLDER there")
     return 0
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Remakes the locks in envs/. Pins stay where they still fit; UPGRADE=1 moves all to the newest.
+# Regenerate the locks in envs/. Pins stay while they fit; UPGRADE=1 moves all to the newest versions.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ else
     uv=$work/venv/bin/uv
 fi
 
-# A lock that named an index would tie every reader of it to one network.
+# A lock that names an index would work only in one network.
 compile() {
     output=$1
     shift
@@ -31,13 +31,13 @@ print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], s
 ' >"$work/build.in"
 compile build "$work/build.in"
 compile cpu pyproject.toml
-# Held to cpu, so that the locks can share one .venv.
+# Constrained to cpu, so that the locks can share one .venv.
 for extra in cuda tpu dev; do
     compile "$extra" pyproject.toml --extra "$extra" -c envs/cpu.txt
 done
 compile peers envs/peers.in -c envs/cpu.txt -c envs/dev.txt
 
-# Snakemake names a conda environment by the content of its files, and so sees a new lock only through this line.
+# Snakemake identifies a conda environment by the content of these files, so this line tells it of a new lock.
 sum=$(cat envs/build.txt envs/cpu.txt | cksum | cut -d ' ' -f 1)
 sed "s/^# locks: .*/# locks: $sum/" envs/bayesmesh.post-deploy.sh >"$work/post-deploy.sh"
 cat "$work/post-deploy.sh" >envs/bayesmesh.post-deploy.sh

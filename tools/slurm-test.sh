@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs tests/slurm against a Slurm cluster on loopback, which the tests start and stop. Installs Slurm where that can
-# be done: as root on Debian or Ubuntu.
+# Run tests/slurm on a local Slurm cluster that the tests start and stop. Installs Slurm if it is missing, as root on
+# Debian or Ubuntu.
 #
 #   tools/slurm-test.sh [arguments of pytest]
-#   tools/slurm-test.sh --install    no more than that
+#   tools/slurm-test.sh --install    only install Slurm
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ if [ -n "$missing" ]; then
     command -v apt-get >/dev/null 2>&1 || die "cannot run here: install these first:$missing"
     printf 'slurm-test: installing%s\n' "$missing" >&2
     export DEBIAN_FRONTEND=noninteractive
-    # Debian would start daemons of its own, with a configuration that is not ours.
+    # Keep Debian from starting daemons with its own configuration.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' >$policy

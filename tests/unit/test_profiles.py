@@ -1,4 +1,4 @@
-"""What the profiles for Slurm ask sbatch for, without a cluster."""
+"""Options of sbatch that the Slurm profiles set, without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ stop_seconds: 90
 
 @pytest.fixture(autouse=True)
 def _site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site that is not asked."""
+    """A site without the test of the scheduler."""
     monkeypatch.setenv("BAYESMESH_SITE", str(tmp_path / "site.yaml"))
     (tmp_path / "site.yaml").write_text(SITE)
     monkeypatch.setattr(site_module, "check_with_scheduler", lambda *arguments: None)
