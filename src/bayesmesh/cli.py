@@ -1,4 +1,4 @@
-"""The command line: one table of verbs, from which come the parser, its help and what runs.
+"""The command line: one table of verbs, from which the parser and its help are built.
 
 The body of a verb stands beside what it does and is imported when the verb is called, so that `bayesmesh status`
 starts without JAX.
