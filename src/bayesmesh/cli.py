@@ -153,13 +153,13 @@ def _run(arguments: argparse.Namespace, words: list[str]) -> int:
     process = 0
     if "processes" in arguments:
         from bayesmesh.running.launch import launch
-        from bayesmesh.running.process_rank import find_place
+        from bayesmesh.running.process_rank import find_rank
 
         code = launch(words, arguments.processes, arguments.gpus, cores=arguments.cores)
         if code is not None:
             return code
-        arguments.place = find_place(os.environ)
-        process = arguments.place.index
+        arguments.rank = find_rank(os.environ)
+        process = arguments.rank.index
     _set_up_logging(getattr(arguments, "log", None), process)
     run = arguments.run
     if isinstance(run, str):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,12 +20,11 @@ from bayesmesh.config.explain import explain
 from bayesmesh.config.loading import read_yaml
 from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.errors import ConfigError, UserError
+from bayesmesh.running.slurm.commands import refusal, test_only_command
 
 __all__ = ["SITE_FILE", "GpuNodes", "Nodes", "Site", "is_profile_given", "load_site", "site_for"]
 
 SITE_FILE = "profiles/site.yaml"
-
-TIMEOUT_SECONDS = 15.0
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,127}$")]
 """What reaches sbatch: no blank, no quote, no leading dash."""
@@ -149,57 +147,27 @@ def check_with_scheduler(path: Path, site: Site, kind: str, nodes: bool = False)
     Raises:
         ConfigError: it would not; gives its reason and the key to change.
     """
-    command = _test_command(site, kind, nodes)
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, stdin=subprocess.DEVNULL
-        )
-    except FileNotFoundError as error:
+    options = _options_of_largest(site, kind, nodes)
+    if refused := refusal(options):
+        reason, said = refused
+        key, remedy = _blame(said, kind)
         raise ConfigError(
-            "there is no sbatch here, and the profile submits jobs",
-            "start Snakemake on a login node of the cluster; on one machine leave --profile out",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(
-            f"sbatch did not answer in {TIMEOUT_SECONDS:.0f} s", "see with `sinfo` whether the scheduler is up"
-        ) from error
-    if done.returncode:
-        lines = _of_slurm(done.stderr)
-        if silent := next((line for line in lines if _UNREACHABLE.search(line)), None):
-            raise ConfigError(
-                f"the scheduler cannot be reached: {silent}",
-                "start Snakemake on a login node of the cluster; on one machine leave --profile out",
-            )
-        said = next((line for line in lines if "error" in line), lines[-1] if lines else "no reason given")
-        reason = re.sub(r"^(sbatch|allocation failure): (error: )?", "", said)
-        key, remedy = _blame(" ".join(lines), kind)
-        raise ConfigError(
-            f"{path}: key '{key}': the scheduler would refuse the jobs: {reason}", f"{remedy} ({' '.join(command)})"
+            f"{path}: key '{key}': the scheduler would refuse the jobs: {reason}",
+            f"{remedy} ({' '.join(test_only_command(options))})",
         )
 
 
-def _test_command(site: Site, kind: str, nodes: bool) -> list[str]:
+def _options_of_largest(site: Site, kind: str, nodes: bool) -> list[str]:
+    """Return the options of sbatch for the largest job of the site."""
     where = site.cpu if kind == "cpu" else site.gpu
-    command = ["sbatch", "--test-only", f"--time={where.max_minutes}", f"--mem={where.max_memory_mb}"]
-    command += [f"--cpus-per-task={where.cores}"]
-    command += [f"--partition={where.partition}"] if where.partition else []
-    command += [f"--account={site.account}"] if site.account else []
-    command += [f"--qos={where.qos}"] if where.qos else []
+    options = [f"--time={where.max_minutes}", f"--mem={where.max_memory_mb}", f"--cpus-per-task={where.cores}"]
+    options += [f"--partition={where.partition}"] if where.partition else []
+    options += [f"--account={site.account}"] if site.account else []
+    options += [f"--qos={where.qos}"] if where.qos else []
     if isinstance(where, GpuNodes):
-        command += [f"--gpus={where.gpus(where.total if nodes else 1)}"]
-        command += [f"--nodes={where.nodes}", f"--ntasks={where.total}", *where.on_each_node.split()] if nodes else []
-    return [*command, "--wrap=true"]
-
-
-_UNREACHABLE = re.compile(
-    "unable to contact slurm controller|establish a? ?configuration source|unknown host", re.IGNORECASE
-)
-
-
-def _of_slurm(said: str) -> list[str]:
-    """The lines that are sbatch's own: a site may have it say more, to everybody. All where none is."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    return [line for line in lines if re.match("sbatch: |allocation failure", line)] or lines
+        options += [f"--gpus={where.gpus(where.total if nodes else 1)}"]
+        options += [f"--nodes={where.nodes}", f"--ntasks={where.total}", *where.on_each_node.split()] if nodes else []
+    return options
 
 
 _REASONS = (

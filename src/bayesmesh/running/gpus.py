@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import DeviceError
-from bayesmesh.running.slurm.step import num_tasks
+from bayesmesh.running.slurm.variables import job_id, num_tasks
 
 __all__ = ["has_accelerator", "hold_gpus", "tpu_chips", "visible_gpus"]
 
@@ -73,7 +73,7 @@ def hold_gpus(count: int, devices: Path = Path("/dev")) -> Iterator[None]:
         DeviceError: fewer GPUs exist, and this process is not in a scheduler's job.
     """
     visible = visible_gpus(os.environ, devices)
-    in_job = "SLURM_JOB_ID" in os.environ
+    in_job = bool(job_id(os.environ))
     if count == 0 or (in_job and (count > len(visible) or num_tasks(os.environ) > 1)):
         yield
         return

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.errors import ConfigError, DeviceError
-from bayesmesh.running.arguments import command_of
 from bayesmesh.running.gpus import hold_gpus
-from bayesmesh.running.slurm.step import num_tasks
+from bayesmesh.running.slurm.commands import srun_command
+from bayesmesh.running.slurm.variables import job_id, num_tasks, owns_its_step
 from bayesmesh.running.spawn import run_processes
 
-__all__ = ["launch", "parse_processes", "srun_command"]
+__all__ = ["launch", "parse_processes"]
 
 
 def parse_processes(text: str) -> tuple[int, int]:
@@ -32,25 +32,6 @@ def parse_processes(text: str) -> tuple[int, int]:
             f"--processes {text}: is not NODESxPROCESSES", "write for example 2x4: two nodes with four processes each"
         )
     return int(match[1]), int(match[2])
-
-
-def srun_command(arguments: Sequence[str], nodes: int, each: int, gpus: int, *, in_step: bool = False) -> list[str]:
-    """Return the command that starts `nodes` x `each` processes, with one GPU each if the job has GPUs.
-
-    Args:
-        arguments: of ``bayesmesh``.
-        nodes: nodes of the job.
-        each: processes on each node.
-        gpus: GPUs of the job.
-        in_step: whether this process is itself in a step, whose resources the new step must share.
-    """
-    return [
-        "srun", f"--nodes={nodes}", f"--ntasks={nodes * each}", f"--ntasks-per-node={each}",
-        # No MPI: JAX finds the processes through Slurm's variables. If one fails, all end.
-        "--mpi=none", "--kill-on-bad-exit=1", *(["--gpus-per-task=1"] if gpus else []),
-        *(["--overlap"] if in_step else []),
-        *command_of(arguments),
-    ]  # fmt: skip
 
 
 def launch(
@@ -81,11 +62,11 @@ def launch(
     if nodes * each == 1 or "JAX_PROCESS_ID" in environ or num_tasks(environ) > 1:
         return None
     # In a shell from srun, or a job of one task, this process already owns all of its node's resources.
-    in_step = bool(environ.get("SLURM_STEP_NODELIST"))
-    if nodes == 1 and (in_step or "SLURM_JOB_ID" not in environ):
+    in_step = owns_its_step(environ)
+    if nodes == 1 and (in_step or not job_id(environ)):
         with hold_gpus(gpus):
             return run_processes(arguments, each, cores, environ)
-    if "SLURM_JOB_ID" not in environ or shutil.which("srun", path=environ.get("PATH")) is None:
+    if not job_id(environ) or shutil.which("srun", path=environ.get("PATH")) is None:
         raise DeviceError(
             f"--processes {processes}: several nodes need a Slurm job, and this is not one",
             "use `--profile profiles/slurm-gpu-multinode` on a login node, or leave --processes out",

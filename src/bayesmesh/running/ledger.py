@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.files import atomic_path
+from bayesmesh.running.slurm.variables import job_id
 
 __all__ = ["Ledger"]
 
@@ -48,7 +49,7 @@ class Ledger:
             {
                 "job": self.job, "phase": phase, "detail": detail, "seconds": round(seconds, 6), "gradients": gradients,
                 "bytes": num_bytes, "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                "device": self.device, "at": time.time(), "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
+                "device": self.device, "at": time.time(), "slurm_job": job_id(os.environ),
             }
         )  # fmt: skip
 

@@ -7,32 +7,20 @@ started and ended, and the system knows when this process began; the remaining t
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
-import shutil
-import subprocess
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.slurm.queue import JobTimes, job_times, queued_job_times
+from bayesmesh.running.slurm.variables import job_id
 
 __all__ = ["ENDED", "add_ends", "add_start", "process_started"]
 
-JOB_VARIABLE = "SLURM_JOB_ID"
-TIMEOUT_SECONDS = 5.0
 ENDED = "teardown"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Times:
-    """Times at which a job was submitted, started and ended, in seconds since 1970; None before that happened."""
-
-    submitted: float | None = None
-    started: float | None = None
-    ended: float | None = None
 
 
 def process_started(proc: Path = Path("/proc")) -> float | None:
@@ -61,9 +49,9 @@ def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
         ledger: of this stage; ledgers in the same folder show earlier stages of the job.
         environ: environment variables of the job.
     """
-    now, begun, job = time.time(), process_started(), environ.get(JOB_VARIABLE, "")
+    now, begun, job = time.time(), process_started(), job_id(environ)
     if job:
-        times = _ask_squeue([job], environ).get(job, _Times())
+        times = queued_job_times([job], environ).get(job, JobTimes())
         before = _last_row(ledger.path.parent, job)
         is_first = before is None or (times.started is not None and before < times.started)
         if is_first and times.started is not None:
@@ -90,11 +78,11 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
         number = row.get("slurm_job")
         if number and row.get("phase") != ENDED and row.get("at", 0.0) >= last.get(number, row).get("at", 0.0):
             last[number] = row
-    last.pop(environ.get(JOB_VARIABLE, ""), None)
+    last.pop(job_id(environ), None)
     if not last:
         return
     part = Ledger(ledger.path.with_name("slurm.jsonl"), "slurm", append=True)
-    for number, times in _ask(sorted(last, key=int), environ).items():
+    for number, times in job_times(sorted(last, key=int), environ).items():
         row = last[number]
         is_there = any(old["job"] == row["job"] and old["detail"] == f"Slurm job {number}" for old in part.rows)
         if times.ended is not None and not is_there:
@@ -118,49 +106,3 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("at"), float) and str(row.get("slurm_job")).isdigit():
                     yield row
-
-
-def _ask(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, _Times]:
-    """Ask the queue, then the accounting for jobs that have left the queue."""
-    found = _ask_squeue(jobs, environ)
-    forgotten = [job for job in jobs if job not in found]
-    return {**found, **(_ask_sacct(forgotten, environ) if forgotten else {})}
-
-
-def _ask_squeue(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, _Times]:
-    lines = _lines(
-        ["squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i|%V|%S|%e|%T"], environ
-    )
-    found = {}
-    for number, submitted, started, ended, state in (line.split("|") for line in lines if line.count("|") == 4):
-        # For a running job, squeue reports the end by its time limit.
-        is_over = state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
-        found[number] = _Times(_number(submitted), _number(started), _number(ended) if is_over else None)
-    return found
-
-
-def _ask_sacct(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, _Times]:
-    form = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"]
-    lines = _lines([*form, "--format=JobIDRaw,Submit,Start,End"], environ)
-    rows = (line.split("|") for line in lines if line.count("|") == 3)
-    return {number: _Times(*map(_number, times)) for number, *times in rows}
-
-
-def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Return lines of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
-    if shutil.which(command[0], path=environ.get("PATH")) is None:
-        return []
-    asked = {**environ, "SLURM_TIME_FORMAT": "%s"}
-    try:
-        done = subprocess.run(
-            command, env=asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [line.strip() for line in done.stdout.splitlines()] if done.returncode == 0 else []
-
-
-def _number(text: str) -> float | None:
-    """Return seconds; None for ``Unknown``, ``N/A`` and the like."""
-    return float(text) if text.isdigit() else None

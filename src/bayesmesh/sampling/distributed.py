@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 
 from bayesmesh.errors import PeerError, UserError
 from bayesmesh.planning.device_counts import count_devices
-from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, Place
+from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, ProcessRank
 from bayesmesh.sampling.peers import Peers
 
 __all__ = ["DistributedPeers", "joined"]
@@ -71,7 +71,7 @@ def _cut(value: Any, length: int) -> Any:
 
 
 @contextlib.contextmanager
-def joined(place: Place) -> Iterator[Peers]:
+def joined(rank: ProcessRank) -> Iterator[Peers]:
     """Join the processes that were started together, before any array is made.
 
     An error in which the others have no part takes them down as well: this process then leaves at once, and what they
@@ -80,14 +80,14 @@ def joined(place: Place) -> Iterator[Peers]:
     Raises:
         PeerError: in the block, a collective failed: another process has gone, or a device has.
     """
-    if place.num_processes == 1:
+    if rank.num_processes == 1:
         yield Peers()
         return
-    _join(place)
+    _join(rank)
     peers = DistributedPeers()
     # The first talk connects them, which may not take long. Later ones may: programs take unequal times to compile.
     peers.exchange(None)
-    _log.info("process %d of %d, met at %s", peers.index, peers.num_processes, place.address)
+    _log.info("process %d of %d, met at %s", peers.index, peers.num_processes, rank.address)
     try:
         yield peers
     except (jax.errors.JaxRuntimeError, ValueError) as error:
@@ -103,34 +103,34 @@ def joined(place: Place) -> Iterator[Peers]:
         raise
 
 
-def _join(place: Place) -> None:
+def _join(rank: ProcessRank) -> None:
     # Its handler of SIGTERM would take the place of ours.
     jax.config.update("jax_enable_preemption_service", False)
     devices = None
-    if place.device is not None and count_devices("gpu", 1) > 1:
-        devices = [place.device]
-    watch = threading.Timer(place.join_seconds, _give_up, [place])
+    if rank.device is not None and count_devices("gpu", 1) > 1:
+        devices = [rank.device]
+    watch = threading.Timer(rank.join_seconds, _give_up, [rank])
     watch.daemon = True
     watch.start()
     # JAX ends a process that finds no other with a dump of its stack: its own patience is longer than ours.
     jax.distributed.initialize(
-        place.address,
-        place.num_processes,
-        place.index,
+        rank.address,
+        rank.num_processes,
+        rank.index,
         devices,
         cluster_detection_method="deactivate",
-        initialization_timeout=math.ceil(place.join_seconds) + 60,
+        initialization_timeout=math.ceil(rank.join_seconds) + 60,
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=LEAVE_SECONDS,
     )
     watch.cancel()
 
 
-def _give_up(place: Place) -> None:
+def _give_up(rank: ProcessRank) -> None:
     """Say what to look at and end the process: nothing else can end JAX's own waiting."""
     error = PeerError(
-        f"process {place.index} of {place.num_processes} (told by {place.told_by}): the others did not come to {place.address} within {place.join_seconds:g} s",
-        f"see that all {place.num_processes} were started and that their hosts reach that address; set {', '.join(VARIABLES)} to choose another, {JOIN_VARIABLE} to wait longer",
+        f"process {rank.index} of {rank.num_processes} (from {rank.source}): the others did not come to {rank.address} within {rank.join_seconds:g} s",
+        f"see that all {rank.num_processes} were started and that their hosts reach that address; set {', '.join(VARIABLES)} to choose another, {JOIN_VARIABLE} to wait longer",
     )
     _log.error("error: %s", error)
     logging.shutdown()

@@ -15,6 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.errors import DeviceError
+from bayesmesh.running.slurm.variables import GPUS
 
 __all__ = [
     "CHAIN_AXIS",
@@ -31,8 +32,8 @@ __all__ = [
 CHAIN_AXIS = "chain"
 DATA_AXIS = "data"
 
-GIVEN = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "CUDA_VISIBLE_DEVICES")
-"""Variables that name, or count, the GPUs that a job was given: by a scheduler, or by `--gpus`."""
+GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
+"""Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
 _log = logging.getLogger("bayesmesh")
 

@@ -11,7 +11,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.running.process_rank import Place, check_place
+from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import (
     check_growth,
     cost_of_gradient,
@@ -40,7 +40,7 @@ def run(
     ledger: Ledger,
     cores: int | None = None,
     later: Sequence[StageSpec] = (),
-    place: Place | None = None,
+    rank: ProcessRank | None = None,
 ) -> str:
     """Compile all programs into the persistent cache; returns a line for the log.
 
@@ -49,7 +49,7 @@ def run(
         ledger: gets what it took.
         cores: that this process may use.
         later: what the stages that follow are to do.
-        place: which of how many processes this is; the only one when None.
+        rank: of this process; that of a single process if None.
 
     Raises:
         ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do;
@@ -57,10 +57,10 @@ def run(
             or there are more or fewer processes than the experiment asks for.
         PeerError: another process failed.
     """
-    place, compute = place or Place(), spec.compute
-    check_place(place, compute.processes, spec.experiment)
+    rank, compute = rank or ProcessRank(), spec.compute
+    check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    with joined(place) as peers:
+    with joined(rank) as peers:
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)

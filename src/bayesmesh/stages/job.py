@@ -31,9 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     stage = arguments.verb
     spec, later = _specs(arguments)
     # Of several processes the first alone writes the ledger.
-    is_first = "place" not in arguments or arguments.place.index == 0
+    is_first = "rank" not in arguments or arguments.rank.index == 0
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
-    options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "place") if key in arguments}
+    options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
     if stage == "sample":
         options["group"] = _group_number(arguments.group, spec.sampling.chain_groups)
     if stage == "compile":

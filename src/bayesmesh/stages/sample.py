@@ -18,7 +18,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.running.process_rank import Place, check_place
+from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_phases, use_cache
 from bayesmesh.sampling.distributed import joined
@@ -43,7 +43,7 @@ STOPPING = "bayesmesh.stages.stop_rule"
 _log = logging.getLogger("bayesmesh")
 
 
-def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, place: Place | None = None) -> str:
+def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, rank: ProcessRank | None = None) -> str:
     """Sample; returns a line for the log. What is committed stays, however the job ends.
 
     Args:
@@ -51,7 +51,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
         ledger: gets what it took.
         group: number of the chain group.
         cores: that this process may use.
-        place: which of how many processes this is; the only one when None.
+        rank: of this process; that of a single process if None.
 
     Raises:
         NotFinished: the job was asked to stop.
@@ -59,12 +59,12 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, p
         ConfigError: there are more or fewer processes than the experiment asks for.
         PeerError: another process failed.
     """
-    place = place or Place()
+    rank = rank or ProcessRank()
     settings, compute = spec.sampling, spec.compute
-    check_place(place, compute.processes, spec.experiment)
+    check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
     # Joined first: until then there is nothing to leave in good order, and JAX may not make an array before.
-    with joined(place) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
+    with joined(rank) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
         label = f"{spec.experiment} {group_name(group)}"
         # Several processes leave together, which the loop sees to.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None

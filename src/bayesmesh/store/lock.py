@@ -23,6 +23,7 @@ from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
+from bayesmesh.running.slurm.variables import job_id
 
 __all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "LONGEST_HEARTBEAT", "WriterLock", "is_process_there", "read_owner"]
 
@@ -189,7 +190,7 @@ def _this_process() -> dict[str, Any]:
         "started_ticks": _start_of(os.getpid()),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
         "process_space": _link("/proc/self/ns/pid"),
-        "job": os.environ.get("SLURM_JOB_ID", ""),
+        "job": job_id(os.environ),
     }
 
 

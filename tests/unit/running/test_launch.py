@@ -12,7 +12,8 @@ import pytest
 
 from bayesmesh.errors import ConfigError, DeviceError
 from bayesmesh.running import launch as launch_module
-from bayesmesh.running.launch import launch, parse_processes, srun_command
+from bayesmesh.running.launch import launch, parse_processes
+from bayesmesh.running.slurm.commands import srun_command
 
 STEP = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "1"}
 """Variables of the only task in a step."""

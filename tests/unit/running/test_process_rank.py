@@ -1,4 +1,4 @@
-"""Which of how many processes this is: told by variables, by Slurm, or by nobody."""
+"""The rank of a process: from variables of JAX, from Slurm, or alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.running.process_rank import Place, check_place, find_place
+from bayesmesh.running.process_rank import ProcessRank, check_num_processes, find_rank
 
 JAX = {"JAX_COORDINATOR_ADDRESS": "host:123", "JAX_NUM_PROCESSES": "4", "JAX_PROCESS_ID": "3"}
 STEP = {
@@ -22,32 +22,34 @@ STEP = {
 
 
 def test_nobody_says_anything() -> None:
-    assert find_place({}) == Place()
-    assert find_place({"BAYESMESH_JOIN_SECONDS": "7.5"}).join_seconds == 7.5
+    assert find_rank({}) == ProcessRank()
+    assert find_rank({"BAYESMESH_JOIN_SECONDS": "7.5"}).join_seconds == 7.5
 
 
 def test_variables_of_jax() -> None:
-    assert find_place(JAX) == Place(4, 3, "host:123", "JAX_NUM_PROCESSES")
-    assert find_place(JAX | STEP).num_processes == 4, "what a launcher sets by itself does not go before them"
+    assert find_rank(JAX) == ProcessRank(4, 3, "host:123", "JAX_NUM_PROCESSES")
+    assert find_rank(JAX | STEP).num_processes == 4, "what a launcher sets by itself does not go before them"
 
 
 def test_a_step_of_slurm() -> None:
-    place = find_place(STEP)
-    assert (place.num_processes, place.index, place.device) == (6, 4, 1)
-    host, _, port = place.address.partition(":")
+    rank = find_rank(STEP)
+    assert (rank.num_processes, rank.index, rank.device) == (6, 4, 1)
+    host, _, port = rank.address.partition(":")
     assert host == "gpu03"
     assert 50_000 <= int(port) < 60_000
-    assert find_place(STEP | {"SLURM_STEP_ID": "3"}).address != place.address
-    assert find_place(STEP | {"SLURM_JOB_ID": "78"}).address != place.address
+    assert find_rank(STEP | {"SLURM_STEP_ID": "3"}).address != rank.address
+    assert find_rank(STEP | {"SLURM_JOB_ID": "78"}).address != rank.address
 
 
 def test_one_process_a_node_has_all_its_devices() -> None:
-    assert find_place(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}).device is None
+    assert find_rank(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "2"}).device is None
 
 
 def test_a_job_that_is_no_step_of_several_is_one_process() -> None:
-    assert find_place({k: v for k, v in STEP.items() if k != "SLURM_STEP_NUM_TASKS"}) == Place()
-    assert find_place({"SLURM_JOB_ID": "77", "SLURM_NTASKS": "6", "SLURM_PROCID": "0"}) == Place(), "a batch script"
+    assert find_rank({k: v for k, v in STEP.items() if k != "SLURM_STEP_NUM_TASKS"}) == ProcessRank()
+    assert find_rank({"SLURM_JOB_ID": "77", "SLURM_NTASKS": "6", "SLURM_PROCID": "0"}) == ProcessRank(), (
+        "a batch script"
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,26 +57,26 @@ def test_a_job_that_is_no_step_of_several_is_one_process() -> None:
     [
         ("SLURM_STEP_NUM_TASKS", "abc", "SLURM_STEP_NUM_TASKS=abc: is not an integer of at least 1"),
         ("SLURM_NTASKS", "abc", "SLURM_NTASKS=abc: is not an integer"),
-        ("SLURM_PROCID", "9", "SLURM_PROCID=9: is no task of 6"),
+        ("SLURM_PROCID", "9", "SLURM_PROCID=9: is not one of 6 tasks"),
         ("SLURM_PROCID", "-1", "SLURM_PROCID=-1: is not an integer"),
         ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not an integer"),
         ("SLURM_LOCALID", "²", "SLURM_LOCALID=²: is not an integer"),
         ("SLURM_STEP_NUM_NODES", "0", "SLURM_STEP_NUM_NODES=0: is not an integer of at least 1"),
-        ("SLURM_STEP_NODELIST", "n[1-", "SLURM_STEP_NODELIST=n[1-: is no list of hosts"),
-        ("SLURM_STEP_NODELIST", "n[]", "SLURM_STEP_NODELIST=n[]: is no list of hosts"),
+        ("SLURM_STEP_NODELIST", "n[1-", "SLURM_STEP_NODELIST=n[1-: is not a Slurm host list"),
+        ("SLURM_STEP_NODELIST", "n[]", "SLURM_STEP_NODELIST=n[]: is not a Slurm host list"),
         ("SLURM_STEP_NODELIST", "", "SLURM_STEP_NODELIST: is not set"),
     ],
 )
 def test_what_slurm_cannot_have_said_is_named_with_a_remedy(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
-        find_place(STEP | {name: value})
+        find_rank(STEP | {name: value})
     assert "srun" in caught.value.remedy
 
 
 @pytest.mark.parametrize("left_out", JAX)
 def test_all_or_none_of_the_variables(left_out: str) -> None:
     with pytest.raises(ConfigError, match=f"{left_out}: is not set"):
-        find_place({k: v for k, v in JAX.items() if k != left_out})
+        find_rank({k: v for k, v in JAX.items() if k != left_out})
 
 
 @pytest.mark.parametrize(
@@ -89,19 +91,19 @@ def test_all_or_none_of_the_variables(left_out: str) -> None:
 )
 def test_an_impossible_value_is_named(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        find_place(JAX | {name: value})
+        find_rank(JAX | {name: value})
 
 
 @pytest.mark.parametrize(
-    ("place", "processes", "remedy"),
+    ("rank", "processes", "remedy"),
     [
-        (Place(2, 1, "host:1"), 1, "processes: 2"),
-        (Place(), 4, "--processes 1x4"),
-        (Place(8, 0, "host:1"), 4, "processes: 8"),
+        (ProcessRank(2, 1, "host:1"), 1, "processes: 2"),
+        (ProcessRank(), 4, "--processes 1x4"),
+        (ProcessRank(8, 0, "host:1"), 4, "processes: 8"),
     ],
 )
-def test_what_was_started_must_be_what_was_asked_for(place: Place, processes: int, remedy: str) -> None:
-    check_place(place, place.num_processes, "x")
+def test_what_was_started_must_be_what_was_asked_for(rank: ProcessRank, processes: int, remedy: str) -> None:
+    check_num_processes(rank, rank.num_processes, "x")
     with pytest.raises(ConfigError, match=r"experiment 'x': key 'compute\.processes'") as caught:
-        check_place(place, processes, "x")
+        check_num_processes(rank, processes, "x")
     assert remedy in caught.value.remedy

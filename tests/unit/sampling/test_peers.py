@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import PeerError, StoreError
-from bayesmesh.running.process_rank import Place
+from bayesmesh.running.process_rank import ProcessRank
 from bayesmesh.sampling import distributed
 from bayesmesh.sampling.distributed import MESSAGE_BYTES, _encode
 from bayesmesh.sampling.peers import Peers, resume_together
@@ -156,12 +156,12 @@ class Alone(Peers):
 
 def test_a_connection_that_broke_is_a_process_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """JAX raises it as an error of the runtime, or as ValueError; a mistake in a value is none."""
-    monkeypatch.setattr(distributed, "_join", lambda place: None)
+    monkeypatch.setattr(distributed, "_join", lambda rank: None)
     monkeypatch.setattr(distributed, "DistributedPeers", Alone)
-    place = Place(index=0, num_processes=2, address="localhost:1")
+    rank = ProcessRank(index=0, num_processes=2, address="localhost:1")
 
     def fail(error: Exception) -> None:
-        with distributed.joined(place):
+        with distributed.joined(rank):
             raise error
 
     for error in (

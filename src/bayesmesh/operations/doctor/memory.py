@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.doctor.finding import WARNS, Finding
-from bayesmesh.running.slurm.step import whole_number
+from bayesmesh.running.slurm.variables import job_memory
 
 __all__ = ["check"]
 
@@ -29,7 +29,7 @@ def check(environ: Mapping[str, str], proc: Path = Path("/proc"), groups: Path =
         groups: the file system of control groups.
     """
     try:
-        job = _of_job(environ)
+        job = job_memory(environ)
     except ConfigError as error:
         return Finding(GROUP, "memory", error.message, WARNS, error.remedy)
     limits = {
@@ -52,20 +52,6 @@ def _available(meminfo: Path) -> int:
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _of_job(environ: Mapping[str, str]) -> int | None:
-    """Return the bytes that the Slurm job requested on this node, enforced or not; None outside a job.
-
-    Raises:
-        ConfigError: a variable of Slurm is not a number.
-    """
-    if not environ.get("SLURM_JOB_ID"):
-        return None
-    per_node = whole_number(environ, "SLURM_MEM_PER_NODE", 0)
-    per_cpu = whole_number(environ, "SLURM_MEM_PER_CPU", 0) * whole_number(environ, "SLURM_CPUS_ON_NODE", 1)
-    # 0 means all memory of the node.
-    return (per_node or per_cpu) * 2**20 or None
 
 
 def _of_group(proc: Path, groups: Path) -> int | None:

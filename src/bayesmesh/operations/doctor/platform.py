@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding, ask
+from bayesmesh.running.slurm.variables import job_id
 
 __all__ = ["check"]
 
@@ -82,7 +83,7 @@ def _forgotten(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Finding |
     """Return a warning if there are GPUs, or the scheduler assigned some, but JAX uses the CPU by default."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     is_hidden = visible is not None and visible.strip() in ("", "-1", "NoDevFiles")
-    given = visible if "SLURM_JOB_ID" in environ else None
+    given = visible if job_id(environ) else None
     if seen["platform"] != "cpu" or environ.get("JAX_PLATFORMS") or is_hidden or not (seen["gpu_files"] or given):
         return None
     there = f"this job was given GPU {given}" if given else f"there are {seen['gpu_files']} GPUs"

@@ -9,22 +9,18 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding, ask
-from bayesmesh.running.process_rank import find_place
+from bayesmesh.running.process_rank import find_rank
+from bayesmesh.running.slurm.executor_patch import PLUGIN
+from bayesmesh.running.slurm.variables import SHOWN
 
 __all__ = ["check"]
 
 GROUP = "Slurm"
-PLUGIN = "snakemake_executor_plugin_slurm"
-OF_A_JOB = (
-    "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_GPUS",
-    "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_NODE", "SLURM_RESTART_COUNT",
-)  # fmt: skip
-"""Variables to show; no others are printed, because an environment may contain secrets."""
 
 
 def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
     """Check the scheduler; a machine without one is fine."""
-    shown = [f"{name.removeprefix('SLURM_')}={environ[name]}" for name in OF_A_JOB if environ.get(name)]
+    shown = [f"{name.removeprefix('SLURM_')}={environ[name]}" for name in SHOWN if environ.get(name)]
     findings = [_processes(environ)]
     findings.append(Finding(GROUP, "job", ", ".join(shown) if shown else "not inside a job"))
     if shutil.which("sbatch", path=environ.get("PATH")) is None:
@@ -35,12 +31,12 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
 def _processes(environ: Mapping[str, str]) -> Finding:
     """Return the number of processes per program, determined as in the stages."""
     try:
-        place = find_place(environ)
+        rank = find_rank(environ)
     except ConfigError as error:
         return Finding(GROUP, "processes", error.message, BLOCKS, error.remedy)
-    if place.num_processes == 1:
+    if rank.num_processes == 1:
         return Finding(GROUP, "processes", "1")
-    return Finding(GROUP, "processes", f"process {place.index} of {place.num_processes}, who meet at {place.address}")
+    return Finding(GROUP, "processes", f"process {rank.index} of {rank.num_processes}, who meet at {rank.address}")
 
 
 def _partitions(environ: Mapping[str, str]) -> Finding:

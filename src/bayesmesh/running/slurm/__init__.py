@@ -1,1 +1,1 @@
-"""Everything specific to Slurm: a job step's variables, the queue, the Snakemake executor."""
+"""Everything specific to Slurm: its variables, its commands, the Snakemake executor."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-__all__ = ["keep_unreported", "patch_executor"]
+__all__ = ["PLUGIN", "keep_unreported", "patch_executor"]
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 

@@ -1,4 +1,4 @@
-"""Read this folder's jobs from the Slurm queue, if there is one."""
+"""Read this folder's jobs and the times of jobs from the Slurm queue and accounting, if there are any."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import dataclasses
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Queue", "QueuedJob", "parse_queue", "read_queue"]
+__all__ = ["JobTimes", "Queue", "QueuedJob", "job_times", "parse_queue", "queued_job_times", "read_queue"]
 
 TIMEOUT_SECONDS = 1.0
 """Short, so that the status table appears within two seconds even if the scheduler hangs."""
+
+TIMES_TIMEOUT_SECONDS = 5.0
 
 _COMMENT = re.compile(r"^(?:rule|group)_(\w+?)(?:_wildcards_(.*))?$")
 
@@ -87,3 +89,59 @@ def _rule_and_experiment(comment: str, names: set[str]) -> tuple[str, str]:
         return "results", max((name for name in names if behind.startswith(f"{name}_")), key=len, default="")
     match = _COMMENT.match(comment)
     return (match[1], re.sub(r"_group-\d+$", "", match[2] or "")) if match else ("", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobTimes:
+    """Times at which a job was submitted, started and ended, in seconds since 1970; None before that happened."""
+
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+
+
+def job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
+    """Return the times of jobs that the queue or the accounting still knows."""
+    found = queued_job_times(jobs, environ)
+    forgotten = [job for job in jobs if job not in found]
+    return {**found, **(_ask_sacct(forgotten, environ) if forgotten else {})}
+
+
+def queued_job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
+    """Return the times of jobs that the queue still knows."""
+    lines = _lines(
+        ["squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i|%V|%S|%e|%T"], environ
+    )
+    found = {}
+    for number, submitted, started, ended, state in (line.split("|") for line in lines if line.count("|") == 4):
+        # For a running job, squeue reports the end by its time limit.
+        is_over = state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
+        found[number] = JobTimes(_number(submitted), _number(started), _number(ended) if is_over else None)
+    return found
+
+
+def _ask_sacct(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
+    form = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"]
+    lines = _lines([*form, "--format=JobIDRaw,Submit,Start,End"], environ)
+    rows = (line.split("|") for line in lines if line.count("|") == 3)
+    return {number: JobTimes(*map(_number, times)) for number, *times in rows}
+
+
+def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
+    """Return lines of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
+    if shutil.which(command[0], path=environ.get("PATH")) is None:
+        return []
+    asked = {**environ, "SLURM_TIME_FORMAT": "%s"}
+    try:
+        done = subprocess.run(
+            command, env=asked, capture_output=True, text=True, timeout=TIMES_TIMEOUT_SECONDS, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in done.stdout.splitlines()] if done.returncode == 0 else []
+
+
+def _number(text: str) -> float | None:
+    """Return seconds; None for ``Unknown``, ``N/A`` and the like."""
+    return float(text) if text.isdigit() else None
