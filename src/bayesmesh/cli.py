@@ -50,9 +50,9 @@ VERBS = {
         (option("--check", action="store_true", help="only say whether they are up to date"),),
     ),
     "new": Verb(
-        "write a new model, source or kernel with its test, or an experiment", "operations.scaffold.new:run",
+        "write a new model, source, kernel or analysis with its test, or an experiment", "operations.scaffold.new:run",
         (
-            option("kind", choices=("model", "source", "kernel", "experiment")),
+            option("kind", choices=("model", "source", "kernel", "analysis", "experiment")),
             option("name", metavar="NAME", help="name of the component or the experiment, and of its file"),
         ),
     ),
@@ -100,9 +100,13 @@ def _add_verb(verbs: Any, name: str, about: Verb) -> argparse.ArgumentParser:
 
 
 def _first_line(stage: str) -> str:
-    """The stage module's first line, read without importing it."""
-    text = (Path(__file__).parent / "stages" / f"{stage}.py").read_text(encoding="utf-8")
-    return text.split('"""')[1].splitlines()[0].partition(": ")[2]
+    """The first line of the stage's module or of the analysis, read without importing it."""
+    from bayesmesh.config.declarations import analysis_of_verb
+
+    path = Path(__file__).parent / "stages" / f"{stage}.py"
+    text = (path if path.exists() else analysis_of_verb(stage).path).read_text(encoding="utf-8")
+    line = text.split('"""')[1].splitlines()[0]
+    return line.partition(": ")[2] or line
 
 
 def _set_up_logging(path: Path | None, process: int = 0) -> None:

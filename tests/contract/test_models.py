@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from bayesmesh.analyses.averaging.suitability import check_averaging
-from bayesmesh.analyses.recommendation.suitability import check_recommendation
-from bayesmesh.config.registry import list_components, read_offers
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.config.declarations import list_analyses, offer_words, read_offers
+from bayesmesh.config.registry import list_components, load_component, read_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 
@@ -222,24 +222,23 @@ def test_summaries_are_finite_and_few(case, latents) -> None:
 
 def test_the_model_offers_what_it_declares(case) -> None:
     declared = read_offers("model", case.name)
-    found = {"averaging": offers_averaging(case), "recommendation": offers_recommendation(case)}
-    assert declared is None or {key for key, does in found.items() if does} == set(declared)
+    found = {
+        word for word in offer_words() if all(serves(case, a) for a in list_analyses() if word in a.needs_of_model)
+    }
+    assert declared is None or found == set(declared)
 
 
-def offers_averaging(case) -> bool:
-    try:
-        check_averaging(case.model, draw(case), case.rows)
-    except ConfigError:
-        return False
-    return True
-
-
-def offers_recommendation(case) -> bool:
+def serves(case, analysis) -> bool:
+    """Whether the model passes the check that an analysis makes before anything is sampled."""
     shards = SimpleNamespace(
-        kind="interactions" if "watched" in case.rows else "rows", fields=case.spec.fields, num_rows=case.spec.num_rows
+        kind="interactions" if "watched" in case.rows else "rows",
+        fields=case.spec.fields,
+        num_rows=case.spec.num_rows,
+        test_rows=lambda: case.rows,
     )
+    made = load_component("analysis", analysis.name)(read_options(analysis.path)())
     try:
-        check_recommendation(case.model, draw(case), shards)
+        made.check(BoundModel(case.model, case.spec, shards), draw(case))
     except ConfigError:
         return False
     return True

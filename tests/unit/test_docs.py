@@ -17,7 +17,7 @@ import pytest
 from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_run
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.specs import STAGES
+from bayesmesh.planning.specs import LATER, STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
@@ -117,9 +117,9 @@ def run_in(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_model_a_dataset_and_a_kernel_are_shown_each_with_a_test() -> None:
+def test_a_component_of_each_kind_is_shown_with_a_test() -> None:
     files = example_files()
-    for folder in ("models", "kernels", "data/sources"):
+    for folder in ("models", "kernels", "data/sources", "analyses"):
         shown = [name for name in files if name.startswith(f"src/bayesmesh/{folder}/")]
         assert len(shown) == 1
         assert f"tests/unit/{folder}/test_{Path(shown[0]).name}" in files
@@ -150,6 +150,16 @@ for stage in ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "re
     assert bayesmesh.cli.main([stage, "--experiment", "{EXAMPLE}"]) == 0, stage
 """
 
+COMPARED = f"{EXAMPLE}-wide"
+
+RUN_ANALYSIS = f"""
+import shutil
+import bayesmesh.cli
+shutil.copytree("results/{EXAMPLE}/posterior.zarr", "results/{COMPARED}/posterior.zarr")
+shutil.copy("results/{EXAMPLE}/posterior.sha256", "results/{COMPARED}")
+assert bayesmesh.cli.main(["posterior_shift", "--experiment", "{COMPARED}"]) == 0
+"""
+
 
 @pytest.fixture(scope="module")
 def results(tree: Path) -> Path:
@@ -166,6 +176,15 @@ def results(tree: Path) -> Path:
 def test_example_experiment_runs(results: Path) -> None:
     for name in ("posterior.zarr", "diagnostics/summary.csv", "diagnostics/verdict.json", "report.html"):
         assert (results / EXAMPLE / name).exists()
+
+
+def test_example_analysis_reads_two_experiments(tree: Path, results: Path) -> None:
+    """The same draws under both names, so that nothing has moved."""
+    run_in(tree, "-c", RUN_ANALYSIS)
+    table = (results / COMPARED / "posterior_shift" / "shifts.csv").read_text().splitlines()
+    assert [line.partition(",")[2] for line in table] == ["shift", "0.0", "0.0", "0.0"]
+    receipt = (results / COMPARED / "posterior_shift" / "shifts.csv.receipt.json").read_text()
+    assert all(f"{name}/posterior.sha256" in receipt for name in (EXAMPLE, COMPARED))
 
 
 def test_documented_reading_of_results_runs(tree: Path, results: Path) -> None:
@@ -243,7 +262,7 @@ def make_targets() -> set[str]:
 
 def snakemake_targets() -> set[str]:
     text = "".join(p.read_text(encoding="utf-8") for p in [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")])
-    experiments = {p.stem for p in ROOT.glob("config/experiments/*.yaml")} | {EXAMPLE}
+    experiments = {p.stem for p in ROOT.glob("config/experiments/*.yaml")} | {EXAMPLE, COMPARED}
     outputs = {"results/index.html"}
     return set(re.findall(r"^rule (\w+):", text, re.MULTILINE)) | experiments | outputs
 
@@ -287,9 +306,11 @@ def test_readme_has_a_row_for_every_stage() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| `(workflow/\S+)` \| `(src/\S+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    assert [row[0] for row in rows] == list(STAGES)
+    stages = [stage for stage in STAGES if stage not in LATER]
+    assert [row[0] for row in rows] == [*stages[:-1], "analyse", stages[-1]]
     for stage, rule, module in rows:
-        assert f"rule {stage}:" in (ROOT / rule).read_text()
+        # The rules of analyses take their names from the analyses.
+        assert ("rule:" if stage == "analyse" else f"rule {stage}:") in (ROOT / rule).read_text()
         assert module == f"src/bayesmesh/stages/{stage}.py"
 
 

@@ -19,6 +19,7 @@ BROKEN = {
     "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.mesh"),
     "without-jax": ("files.py", "jax"),
     "without-jax-themselves": ("cli.py", "jax"),
+    "sections": ("analyses/averaging/panels.py", "jax"),
     "circles": ("errors.py", "bayesmesh.files"),
     "pickle": ("reproduction/verbs.py", "pickle"),
     "pymc": ("kernels/hmc.py", "pymc"),
@@ -73,7 +74,7 @@ def test_a_new_unit_needs_a_layer(tmp_path: Path) -> None:
 def test_what_does_not_compute_does_not_load_jax() -> None:
     modules = (
         "cli", "config.loading", "data.sharding", "diagnostics.diagnosis", "operations.doctor", "operations.status",
-        "planning.plan", "report.page", "reproduction.planning", "reproduction.verbs", "stages.diagnose",
+        "planning.plan", "analyses.base", "analyses.averaging.section", "analyses.recommendation.section", "report.page", "reproduction.planning", "reproduction.verbs", "stages.diagnose",
         "stages.report", "store.segments",
     )  # fmt: skip
     code = (

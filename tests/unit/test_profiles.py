@@ -8,6 +8,7 @@ import pytest
 
 from bayesmesh.planning import site as site_module
 from bayesmesh.planning.site import load_site
+from bayesmesh.planning.specs import LATER
 from submission import read_profile, sbatch_command
 
 SITE = """\
@@ -54,7 +55,8 @@ def test_qos_and_time_are_the_sites(profile: str, qos: str | None, most: int) ->
         words = sbatch_command(profile, rule)
         return int(words[words.index("-t") + 1])
 
-    # An hour, and 90 seconds in whole minutes, up to the limit; of five that take turns each asks for a fifth of that.
+    # An hour, and 90 seconds in whole minutes, up to the limit; those that take turns ask for equal shares of that.
     assert minutes("compile") == min(62, most)
-    turns = [minutes(rule) for rule in ("assemble", "diagnose", "average", "recommend", "report")]
-    assert turns == [min(21, most // 5)] * 5
+    turns = [minutes(rule) for rule in ("assemble", "diagnose", *LATER, "report")]
+    assert turns == [min(21, most // len(turns))] * len(turns)
+    assert set(read_profile(profile)["groups"]) == {"assemble", "diagnose", *LATER, "report"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ RULES = {
 }
 """(file, rule) -> its text."""
 
+ANALYSES = ROOT / "workflow" / "rules" / "analyse.smk"
+RULES[ANALYSES.name, "analyse"] = textwrap.indent(
+    textwrap.dedent(ANALYSES.read_text().partition("    rule:\n")[2]), "    "
+)
+
 TARGETS = {"all", "quickstart", "reproduce", "benchmarks"}
 WORKING = {key: text for key, text in RULES.items() if key[1] not in TARGETS}
 
@@ -32,9 +38,10 @@ OF_REPRODUCTION = {
 
 
 def test_there_is_a_rule_for_every_stage() -> None:
-    from bayesmesh.planning.specs import STAGES
+    from bayesmesh.planning.specs import LATER, STAGES
 
-    assert {name for _, name in WORKING} == {*STAGES, "index", "study", "claims", "benchmark", "benchmark_page"}
+    stages = {*STAGES, "analyse"} - set(LATER)
+    assert {name for _, name in WORKING} == {*stages, "index", "study", "claims", "benchmark", "benchmark_page"}
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
@@ -50,6 +57,10 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
         assert text.split() == ["config=lambda", "wildcards:", "PLAN.titles(),", 'code=PLAN.code_of("report"),']
     elif rule in OF_REPRODUCTION:
         assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
+    elif rule == "analyse":
+        params = "config=PLAN.spec(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
+        assert " ".join(text.split()) == params
+        assert "bayesmesh {params.verb:q} --spec {params.config:q}" in WORKING[file, rule]
     else:
         assert text.split() == [f'config=PLAN.spec("{rule}"),', f'code=PLAN.code("{rule}"),']
         assert f"bayesmesh {rule} --spec {{params.config:q}}" in WORKING[file, rule]
@@ -57,7 +68,7 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
 def test_nothing_reaches_a_shell_unquoted(file: Path) -> None:
-    for shell in re.findall(r"^    shell:\n((?:        .*\n)+)", file.read_text(), re.M):
+    for shell in re.findall(r"^ +shell:\n((?:        .*\n)+)", file.read_text(), re.M):
         for name in re.findall(r"\{([^}]*)\}", shell):
             assert name == "threads" or name.endswith(":q"), f"{{{name}}} in {shell}"
         assert not re.search(r"\{(config|wildcards)\b(?![^}]*:q)", shell)

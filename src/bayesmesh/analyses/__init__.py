@@ -1,1 +1,1 @@
-"""Analyse a finished posterior, one folder per analysis."""
+"""Analyse finished posteriors, one file or folder per analysis, which the registry finds."""

@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
 
-from bayesmesh.analyses.averaging.settings import AveragingSettings
-from bayesmesh.analyses.recommendation.settings import RecommendationSettings
 from bayesmesh.config.benchmark_settings import BenchmarkSettings
 from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.gate_settings import GateSettings
 from bayesmesh.config.posterior_settings import PosteriorSettings
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.report_settings import ReportSettings
 from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.config.settings import Name, Settings, does_not_fit
+from bayesmesh.errors import ConfigError
 
 __all__ = [
     "RESERVED_NAMES",
@@ -46,7 +46,8 @@ RESERVED_NAMES = frozenset(
         "logs",
         "index",
     }
-    | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report"}
+    | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"}
+    | {each.verb for each in list_analyses()}
 )
 """Targets, rules and folders that no experiment may be called."""
 
@@ -94,11 +95,16 @@ class ExperimentBase(Settings):
     compute: ComputeSettings = Field(ComputeSettings(), description="Devices, mesh and arithmetic.")
     posterior: PosteriorSettings = Field(PosteriorSettings(), description="What is kept beside the draws.")
     gates: GateSettings = Field(GateSettings(), description="Convergence gates.")
-    averaging: AveragingSettings | None = Field(
-        None, description="Model averaging on the test rows; left out when absent."
-    )
-    recommendation: RecommendationSettings | None = Field(None, description="Recommendations; left out when absent.")
     report: ReportSettings = Field(ReportSettings(), description="The page.")
+
+    def analyses(self) -> dict[str, Settings]:
+        """Return name -> settings of the analyses that the experiment asks for, sorted by name."""
+        asked = {each.name: getattr(self, each.name, None) for each in list_analyses()}
+        return {name: settings for name, settings in asked.items() if settings is not None}
+
+    def named_experiments(self, analysis: str) -> tuple[str, ...]:
+        """Return the other experiments that an analysis reads: those of the key ``experiments`` in its settings."""
+        return tuple(getattr(getattr(self, analysis, None), "experiments", ()))
 
     @model_validator(mode="after")
     def _check_groups(self) -> ExperimentBase:
@@ -192,12 +198,27 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
     return Annotated[Union[tuple(variants)], Discriminator(_tag_of(key, names))]  # noqa: UP007
 
 
+def _analysis_fields() -> dict[str, Any]:
+    """Return one optional key an analysis, named after it."""
+    fields: dict[str, Any] = {}
+    for each in list_analyses():
+        if each.name in {*ExperimentBase.model_fields, "data", "model", "kernel"}:
+            raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "take another name")
+        options = read_options(each.path)
+        # A class of its own name: all are called Options where they are written.
+        block = create_model(f"{each.name}_settings", __base__=options, __doc__=options.__doc__)
+        meaning = (options.__doc__ or each.pretty_name).partition("\n")[0].rstrip(".")
+        fields[each.name] = (block | None, Field(None, description=f"{meaning}; left out when absent."))
+    return fields
+
+
 @functools.cache
 def experiment_class() -> type[ExperimentBase]:
-    """Build the class of an experiment file from the registries of sources, models and kernels."""
+    """Build the class of an experiment file from the registries of sources, models, kernels and analyses."""
     return create_model(
         "Experiment",
         __base__=ExperimentBase,
+        **_analysis_fields(),
         data=(_union("source", "source", SourceBlock), Field(description="Data source and held-out split.")),
         model=(_union("model", "name", NamedBlock), Field(description="Model and its options.")),
         kernel=(_union("kernel", "name", NamedBlock), Field(description="Transition kernel and its options.")),

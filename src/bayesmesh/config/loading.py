@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.explain import explain
-from bayesmesh.config.registry import OFFERS, component_path, list_components, read_offers, read_options
+from bayesmesh.config.named_experiments import check_named
+from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
@@ -68,23 +71,45 @@ def _check_external(path: Path, experiment: Any) -> None:
         raise explain(path, error, options, under="model.options") from error
 
 
-def _check_offers(path: Path, experiment: Any) -> None:
-    """Refuse what data and model are known not to offer; what they do not declare is found out when compiling."""
-    chosen = {"source": experiment.data.source, "model": experiment.model.name}
-    for key in (key for key in OFFERS if getattr(experiment, key) is not None):
-        for kind, name in chosen.items():
-            offers = read_offers(kind, name)
-            if offers is not None and key not in offers:
-                offered = (
-                    f"it offers {' and '.join(offers)}" if offers else "it offers neither averaging nor recommendation"
-                )
-                raise ConfigError(f"{path}: key '{key}': not with {kind} '{name}': {offered}", _other_components(key))
+def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase] | None = None) -> None:
+    """Refuse what data and model are known not to offer; what they do not declare is found out when compiling.
+
+    Args:
+        path: of the experiment.
+        experiment: whose analyses are looked at.
+        others: experiments that these may name; its own data and model are looked at when None.
+    """
+    for analysis in map(declared, experiment.analyses()):
+        if others is None:
+            looked_at = {f"key '{analysis.name}'": experiment}
+        else:
+            named = experiment.named_experiments(analysis.name)
+            looked_at = {f"key '{analysis.name}.experiments': '{name}'": others[name] for name in named}
+        for where, each in looked_at.items():
+            if problem := _misfit(analysis, each):
+                raise ConfigError(f"{path}: {where}: {problem}", _other_components(analysis))
 
 
-def _other_components(key: str) -> str:
-    fitting = {k: [n for n in list_components(k) if key in (read_offers(k, n) or ())] for k in ("source", "model")}
+def _misfit(analysis: AnalysisDeclaration, experiment: Any) -> str:
+    """Return which component of an experiment does not offer what an analysis needs; nothing where all may."""
+    for kind, name in {"source": experiment.data.source, "model": experiment.model.name}.items():
+        offers, needs = read_offers(kind, name), analysis.needs(kind)
+        if offers is not None and not set(needs) <= set(offers):
+            offered = f"it offers {' and '.join(offers)}" if offers else f"it does not offer {' and '.join(needs)}"
+            return f"not with {kind} '{name}': {offered}"
+    return ""
+
+
+def _other_components(analysis: AnalysisDeclaration) -> str:
+    fitting = {
+        kind: [n for n in list_components(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
+        for kind in ("source", "model")
+    }
+    remove = f"remove the key '{analysis.name}'"
+    if not all(fitting.values()):
+        return remove
     return (
-        f"remove the key '{key}', or take data and a model that offer it"
+        f"{remove}, or take data and a model that offer it"
         f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
         f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
     )
@@ -144,4 +169,8 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
             raise ConfigError(
                 f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}"
             )
-    return run, {name: load_experiment(path) for name, path in paths.items()}
+    experiments = {name: load_experiment(path) for name, path in paths.items()}
+    check_named(paths, experiments)
+    for name, experiment in experiments.items():
+        _check_offers(paths[name], experiment, experiments)
+    return run, experiments

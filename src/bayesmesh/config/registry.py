@@ -1,6 +1,7 @@
-"""Finds data sources, models and kernels by their files, and reads their options without running them.
+"""Finds data sources, models, kernels and analyses by their files, and reads their options without running them.
 
-A component is one file, ``<name>.py``, in its package. Its class ``Options`` (a `Settings`) is taken from the source
+A component is one file, ``<name>.py``, in its package; an analysis may also be a folder ``<name>/`` with its class in
+``analysis.py`` and its options in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
 text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class must therefore use
 nothing but ``Settings``, ``Field``, ``Literal`` and ``Annotated``. A model may also be ``module:attribute`` of the
 user's own package.
@@ -26,29 +27,36 @@ from bayesmesh.config.source_imports import python_path
 from bayesmesh.errors import ConfigError, suggest
 
 __all__ = [
-    "OFFERS",
     "PACKAGES",
     "component_path",
     "list_components",
     "load_component",
-    "read_offers",
+    "parse_classes",
     "read_options",
     "resolve_component",
 ]
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels"}
+PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels", "analysis": "analyses"}
 """Kind of component -> folder of its files, relative to the package."""
 
-OFFERS = ("averaging", "recommendation")
-"""What a source or a model may offer beside sampling: top-level keys of an experiment."""
+_CONTRACTS = {
+    "source": "bayesmesh.data.base",
+    "model": "bayesmesh.models.base",
+    "kernel": "bayesmesh.kernels.base",
+    "analysis": "bayesmesh.analyses.base",
+}
+"""Kind of component -> module of the class that it derives from."""
 
 
 def list_components(kind: str) -> list[str]:
     """Return the names of all components of a kind, sorted."""
     folder = _ROOT / PACKAGES[kind]
-    return sorted(p.stem for p in folder.glob("*.py") if p.stem != "base" and not p.stem.startswith("_"))
+    found = {p.stem for p in folder.glob("*.py") if p.stem != "base" and not p.stem.startswith("_")}
+    if kind == "analysis":
+        found |= {p.parent.name for p in folder.glob("*/analysis.py")}
+    return sorted(found)
 
 
 def component_path(kind: str, name: str) -> Path:
@@ -61,7 +69,8 @@ def component_path(kind: str, name: str) -> Path:
         return _external_path(kind, name)
     if name not in list_components(kind):
         raise ConfigError(f"unknown {kind} '{name}': {suggest(name, list_components(kind))}")
-    return _ROOT / PACKAGES[kind] / f"{name}.py"
+    file = _ROOT / PACKAGES[kind] / f"{name}.py"
+    return file if file.is_file() else file.with_suffix("") / "analysis.py"
 
 
 def _external_path(kind: str, name: str) -> Path:
@@ -78,7 +87,7 @@ def _external_path(kind: str, name: str) -> Path:
 
 
 @functools.cache
-def _classes(path: Path) -> list[ast.ClassDef]:
+def parse_classes(path: Path) -> list[ast.ClassDef]:
     """Return the classes of a file, as syntax."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
@@ -87,58 +96,17 @@ def _classes(path: Path) -> list[ast.ClassDef]:
     return [node for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
-def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
-    """Return what the class of a source or a model declares in ``offers``, from its source text alone.
-
-    None when its file does not say: the class may inherit it, or leave it to the compile stage to find out.
-
-    Raises:
-        ConfigError: ``offers`` is no tuple of words, or a word is not one of `OFFERS`.
-    """
-    path, attribute = component_path(kind, name), name.partition(":")[2]
-    declared = [
-        value
-        for node in _classes(path)
-        if attribute in ("", node.name)
-        for value in map(_value_of_offers, node.body)
-        if value is not None
-    ]
-    if len(declared) != 1:
-        return None
-    try:
-        offers = ast.literal_eval(declared[0])
-    except ValueError:
-        offers = None
-    where = f"{path}, line {declared[0].lineno}: offers"
-    if not isinstance(offers, tuple) or not all(isinstance(word, str) for word in offers):
-        raise ConfigError(
-            f"{where}: is no tuple of words, written out", 'for example `offers = ("averaging",)`, or `()`'
-        )
-    for word in offers:
-        if word not in OFFERS:
-            raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, OFFERS))
-    return offers
-
-
-def _value_of_offers(statement: ast.stmt) -> ast.expr | None:
-    if isinstance(statement, ast.Assign):
-        targets: list[ast.expr] = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
-    else:
-        return None
-    is_named = any(isinstance(target, ast.Name) and target.id == "offers" for target in targets)
-    return statement.value if is_named else None
-
-
 @functools.cache
 def read_options(path: Path) -> type[Settings]:
-    """Build the class ``Options`` of a component from its source text alone.
+    """Build the class ``Options`` of a component from its source text alone; that of a folder may be in ``settings.py``.
 
     Raises:
         ConfigError: the file has no such class, or the class needs a name that is not allowed in it.
     """
-    found = [node for node in _classes(path) if node.name == "Options"]
+    found = [node for node in parse_classes(path) if node.name == "Options"]
+    settings = path.with_name("settings.py")
+    if not found and path.stem == "analysis" and settings.is_file():
+        return read_options(settings)
     if not found:
         raise ConfigError(
             f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none"
@@ -148,7 +116,7 @@ def read_options(path: Path) -> type[Settings]:
         "Field": Field,
         "Literal": Literal,
         "Annotated": Annotated,
-        "__name__": f"options_of_{path.stem}",
+        "__name__": f"options_of_{path.parent.name if path.stem == 'settings' else path.stem}",
     }
     code = compile(ast.Module(body=[found[0]], type_ignores=[]), str(path), "exec", dont_inherit=True)
     try:
@@ -179,19 +147,15 @@ def load_component(kind: str, name: str) -> type[Any]:
     Raises:
         ConfigError: the file defines none, or several; or the named attribute is not there.
     """
-    component_path(kind, name)
-    package = PACKAGES[kind].replace("/", ".")
-    contract = getattr(
-        importlib.import_module("bayesmesh.data.base" if kind == "source" else f"bayesmesh.{package}.base"),
-        kind.capitalize(),
-    )
+    path = component_path(kind, name)
+    contract = getattr(importlib.import_module(_CONTRACTS[kind]), kind.capitalize())
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         module = _import_from_here(module_name)
         if not hasattr(module, attribute):
             raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
         return _checked(kind, name, getattr(module, attribute), contract)
-    module = importlib.import_module(f"bayesmesh.{package}.{name}")
+    module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [
         c
         for c in vars(module).values()

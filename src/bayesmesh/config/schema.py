@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Settings
@@ -76,6 +77,11 @@ def _readme() -> str:
             options = read_options(component_path(kind, name))
             parts.append(f"\n### `{key}.{word}: {name}`\n")
             parts += _table(options, f"{key}.") if options.model_fields else ["No further keys.\n"]
+    parts.append("\n## Analyses, by their key\n\nEach is left out when its key is absent.\n")
+    for analysis in list_analyses():
+        options = read_options(analysis.path)
+        parts.append(f"\n### `{analysis.name}`\n\n{(options.__doc__ or analysis.pretty_name).partition(chr(10))[0]}\n")
+        parts += _table(options, f"{analysis.name}.") if options.model_fields else ["No further keys.\n"]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -105,20 +105,21 @@ def _is_own(folder: Path, top: str, path: Path) -> bool:
     return path.is_relative_to(folder / top) or not is_installed
 
 
-def source_closure(entries: Iterable[Path], only: tuple[str, ...] = ()) -> list[Path]:
+def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without: Iterable[Path] = ()) -> list[Path]:
     """Return the files that the entries import, directly or not, themselves included, sorted.
 
     Args:
         entries: files to start from.
         only: packages of the project to stay in, such as ``bayesmesh.models``; all of them when empty.
+        without: files that are left out, with what they alone import.
 
     Raises:
         ConfigError: one of the files is no valid Python.
     """
-    waiting, seen = list(entries), set()
+    waiting, seen, left_out = list(entries), set(), set(without)
     while waiting:
         path = waiting.pop()
-        if path in seen:
+        if path in seen or path in left_out:
             continue
         seen.add(path)
         if not path.is_relative_to(PACKAGE_ROOT):

@@ -68,9 +68,9 @@ class Source(ABC):
 
     Class attributes:
         pretty_name: for tables.
-        offers: what the data can be used for beside sampling, out of ``averaging`` (there are test rows) and
-            ``recommendation`` (they are a watch matrix). Read from the source text before any job starts; a class that
-            says nothing is looked at once its rows are there.
+        offers: words of the analyses that the data can be used for (their `needs_of_source`; docs/contracts/source.md
+            lists them). Read from the source text before any job starts; a class that says nothing is checked once its
+            rows are there.
     """
 
     pretty_name: ClassVar[str]

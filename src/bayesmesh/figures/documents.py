@@ -8,11 +8,14 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayesmesh.errors import StoreError
 
-__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "render_csv"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "read_table", "render_csv"]
 
 _REMEDY = "delete the file and run the stage that writes it again"
 
@@ -77,6 +80,21 @@ def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
             return rows
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path}: cannot be read as CSV: {error}", _REMEDY) from error
+
+
+def read_table(path: Path, *, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
+    """Return columns of a CSV file by name, as text and as float64; an empty cell of a number is NaN.
+
+    Raises:
+        StoreError: see `read_csv`; or a cell is not a number.
+    """
+    import pandas as pd  # half a second that a page without tables need not wait for
+
+    rows = read_csv(path, [*texts, *numbers])
+    columns = {name: pd.Series([row.text(name) for row in rows], dtype=object) for name in texts}
+    return pd.DataFrame(
+        columns | {name: pd.Series([row.number(name) for row in rows], dtype=float) for name in numbers}
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

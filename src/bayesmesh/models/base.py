@@ -49,9 +49,9 @@ class Model(ABC):
         pretty_name: for tables.
         local_latents: latents with one entry per row -> the axis that follows the rows. Wherever a method receives
             `rows` or `inputs`, these latents are aligned with them along that axis.
-        offers: what the model can do beside being sampled, out of ``averaging`` (it predicts one category per row and
-            has outcomes) and ``recommendation`` (it predicts one Bernoulli per user and film). Read from the source
-            text before any job starts; a class that says nothing is looked at when its programs are compiled.
+        offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
+            them). Read from the source text before any job starts; a class that says nothing is checked when its
+            programs are compiled.
     """
 
     pretty_name: ClassVar[str]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.data.shards import open_shards
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import read_json
@@ -187,7 +188,9 @@ def _tables(layout: ExperimentLayout) -> Iterator[str]:
     """Compare every table with its receipt: the hash of the table and the hashes of its inputs."""
     receipts = layout.folder.rglob(f"*{ENDING}")
     signed = {path.with_name(path.name.removesuffix(ENDING)) for path in receipts}
-    for path in sorted(signed | {path for path in layout.tables if path.exists()}):
+    of_analyses = (path for each in list_analyses() for path in each.files(layout.folder).values())
+    tables = [*layout.tables, *(path for path in of_analyses if path.is_file())]
+    for path in sorted(signed | {path for path in tables if path.exists()}):
         if not path.is_file():
             yield f"{path}: is missing, although {receipt_file(path)} exists"
         elif not receipt_file(path).is_file():

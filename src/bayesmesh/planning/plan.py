@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.loading import load_all
-from bayesmesh.config.registry import component_path
-from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import atomic_path
 from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import Site, load_site
-from bayesmesh.planning.specs import COMPONENTS, dataset_name, later_stages, make_spec, split_name
+from bayesmesh.planning.specs import dataset_name, later_stages, make_spec, split_name
+from bayesmesh.planning.stage_code import files_without_components, stage_files
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
@@ -188,15 +188,35 @@ class Plan:
             layout.summary,
             layout.verdict,
         ]
-        files += [layout.averaging_scores, layout.averaging_predictions] if experiment.averaging is not None else []
-        if experiment.recommendation is not None:
-            files += [
-                layout.recommendations_top,
-                layout.recommendations_genres,
-                layout.recommendations_users,
-                layout.recommendations_scores,
-            ]
+        for name_of_analysis in experiment.analyses():
+            files += declared(name_of_analysis).files(layout.folder).values()
         return files
+
+    def analyses(self) -> list[AnalysisDeclaration]:
+        """Return all analyses, each of which is a rule."""
+        return list_analyses()
+
+    def analysis_outputs(self, analysis: AnalysisDeclaration) -> list[str]:
+        """Return what an analysis writes, with ``{experiment}`` in place of the name."""
+        return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
+
+    def analysis_inputs(self, analysis: AnalysisDeclaration) -> Callable[[Any], list[Path]]:
+        """Return a function of wildcards that gives what an analysis reads, of all experiments that it is about."""
+
+        def inputs(wildcards: Any) -> list[Path]:
+            named = self.experiments[wildcards.experiment].named_experiments(analysis.name)
+            return [file for name in (wildcards.experiment, *named) for file in self._read_by(analysis, name)]
+
+        return inputs
+
+    def _read_by(self, analysis: AnalysisDeclaration, name: str) -> list[Path]:
+        layout = self.layout(name)
+        files = {
+            "posterior": [layout.posterior],
+            "data": [self.data_layout(name).sharded],
+            "verdict": [layout.summary, layout.verdict],
+        }
+        return [file for word in analysis.reads for file in files[word]]
 
     def indexed(self) -> list[Path]:
         """Return the pages that the index needs: of the listed experiments, and of others that are there already.
@@ -234,7 +254,7 @@ class Plan:
     def later(self, name: str) -> str:
         """Return the specs of the stages that `compile` holds data and model to, separated by commas.
 
-        They are no `params` of its rule: asking for an average of finished chains must not compile them again.
+        They are no `params` of its rule: asking for an analysis of finished chains must not compile them again.
         """
         return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
@@ -244,7 +264,7 @@ class Plan:
 
     def code_of(self, stage: str) -> str:
         """Return the fingerprint of a stage's code without any component."""
-        return fingerprint(source_closure([PACKAGE_ROOT / "stages" / f"{stage}.py"]))
+        return fingerprint(files_without_components(stage))
 
     def reproduction(self) -> list[str]:
         """Return the experiments of the target `reproduce`: where chains run on an accelerator, published budgets too."""
@@ -273,7 +293,7 @@ class Plan:
     def _spec(self, stage: str, name: str) -> str:
         if stage not in ("fetch", "shard"):
             self._check_job(stage, name)
-        spec = make_spec(stage, name, self.experiments[name], self.results)
+        spec = make_spec(stage, name, self.experiments[name], self.results, self.experiments)
         layout = self.layout(name)
         if stage in ("fetch", "shard"):
             # Shared by experiments: whoever asks first must not matter.
@@ -288,12 +308,4 @@ class Plan:
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _code(self, stage: str, name: str) -> str:
-        whole = self.experiments[name].model_dump(mode="json")
-        chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
-        entries = [
-            PACKAGE_ROOT / "stages" / f"{stage}.py",
-            *(component_path(kind, chosen[kind]) for kind in COMPONENTS[stage]),
-        ]
-        if stage == "sample" and self.experiments[name].sampling.stop is not None:
-            entries.append(PACKAGE_ROOT / "stages" / "stop_rule.py")
-        return fingerprint(source_closure(entries))
+        return fingerprint(stage_files(stage, name, self.experiments))

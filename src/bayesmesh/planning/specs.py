@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
 from bayesmesh.config.posterior_settings import PosteriorSettings
 from bayesmesh.config.registry import resolve_component
@@ -31,6 +32,14 @@ __all__ = [
     "stage_config",
 ]
 
+LATER = {each.verb: each.name for each in list_analyses()}
+"""Stage of an analysis, which not all data and models can serve -> key that asks for it."""
+
+
+def _keys_of(analysis: AnalysisDeclaration) -> tuple[str, ...]:
+    return (*(("data", "model") if "data" in analysis.reads else ()), "compute", analysis.name)
+
+
 READS: dict[str, tuple[str, ...]] = {
     "fetch": ("data",),
     "shard": ("data",),
@@ -38,16 +47,12 @@ READS: dict[str, tuple[str, ...]] = {
     "sample": ("data", "model", "kernel", "sampling", "compute"),
     "assemble": ("data", "model", "sampling", "compute", "posterior"),
     "diagnose": ("gates",),
-    "average": ("data", "model", "compute", "averaging"),
-    "recommend": ("data", "model", "compute", "recommendation"),
-    "report": (*ExperimentBase.model_fields, "data", "model", "kernel"),
+    **{each.verb: _keys_of(each) for each in list_analyses()},
+    "report": (*ExperimentBase.model_fields, "data", "model", "kernel", *LATER.values()),
 }
 """Stage -> top-level keys of an experiment that it reads."""
 
 STAGES = tuple(READS)
-
-LATER = {"average": "averaging", "recommend": "recommendation"}
-"""Stage after sampling that not all data and models can serve -> key that asks for it."""
 
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
     # More draws extend the chains, and the seed is an argument; the programs stay as they are.
@@ -60,7 +65,8 @@ LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
-    "assemble": ("model",), "average": ("model",), "recommend": ("model",), "diagnose": (), "report": (),
+    "assemble": ("model",), "diagnose": (), "report": (),
+    **{each.verb: ("model",) if "data" in each.reads else () for each in list_analyses()},
 }  # fmt: skip
 """Stage -> kinds of component whose code it runs."""
 
@@ -73,6 +79,13 @@ class StageSpec(Settings):
     results: str = Field("results", description="Folder of results.")
     config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
     num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
+    others: dict[Name, dict[str, Any]] = Field(
+        {}, description="Other experiments that an analysis reads, with the part of each that says what it is."
+    )
+
+    def of(self, other: str) -> StageSpec:
+        """Return the specification as it would be of one of the `others`."""
+        return StageSpec(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
 
     @functools.cached_property
     def parts(self) -> dict[str, Any]:
@@ -143,7 +156,9 @@ class StageSpec(Settings):
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        # Without others as before there were any, so that finished stages keep their specification.
+        value = self.model_dump(mode="json", exclude=None if self.others else {"others"})
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @functools.cache
@@ -162,7 +177,7 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     part: dict[str, Any] = {key: whole[key] for key in READS[stage]}
     for key, name in LEAVES_OUT.get(stage, ()):
         part[key] = {k: v for k, v in part[key].items() if k != name}
-    if stage in ("assemble", "average", "recommend"):
+    if stage == "assemble" or stage in LATER:
         # They find the data by its name, and open it with the experiment's dtype.
         part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
     if stage == "assemble":
@@ -175,17 +190,40 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     return part
 
 
-def make_spec(stage: str, name: str, experiment: ExperimentBase, results: str) -> StageSpec:
-    """Return what a job of a stage is told."""
+def make_spec(
+    stage: str,
+    name: str,
+    experiment: ExperimentBase,
+    results: str,
+    experiments: Mapping[str, ExperimentBase] | None = None,
+) -> StageSpec:
+    """Return what a job of a stage is told.
+
+    Args:
+        stage: one of `STAGES`.
+        name: of the experiment.
+        experiment: its settings.
+        results: folder of results.
+        experiments: all experiments, among which an analysis finds those that its settings name.
+    """
     num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
+    others = {
+        other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != LATER[stage]}
+        for other in (experiment.named_experiments(LATER[stage]) if stage in LATER else ())
+    }
     return StageSpec(
-        stage=stage, experiment=name, results=results, config=stage_config(stage, experiment), num_chains=num_chains
+        stage=stage,
+        experiment=name,
+        results=results,
+        config=stage_config(stage, experiment),
+        num_chains=num_chains,
+        others=others,
     )
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:
     """Return the stages that the compile stage holds data and model to: those of `LATER`, and a rule for stopping."""
-    asked = [stage for stage, key in LATER.items() if getattr(experiment, key) is not None]
+    asked = [stage for stage, key in LATER.items() if key in experiment.analyses()]
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
 

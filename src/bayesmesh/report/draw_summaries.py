@@ -16,12 +16,9 @@ from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.hashes import check_metadata
 
-__all__ = ["DrawReader", "RankDifference", "rank_difference", "read_predictions", "thin_by_extremes"]
+__all__ = ["DrawReader", "RankDifference", "rank_difference", "thin_by_extremes"]
 
 NUM_RANK_POINTS = 64
-
-MAX_PREDICTIONS = 20_000_000
-"""Most probabilities to read for the calibration figure, to bound memory."""
 
 
 class DrawReader:
@@ -66,26 +63,6 @@ class DrawReader:
             return np.asarray(array[(slice(None), slice(None), *index)], dtype=np.float64)
         except (OSError, ValueError, RuntimeError) as error:
             raise StoreError(f"{self.path}: {group}/{name}: {error}", "run the assemble stage again") from error
-
-
-def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return averaged probabilities (row, class), float64, and labels (row,); None if missing or too large.
-
-    Raises:
-        StoreError: the store is damaged.
-    """
-    if not path.exists():
-        return None
-    root = open_group(path)
-    probabilities, label = root.get("probabilities"), root.get("label")
-    if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array) or probabilities.ndim != 2:
-        return None
-    if probabilities.size > MAX_PREDICTIONS:
-        return None
-    try:
-        return np.asarray(probabilities[...], dtype=np.float64), np.asarray(label[...], dtype=np.int64)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise StoreError(f"{path}: {error}", "run the average stage again") from error
 
 
 def _decoded(value: Any) -> Any:

@@ -12,9 +12,8 @@ from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
+from bayesmesh.report.analysis_sections import describe_analyses
 from bayesmesh.report.page import render
-from bayesmesh.report.recommendations import ratio_to_popularity, read_rankings
-from bayesmesh.report.tables import read_averaging
 from bayesmesh.report.time_spent import read_phases, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
@@ -47,8 +46,8 @@ def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
     Args:
         results: folder of results.
         pages: one mapping per experiment, in the order of the table, with ``experiment`` (its name), ``title`` and
-            optionally ``category``. The numbers come from the experiment's own folder; an experiment without a verdict
-            is listed as not finished.
+            optionally ``category`` and ``analyses`` (name -> settings of those that it asks for). The numbers come from
+            the experiment's own folder; an experiment without a verdict is listed as not finished.
 
     Returns:
         The path of the index, which is replaced atomically.
@@ -101,7 +100,7 @@ def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
         ess=_smallest_ess(verdict),
         draws=f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         divergences=formats.count(verdict.num_divergences),
-        score=_score(layout),
+        score=describe_analyses(layout, page.get("analyses") or {}),
         seconds=_seconds(layout),
         missed=", ".join(verdict_text.missed_names(verdict)),
     )
@@ -119,17 +118,6 @@ def _smallest_ess(verdict: Verdict) -> str:
         if gates
         else _value(None)
     )
-
-
-def _score(layout: ExperimentLayout) -> str:
-    if layout.averaging_scores.exists() and (scores := read_averaging(layout.averaging_scores)):
-        return f"accuracy {formats.fixed(scores[-1].average['accuracy'], 4)}"
-    if layout.recommendations_scores.exists():
-        scores_held_out = read_rankings(layout.recommendations_scores)
-        ratios = [ratio_to_popularity(scores_held_out, s) for s in scores_held_out if not s.is_popularity]
-        best = max((ratio for ratio in ratios if math.isfinite(ratio)), default=math.nan)
-        return "" if math.isnan(best) else f"NDCG × {formats.fixed(best, 2)} of popularity"
-    return ""
 
 
 def _seconds(layout: ExperimentLayout) -> str:

@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from bayesmesh.config.report_settings import ReportSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
-from bayesmesh.figures import formats
+from bayesmesh.figures import formats, sections
+from bayesmesh.figures.sections import KeyNumber
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
+from bayesmesh.report.analysis_sections import build_analyses
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
 from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
-from bayesmesh.report.outcomes import Averaging, Recommendation, best_ratio, build_averaging, build_recommendation
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["KeyNumber", "render", "write_page"]
+__all__ = ["render", "write_page"]
 
-
-@dataclasses.dataclass(frozen=True)
-class KeyNumber:
-    """A number below the verdict; `state` sets its colour: pass, warn, fail or empty."""
-
-    name: str
-    value: str
-    detail: str = ""
-    state: str = ""
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,  # titles, captions and names come from configuration and data
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(formats=formats, reading=verdict_text, isfinite=math.isfinite)
-    return environment
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **context: Any) -> str:
     """Render a template of the folder ``templates``; every value is escaped."""
-    return _environment().get_template(template).render(**context)
+    return sections.render(_TEMPLATES / template, reading=verdict_text, **context)
 
 
 def write_page(
@@ -87,7 +63,8 @@ def write_page(
     coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
     if phases := read_phases(layout):
         write_ledger(layout, phases)
-    averaging, recommendation = build_averaging(layout), build_recommendation(layout)
+    analyses = build_analyses(layout, config)
+    numbers = [number for each in analyses for number in each.section.numbers]
     document = render(
         "page.html",
         title=title,
@@ -95,11 +72,10 @@ def write_page(
         experiment=layout.experiment,
         verdict=verdict,
         sentence=verdict_text.read_aloud(verdict),
-        key_numbers=_key_numbers(verdict, coordinates, phases, averaging, recommendation),
+        key_numbers=_key_numbers(verdict, coordinates, phases, numbers),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
         stopping=build_stopping(layout, config),
-        averaging=averaging,
-        recommendation=recommendation,
+        analyses=analyses,
         timing=build_timing(phases),
         data=read_facts(data_manifest),
         config=dump_settings(config),
@@ -139,8 +115,7 @@ def _key_numbers(
     verdict: Verdict,
     coordinates: list[Coordinate],
     phases: list[Phase],
-    averaging: Averaging | None,
-    recommendation: Recommendation | None,
+    of_analyses: list[KeyNumber],
 ) -> list[KeyNumber]:
     """Return the numbers below the verdict."""
     numbers = [_draws(verdict), *_worst(verdict)]
@@ -151,10 +126,7 @@ def _key_numbers(
         )
     if verdict.acceptance_rate is not None:
         numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
-    if averaging and math.isfinite(averaging.last.average["accuracy"]):
-        numbers.append(KeyNumber("Accuracy of the average", formats.fixed(averaging.last.average["accuracy"], 4)))
-    if recommendation and math.isfinite(ratio := best_ratio(recommendation)):
-        numbers.append(KeyNumber("NDCG, against popularity", f"× {formats.fixed(ratio, 2)}", "on held-out films"))
+    numbers += of_analyses
     seconds = sampling_seconds(phases)
     if math.isfinite(seconds):
         numbers.append(KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, phases)))

@@ -1,4 +1,4 @@
-"""Read the tables of diagnostics and averaging into small records."""
+"""Read the tables of diagnostics into small records."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 from bayesmesh.figures.documents import read_csv
 
 __all__ = [
-    "AveragingScore",
     "Coordinate",
-    "read_averaging",
     "read_summary",
     "worst_first",
 ]
@@ -40,16 +38,6 @@ class Coordinate:
     def label(self) -> str:
         """Name as in the code of the model, ``logits[3,4]``."""
         return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
-
-
-@dataclasses.dataclass(frozen=True)
-class AveragingScore:
-    """A line of ``averaging/scores.csv``: scores of single draws and of the average of the first `num_draws`."""
-
-    num_draws: int
-    single: dict[str, float]
-    average: dict[str, float]
-    single_accuracy_sd: float
 
 
 def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
@@ -87,23 +75,3 @@ def worst_first(coordinates: Sequence[Coordinate]) -> list[Coordinate]:
         return is_number, -item.r_hat if is_number else 0.0, math.inf if math.isnan(item.ess_bulk) else item.ess_bulk
 
     return sorted(coordinates, key=key)
-
-
-def read_averaging(path: Path) -> list[AveragingScore]:
-    """Return the lines of ``averaging/scores.csv`` by number of draws.
-
-    Raises:
-        StoreError: the file is damaged.
-    """
-    names = ("accuracy", "log_score", "brier", "ece")
-    rows = read_csv(path, ("num_draws", "single_accuracy", "average_accuracy"))
-    scores = [
-        AveragingScore(
-            num_draws=row.count("num_draws"),
-            single={name: row.number(f"single_{name}") for name in names},
-            average={name: row.number(f"average_{name}") for name in names},
-            single_accuracy_sd=row.number("single_accuracy_sd"),
-        )
-        for row in rows
-    ]
-    return sorted(scores, key=lambda score: score.num_draws)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_json_lines, render_csv
 from bayesmesh.files import write_text
@@ -48,7 +49,8 @@ DRAWING = ("sample", "run")
 SAMPLING = ("warmup", *DRAWING)
 """Phases in which chains move."""
 
-STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose", "average", "recommend", "report")
+_BEFORE = ("fetch", "shard", "compile", "sample", "assemble", "diagnose")
+STAGES = (*_BEFORE, *(each.verb for each in list_analyses()), "report")
 """Prefixes of job names, in the order of the flow."""
 
 

@@ -16,5 +16,5 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     layout = experiment_layout(spec)
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
-    sign(spec, [layout.summary, layout.verdict])
+    sign(spec, [layout.summary, layout.verdict], [layout.posterior_hashes])
     return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)

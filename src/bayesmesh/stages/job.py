@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     ledger = Ledger(ledger_file(spec, job), job, append=stage == "sample")
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)):
-            run_stage = importlib.import_module(f"bayesmesh.stages.{stage}").run
+            run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
             add_start(ledger, os.environ)
             if stage == "sample" and is_first:
                 # An attempt that is killed leaves its cost too.
@@ -64,8 +64,9 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
         return parse_spec(arguments.spec, stage), later
     plan = Plan()
     experiment = plan.experiment(name)
-    spec = make_spec(stage, name, experiment, plan.results)
-    return spec, later or [make_spec(after, name, experiment, plan.results) for after in later_stages(experiment)]
+    wanted = [stage, *([] if later else later_stages(experiment))]
+    spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
+    return spec, later or found
 
 
 def _group_number(name: str, num_groups: int) -> int:

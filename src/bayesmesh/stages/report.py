@@ -33,7 +33,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
             settings,
         )
     # Not the ledgers of the jobs: this job's own is written when it has ended.
-    sign(spec, [layout.ledger])
+    sign(spec, [layout.ledger], [layout.posterior_hashes])
     return str(page)
 
 
@@ -42,7 +42,7 @@ def run_index(arguments: argparse.Namespace) -> int:
     del arguments
     plan = Plan()
     named = [
-        {"experiment": name, "title": e.title, "category": e.report.category}
+        {"experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses()}
         for name, e in plan.experiments.items()
         if plan.layout(name).page.exists()
     ]

@@ -8,13 +8,14 @@ from typing import Any
 
 import jax
 
-from bayesmesh.analyses.averaging.suitability import check_averaging
-from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.config.declarations import analysis_of_verb
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
+from bayesmesh.stages.analyse import make_analysis
 from bayesmesh.stages.context import in_file_of
 
 __all__ = ["check_later", "check_reading", "check_stop"]
@@ -60,8 +61,8 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
     """Check that data and model offer what later stages were asked for.
 
     Args:
-        later: specifications of `average` and `recommend`, as far as the experiment has them, and of `sample` where it
-            has a rule for stopping.
+        later: specifications of the analyses that the experiment asks for, and of `sample` where it has a rule for
+            stopping.
         model: the model, bound to the data.
         data_spec: of the shards, in the experiment's dtype.
         shards: the data.
@@ -73,13 +74,9 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
         if spec.stage == "sample":
             check_stop(spec, model, data_spec)
             continue
+        analysis = make_analysis(analysis_of_verb(spec.stage), spec)
         with in_file_of(spec):
-            latents = _draw_shapes(model, data_spec)
-            if spec.stage == "average":
-                check_averaging(model, latents, shards.test_rows())
-            else:
-                check_recommendation(model, latents, shards)
-                check_users(spec.settings("recommendation").users, shards.num_rows)
+            analysis.check(BoundModel(model, data_spec, shards), _draw_shapes(model, data_spec))
 
 
 def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:

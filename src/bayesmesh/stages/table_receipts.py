@@ -6,22 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.store.receipts import write_receipts
 
 __all__ = ["sign"]
 
 
-def sign(spec: StageSpec, outputs: Iterable[Path], *, inputs: Iterable[Path] = (), has_data: bool = False) -> None:
+def sign(spec: StageSpec, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Write the receipts of a stage's outputs.
 
     Args:
         spec: of the stage.
-        outputs: tables that it wrote.
-        inputs: files that it read, beside the posterior.
-        has_data: whether it also read the data.
+        outputs: what it wrote; files among it get a receipt.
+        inputs: files that it read; of a posterior, its list of hashes.
     """
-    read = [experiment_layout(spec).posterior_hashes, *inputs]
-    if has_data:
-        read.append(data_layout(spec).sharded)
-    write_receipts(Path(spec.results), f"{spec.stage} {spec.experiment}", outputs, read)
+    write_receipts(Path(spec.results), f"{spec.stage} {spec.experiment}", outputs, inputs)

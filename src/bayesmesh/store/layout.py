@@ -204,38 +204,9 @@ class ExperimentLayout:
         return self.folder / "diagnostics" / "verdict.json"
 
     @property
-    def averaging_scores(self) -> Path:
-        return self.folder / "averaging" / "scores.csv"
-
-    @property
-    def averaging_predictions(self) -> Path:
-        """Averaged predictive probabilities of the test rows."""
-        return self.folder / "averaging" / "predictions.zarr"
-
-    @property
-    def recommendations_top(self) -> Path:
-        return self.folder / "recommendations" / "top.csv"
-
-    @property
-    def recommendations_genres(self) -> Path:
-        return self.folder / "recommendations" / "genres.csv"
-
-    @property
-    def recommendations_users(self) -> Path:
-        """One row per ranked user: films watched, entropy of the list."""
-        return self.folder / "recommendations" / "users.csv"
-
-    @property
-    def recommendations_scores(self) -> Path:
-        return self.folder / "recommendations" / "scores.csv"
-
-    @property
     def tables(self) -> tuple[Path, ...]:
-        """All that have a receipt beside them once their stage has run."""
-        return (
-            self.summary, self.verdict, self.ledger, self.averaging_scores, self.recommendations_top,
-            self.recommendations_genres, self.recommendations_users, self.recommendations_scores,
-        )  # fmt: skip
+        """All tables of the stages that every experiment has, with a receipt beside them once their stage has run."""
+        return (self.summary, self.verdict, self.ledger)
 
     @property
     def page(self) -> Path:

@@ -47,8 +47,8 @@ class Receipt(NamedTuple):
 def receipt_file(path: Path) -> Path:
     """Return where the receipt of a file lies.
 
-    >>> receipt_file(Path("mnist/averaging/scores.csv")).name
-    'scores.csv.receipt.json'
+    >>> receipt_file(Path("mnist/diagnostics/summary.csv")).name
+    'summary.csv.receipt.json'
     """
     return path.with_name(f"{path.name}{ENDING}")
 

@@ -170,11 +170,11 @@ def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
         (FILMS + "averaging: {}\n", "key 'averaging': not with source 'films': it offers recommendation"),
         (
             DIGITS.replace("softmax_regression", "gaussian") + "averaging: {}\n",
-            "key 'averaging': not with model 'gaussian': it offers neither averaging nor recommendation",
+            "key 'averaging': not with model 'gaussian': it does not offer averaging",
         ),
         (
             DIGITS.replace("softmax_regression", "'bayesmesh.models.gaussian:Gaussian'") + "averaging: {}\n",
-            "key 'averaging': not with model 'bayesmesh.models.gaussian:Gaussian': it offers neither",
+            "key 'averaging': not with model 'bayesmesh.models.gaussian:Gaussian': it does not offer averaging",
         ),
     ],
 )

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.config import registry
+from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
     component_path,
     list_components,
     load_component,
-    read_offers,
+    parse_classes,
     read_options,
 )
 from bayesmesh.config.settings import Settings
@@ -89,7 +90,7 @@ def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
     def read(value: str, name: str = "offering_file:Mine") -> tuple[str, ...] | None:
         (tmp_path / "offering_file.py").write_text(OFFERING.format(value=value))
-        registry._classes.cache_clear()
+        parse_classes.cache_clear()
         return read_offers("model", name)
 
     return read
@@ -107,10 +108,10 @@ def test_offers_are_read_from_the_text_of_the_class(offering: Callable[..., tupl
     ("value", "said"),
     [
         ("('averging',)", "unknown word 'averging'\n  remedy: did you mean 'averaging'?"),
-        ("'averaging'", "is no tuple of words"),
-        ("(1,)", "is no tuple of words"),
-        ("tuple(OFFERS)", "is no tuple of words"),
-        ("print('run')", "is no tuple of words"),
+        ("'averaging'", "should be a tuple of words"),
+        ("(1,)", "should be a tuple of words"),
+        ("tuple(OFFERS)", "should be a tuple of words"),
+        ("print('run')", "should be a tuple of words"),
     ],
 )
 def test_offers_that_cannot_be_read_are_named(

@@ -37,6 +37,9 @@ def test_the_table_has_every_key_with_a_description() -> None:
         for name in list_components(kind):
             assert f"{block}.{'source' if kind == 'source' else 'name'}: {name}`" in text
             keys += _keys(read_options(component_path(kind, name)), f"{block}.")
+    for name in list_components("analysis"):
+        assert f"### `{name}`" in text
+        keys += _keys(read_options(component_path("analysis", name)), f"{name}.")
     assert {"compute.mesh.data", "sampling.initial.spread", "data.num_films", "gates.r_hat"} <= set(keys)
     for key in keys:
         (row, *_) = [line for line in text.splitlines() if line.startswith(f"| `{key}` |")]

@@ -126,11 +126,12 @@ def write_averaging(layout: ExperimentLayout) -> None:
     header = ",".join(
         ["num_draws", *(f"{kind}_{name}" for name in names for kind in ("single", "average")), "single_accuracy_sd"]
     )
-    write_csv(layout.averaging_scores, header, rows)
+    folder = layout.folder / "averaging"
+    write_csv(folder / "scores.csv", header, rows)
     rng = np.random.default_rng(7)
     probabilities = rng.dirichlet(np.full(10, 0.09), 2000)
     label = np.array([rng.choice(10, p=p) for p in probabilities])
-    group = open_group(layout.averaging_predictions, "w")
+    group = open_group(folder / "predictions.zarr", "w")
     write_array(group, "probabilities", probabilities.astype(np.float32), ("row", "class"))
     write_array(group, "label", label, ("row",))
 
@@ -165,7 +166,7 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
                 1000,
             )
         )
-    folder = layout.recommendations_top.parent
+    folder = layout.folder / "recommendations"
     write_csv(
         folder / "top.csv",
         "user,user_id,activity,rank,film_id,title,genres,p_best,p_top,mean_probability,sd_probability",
@@ -235,7 +236,8 @@ def write_everything(layout: ExperimentLayout, *, is_stuck: bool = False, chains
 
 def write_demo_page(layout: ExperimentLayout, manifest: Path | None, title: str, caption: str) -> Path:
     """Write the page of a demo experiment."""
-    config = {"title": title, "model": {"name": "softmax_regression"}, "sampling": {"chains": CHAINS, "draws": DRAWS}}
+    config = {"title": title, "model": {"name": "softmax_regression"}, "sampling": {"chains": CHAINS, "draws": DRAWS},
+              "averaging": {}, "recommendation": {}}  # fmt: skip
     return write_page(layout, config, title, caption, manifest, ReportSettings(caption=caption))
 
 
@@ -252,7 +254,8 @@ def write_demo(results: Path) -> list[Path]:
         manifest = write_everything(layout, is_stuck=is_stuck, chains=chains)
         (write_recommendations if name == "movielens" else write_averaging)(layout)
         pages.append(write_demo_page(layout, manifest, title, caption))
-    listed = [{"experiment": name, "title": case[0]} for name, case in cases.items()]
+    asked = {"averaging": {}, "recommendation": {}}
+    listed = [{"experiment": name, "title": case[0], "analyses": asked} for name, case in cases.items()]
     return [
         *pages,
         write_index(results, [*listed, {"experiment": "later", "title": "An experiment that is still running"}]),

@@ -10,16 +10,20 @@ from pathlib import Path
 from bayesmesh.report.index import read_index_row, write_index
 from bayesmesh.store.layout import ExperimentLayout
 
+ASKED = {"averaging": {}, "recommendation": {}}
+
 
 def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) -> None:
     complete.page.touch()
-    row = read_index_row(complete.results, {"experiment": "everything", "title": "Digits"})
+    row = read_index_row(complete.results, {"experiment": "everything", "title": "Digits", "analyses": ASKED})
     assert (row.verdict, row.draws, row.divergences) == ("pass", "4 × 600", "0")
     assert row.link == "everything/report.html"
-    assert row.score == "accuracy 0.9263"
+    assert row.score == "accuracy 0.9263, NDCG × 1.87 of popularity"
     assert row.seconds == "6 min 20 s"
-    complete.averaging_scores.unlink()
-    assert read_index_row(complete.results, {"experiment": "everything"}).score == "NDCG × 1.87 of popularity"
+    (complete.folder / "averaging" / "scores.csv").unlink()
+    page = {"experiment": "everything", "analyses": ASKED}
+    assert read_index_row(complete.results, page).score == "NDCG × 1.87 of popularity"
+    assert read_index_row(complete.results, {"experiment": "everything"}).score == "", "files of an earlier request"
 
 
 def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., ExperimentLayout]) -> None:

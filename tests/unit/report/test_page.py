@@ -31,7 +31,7 @@ SECTIONS = {
 
 
 def write(layout: ExperimentLayout, manifest: Path | None = None, title: str = "A title", caption: str = "") -> str:
-    config = {"title": title, "report": {"caption": caption}}
+    config = {"title": title, "report": {"caption": caption}, "averaging": {}, "recommendation": {}}
     path = write_page(layout, config, title, caption, manifest, ReportSettings(num_traces=2))
     return path.read_text(encoding="utf-8")
 

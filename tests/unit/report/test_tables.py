@@ -1,4 +1,4 @@
-"""Marking of summaries, the order of the worst, ledgers, ranks, recommendations, facts and formats."""
+"""Marking of summaries, the order of the worst, ledgers, ranks, facts and formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bayesmesh.figures import formats
 from bayesmesh.report.background import build_timing, dump_settings
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
-from bayesmesh.report.outcomes import best_ratio, build_recommendation
 from bayesmesh.report.tables import Coordinate, read_summary, worst_first
 from bayesmesh.report.time_spent import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
@@ -99,25 +98,6 @@ def test_thinning_keeps_every_extreme_and_leaves_gaps_out() -> None:
     assert at.size == 200
     assert (kept.max(), kept.min()) == (40.0, -30.0)
     assert (np.diff(at) > 0).all()
-
-
-def test_recommendation_compares_users_and_rankings(complete: ExperimentLayout) -> None:
-    found = build_recommendation(complete)
-    assert found is not None
-    assert [user.activity for user in found.users] == ["most", "least"]
-    assert [user.activity for user in found.others] == ["chosen"]
-    assert "more open about the least active user" in found.sentence
-    assert best_ratio(found) == pytest.approx(0.2874 / 0.1533)
-
-
-def test_an_entropy_that_draws_cannot_show_is_called_too_low(complete: ExperimentLayout) -> None:
-    path = complete.recommendations_users
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("3.52,0.05,5.1,212,1000", "3.52,0.05,5.1,40,40"), encoding="utf-8"
-    )
-    found = build_recommendation(complete)
-    assert found is not None
-    assert "too low: 40 draws cannot show more than 3.69" in found.sentence
 
 
 def test_facts_are_bounded_and_in_words() -> None:

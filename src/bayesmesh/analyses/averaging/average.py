@@ -1,4 +1,4 @@
-"""The averaging stage: predictive probabilities of the test rows averaged over draws, scored as draws are added.
+"""Predictive probabilities of the test rows averaged over draws, scored as draws are added.
 
 The posterior predictive distribution is the average of the predictive distributions of single draws; the gain of the
 average over a single draw is what a Bayesian treatment brings to prediction.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,12 +16,11 @@ import numpy as np
 
 from bayesmesh.analyses.averaging.predictive import WORK_BYTES, Predictor
 from bayesmesh.analyses.averaging.scores import Scores, score_probabilities
-from bayesmesh.analyses.averaging.settings import AveragingSettings
+from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.averaging.suitability import check_averaging
-from bayesmesh.analyses.averaging.writing import write_predictions, write_scores
+from bayesmesh.analyses.averaging.tables import write_predictions, write_scores
 from bayesmesh.data.base import DataSpec
 from bayesmesh.models.base import Model
-from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 __all__ = ["MAX_BLOCK_DRAWS", "average", "draw_counts"]
@@ -45,8 +45,8 @@ def average(
     spec: DataSpec,
     posterior: Posterior,
     test_rows: Mapping[str, np.ndarray],
-    settings: AveragingSettings,
-    layout: ExperimentLayout,
+    settings: Options,
+    files: Mapping[str, Path],
     *,
     work_bytes: int = WORK_BYTES,
     block_bytes: int = BLOCK_BYTES,
@@ -62,7 +62,7 @@ def average(
         posterior: the draws.
         test_rows: name -> (rows, ...), with the outcome.
         settings: calibration bins and draw counts.
-        layout: where `averaging_scores` and `averaging_predictions` are written; each appears when complete.
+        files: paths of ``scores.csv`` and ``predictions.zarr``; each appears when complete.
         work_bytes, block_bytes: bounds on memory.
 
     Returns:
@@ -84,8 +84,8 @@ def average(
         work_bytes=work_bytes,
     )
     summed, table = _stream(posterior, predictor, labels, spec.dtype, settings, block_bytes)
-    write_predictions(layout.averaging_predictions, (summed / total).astype(np.float32), labels, total)
-    write_scores(layout.averaging_scores, table)
+    write_predictions(files["predictions.zarr"], (summed / total).astype(np.float32), labels, total)
+    write_scores(files["scores.csv"], table)
     last = table[-1]
     return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
 
@@ -95,7 +95,7 @@ def _stream(
     predictor: Predictor,
     labels: np.ndarray,
     dtype: str,
-    settings: AveragingSettings,
+    settings: Options,
     block_bytes: int,
 ) -> tuple[np.ndarray, list[dict[str, float]]]:
     """Return probabilities summed over all draws, (rows, classes) float64, and the rows of the scores."""

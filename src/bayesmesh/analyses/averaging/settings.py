@@ -1,4 +1,4 @@
-"""The `averaging` key: posterior predictive averages over draws on the test rows."""
+"""Settings of averaging."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["AveragingSettings"]
+__all__ = ["Options"]
 
 
-class AveragingSettings(Settings):
-    """Scores of single draws and of their average; needs a source with test rows."""
+class Options(Settings):
+    """Scores of single draws and of their average on the test rows; needs a source with test rows."""
 
     calibration_bins: int = Field(
         15, ge=2, le=1000, description="Equal-width confidence bins of the expected calibration error."

@@ -1,8 +1,9 @@
-"""The recommendation stage: films for a few users with their uncertainty, and held-out scores for all users."""
+"""Films for a few users with their uncertainty, and held-out scores for all users."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.logits import check_inputs
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, Ranking, rank_films
-from bayesmesh.analyses.recommendation.settings import RecommendationSettings
+from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.analyses.recommendation.suitability import check_users, check_watch_matrix
 from bayesmesh.analyses.recommendation.tables import (
     GENRE_COLUMNS,
@@ -29,7 +30,6 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Model
-from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 __all__ = ["choose_users", "count_watched", "recommend"]
@@ -88,8 +88,8 @@ def recommend(
     spec: DataSpec,
     posterior: Posterior,
     shards: Shards,
-    settings: RecommendationSettings,
-    layout: ExperimentLayout,
+    settings: Options,
+    files: Mapping[str, Path],
     *,
     work_bytes: int = WORK_BYTES,
     accumulator_bytes: int = ACCUMULATOR_BYTES,
@@ -98,7 +98,7 @@ def recommend(
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split
-    `recommendations_scores` holds its header only.
+    ``scores.csv`` holds its header only.
 
     Args:
         model: has latents per user and predicts one Bernoulli per user and film.
@@ -106,7 +106,7 @@ def recommend(
         posterior: the draws.
         shards: training matrix, held-out films, titles and genres.
         settings: users, and depths of lists.
-        layout: where the four tables are written.
+        files: paths of the four tables.
         work_bytes, accumulator_bytes, block_bytes: bounds on memory, see `rank_films` and `score_held_out`.
 
     Returns:
@@ -129,9 +129,9 @@ def recommend(
     scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
     listed = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
     scored = score_rows(scores, settings.cutoff)
-    _write_lists(users, ranking, shards.columns, settings.num_films, layout)
-    write_table(layout.recommendations_users, listed, USER_COLUMNS)
-    write_table(layout.recommendations_scores, scored, SCORE_COLUMNS)
+    _write_lists(users, ranking, shards.columns, settings.num_films, files)
+    write_table(files["users.csv"], listed, USER_COLUMNS)
+    write_table(files["scores.csv"], scored, SCORE_COLUMNS)
     return {"num_draws": posterior.num_chains * posterior.num_draws, "users": listed, "scores": scored}
 
 
@@ -140,10 +140,12 @@ def _write_lists(
     ranking: Ranking,
     columns: Mapping[str, Sequence[Any]],
     num_films: int,
-    layout: ExperimentLayout,
+    files: Mapping[str, Path],
 ) -> None:
     top = [row for user in users for row in top_rows(user, ranking, columns, num_films)]
-    write_table(layout.recommendations_top, top, TOP_COLUMNS)
-    films = columns.get("genres")
-    genres = [row for user in users for row in genre_rows(user, ranking.p_best[user.place], films)] if films else []
-    write_table(layout.recommendations_genres, genres, GENRE_COLUMNS)
+    write_table(files["top.csv"], top, TOP_COLUMNS)
+    of_films = columns.get("genres")
+    genres = (
+        [row for user in users for row in genre_rows(user, ranking.p_best[user.place], of_films)] if of_films else []
+    )
+    write_table(files["genres.csv"], genres, GENRE_COLUMNS)

@@ -1,4 +1,4 @@
-"""The `recommendation` key: rankings of unwatched films with their uncertainty."""
+"""Settings of recommendation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["RecommendationSettings"]
+__all__ = ["Options"]
 
 
-class RecommendationSettings(Settings):
-    """Which users to rank films for, and how deep; needs a watch matrix."""
+class Options(Settings):
+    """Films ranked for a few users, and held-out scores of all users; needs a watch matrix."""
 
     num_films: int = Field(20, ge=1, le=10_000, description="Films listed per user in top.csv.")
     users: tuple[int, ...] = Field(

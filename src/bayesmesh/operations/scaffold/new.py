@@ -1,4 +1,4 @@
-"""Write a model, a source or a kernel with its test, or an experiment, from a template that runs unchanged."""
+"""Write a model, source, kernel or analysis with its test, or an experiment, from a template that runs unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.config.experiment import RESERVED_NAMES
+from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
 from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
@@ -16,6 +16,9 @@ from bayesmesh.errors import ConfigError
 __all__ = ["KINDS", "run", "write_new"]
 
 KINDS = (*PACKAGES, "experiment")
+
+OTHER_VERBS = ("doctor", "gc", "new", "schema", "status", "verify")
+"""Verbs of the command line that are not rules."""
 
 COMPONENT_PATTERN = r"^[a-z][a-z0-9_]{0,31}$"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -74,13 +77,14 @@ def _next_steps(kind: str, name: str) -> str:
             f"next: edit it, preview the jobs with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
             "Add it to `experiments` in config/config.yaml to include it in `make run`."
         )
-    key = "data: {source: " if kind == "source" else f"{kind}: {{name: "
+    used = {"source": f"data: {{source: {name}}}", "analysis": f"{name}: {{}}"}.get(kind, f"{kind}: {{name: {name}}}")
+    contract = "test_analyses.py" if kind == "analysis" else f"test_{kind}s.py"
     test = _plan(kind, name)[1].path
     return (
         f"next: replace the example by your own {kind}; its contract is docs/contracts/{kind}.md.\n"
-        f"Check it: python -m pytest {test} tests/contract/test_{kind}s.py -k '{name} or test_{name}'\n"
+        f"Check it: python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
         "Then run `make schema` to add its keys to config/README.md.\n"
-        f"Use it in an experiment: {key}{name}}}"
+        f"Use it in an experiment: {used}"
     )
 
 
@@ -88,6 +92,9 @@ def _check_name(kind: str, name: str) -> None:
     pattern, reserved = COMPONENT_PATTERN, frozenset({"base", *keyword.kwlist})
     if kind == "experiment":
         pattern, reserved = NAME_PATTERN, RESERVED_NAMES
+    if kind == "analysis":
+        # Its name is a key of an experiment, a rule and a verb.
+        reserved |= {*experiment_class().model_fields, *RESERVED_NAMES, *OTHER_VERBS}
     if not re.fullmatch(pattern.strip("^$"), name):
         plain = re.sub(r"[^a-z0-9]+", "-" if kind == "experiment" else "_", name.lower()).strip("-_")
         guess = plain if re.fullmatch(pattern.strip("^$"), plain) else f"my_{kind}"

@@ -115,7 +115,7 @@ class MeasureSettings(Settings):
             if place.is_absolute() or ".." in place.parts or place.suffix not in (".csv", ".json", ".zarr"):
                 raise does_not_fit(
                     "file", f"{self.file!r:.80} is no table or store below the results",
-                    "write a path such as mnist/averaging/scores.csv, relative to the folder of results",
+                    "write a path such as mnist/diagnostics/summary.csv, relative to the folder of results",
                 )  # fmt: skip
             if place.suffix in (".csv", ".zarr") and self.column is None and self.witness is None:
                 raise does_not_fit("column", "a table or store needs one", "add\n    column: ...")

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 from bayesmesh.store.arrays import open_group, write_array
@@ -26,6 +27,11 @@ def _double_precision() -> None:
 @pytest.fixture
 def layout(tmp_path: Path) -> ExperimentLayout:
     return ExperimentLayout(tmp_path, "experiment")
+
+
+@pytest.fixture
+def files(layout: ExperimentLayout) -> dict[str, Path]:
+    return declared("averaging").files(layout.folder)
 
 
 @pytest.fixture

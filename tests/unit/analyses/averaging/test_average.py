@@ -13,16 +13,16 @@ from bayesmesh.analyses.averaging import average as stage
 from bayesmesh.analyses.averaging import predictive
 from bayesmesh.analyses.averaging.average import average, draw_counts
 from bayesmesh.analyses.averaging.scores import Scores, score_probabilities
-from bayesmesh.analyses.averaging.settings import AveragingSettings
-from bayesmesh.analyses.averaging.writing import COLUMNS
+from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
+from bayesmesh.analyses.averaging.tables import COLUMNS
 from bayesmesh.errors import UserError
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 
-SETTINGS = AveragingSettings(calibration_bins=5, points_per_decade=4)
+SETTINGS = AveragingOptions(calibration_bins=5, points_per_decade=4)
 
 
-def read_scores(layout):
-    return pd.read_csv(layout.averaging_scores)
+def read_scores(files):
+    return pd.read_csv(files["scores.csv"])
 
 
 def test_draw_counts_are_even_in_their_logarithm():
@@ -32,9 +32,9 @@ def test_draw_counts_are_even_in_their_logarithm():
     assert draw_counts(12, 100) == list(range(1, 13))
 
 
-def test_average_equals_the_direct_computation(model, spec, write_posterior, latents, test_rows, direct, layout):
-    result = average(model, spec, write_posterior(latents), test_rows, SETTINGS, layout)
-    table = read_scores(layout)
+def test_average_equals_the_direct_computation(model, spec, write_posterior, latents, test_rows, direct, files):
+    result = average(model, spec, write_posterior(latents), test_rows, SETTINGS, files)
+    table = read_scores(files)
     assert list(table.columns) == COLUMNS
     assert table.num_draws.tolist() == [1, 2, 3, 6, 10, 14]
     labels = test_rows["label"]
@@ -53,11 +53,11 @@ def test_average_equals_the_direct_computation(model, spec, write_posterior, lat
     assert abs(table.average_log_score.iloc[-1] - table.single_log_score.iloc[-1]) > 0.1
 
 
-def test_predictions_are_stored_with_names_and_labels(model, spec, write_posterior, latents, test_rows, direct, layout):
+def test_predictions_are_stored_with_names_and_labels(model, spec, write_posterior, latents, test_rows, direct, files):
     posterior = write_posterior(latents)
     for _ in range(2):  # the second run replaces the first
-        average(model, spec, posterior, test_rows, SETTINGS, layout)
-    group = zarr.open_group(layout.averaging_predictions, mode="r")
+        average(model, spec, posterior, test_rows, SETTINGS, files)
+    group = zarr.open_group(files["predictions.zarr"], mode="r")
     probabilities = group["probabilities"]
     assert probabilities.dtype == np.float32
     assert probabilities.metadata.dimension_names == ("row", "class")
@@ -65,19 +65,19 @@ def test_predictions_are_stored_with_names_and_labels(model, spec, write_posteri
     assert group.attrs["num_draws"] == 14
     np.testing.assert_allclose(probabilities[...], direct.mean(axis=0), atol=2e-6)
     np.testing.assert_array_equal(group["label"][...], test_rows["label"])
-    assert sorted(p.name for p in layout.averaging_scores.parent.iterdir()) == ["predictions.zarr", "scores.csv"]
+    assert sorted(p.name for p in files["scores.csv"].parent.iterdir()) == ["predictions.zarr", "scores.csv"]
 
 
 @pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])
 def test_bounded_blocks_and_tiles_give_the_same(
-    model, spec, write_posterior, latents, test_rows, layout, work_bytes, block_bytes
+    model, spec, write_posterior, latents, test_rows, files, work_bytes, block_bytes
 ):
     posterior = write_posterior(latents)
-    whole = average(model, spec, posterior, test_rows, SETTINGS, layout)
-    reference = read_scores(layout)
-    parts = average(model, spec, posterior, test_rows, SETTINGS, layout, work_bytes=work_bytes, block_bytes=block_bytes)
+    whole = average(model, spec, posterior, test_rows, SETTINGS, files)
+    reference = read_scores(files)
+    parts = average(model, spec, posterior, test_rows, SETTINGS, files, work_bytes=work_bytes, block_bytes=block_bytes)
     assert parts == pytest.approx(whole, rel=1e-6)
-    pd.testing.assert_frame_equal(read_scores(layout), reference, rtol=1e-6, atol=1e-9)
+    pd.testing.assert_frame_equal(read_scores(files), reference, rtol=1e-6, atol=1e-9)
 
 
 def test_tiles_keep_the_bound(model, latents, test_rows, direct):
@@ -91,7 +91,7 @@ def test_tiles_keep_the_bound(model, latents, test_rows, direct):
     assert sums.scores.shape == (5, 3)
 
 
-def test_one_trace_for_all_blocks(spec, write_posterior, latents, test_rows, layout):
+def test_one_trace_for_all_blocks(spec, write_posterior, latents, test_rows, files):
     traces = []
 
     class Counting(SoftmaxRegression):
@@ -99,57 +99,57 @@ def test_one_trace_for_all_blocks(spec, write_posterior, latents, test_rows, lay
             traces.append(inputs["features"].shape)
             return super().predict(latents, inputs)
 
-    average(Counting(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+    average(Counting(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
     # One abstract evaluation by the check, one for each device.
     assert len(traces) <= 1 + len(jax.local_devices())
 
 
-def test_constant_draws_average_to_themselves(model, spec, write_posterior, latents, test_rows, layout):
+def test_constant_draws_average_to_themselves(model, spec, write_posterior, latents, test_rows, files):
     constant = {name: np.broadcast_to(v[:1, :1], v.shape).copy() for name, v in latents.items()}
-    average(model, spec, write_posterior(constant), test_rows, SETTINGS, layout)
-    table = read_scores(layout)
+    average(model, spec, write_posterior(constant), test_rows, SETTINGS, files)
+    table = read_scores(files)
     for name in Scores._fields:
         np.testing.assert_allclose(table[f"average_{name}"], table[f"single_{name}"], rtol=1e-5, atol=1e-7)
     assert (table.single_accuracy_sd.dropna() < 1e-12).all()
 
 
-def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, test_rows, direct, layout):
+def test_a_repeated_draw_counts_again(model, spec, write_posterior, latents, test_rows, direct, files):
     """A rejected proposal repeats its state, which then weighs twice."""
     one = {name: v[:1, [0, 0, 1]] for name, v in latents.items()}
-    average(model, spec, write_posterior(one), test_rows, SETTINGS, layout)
-    stored = zarr.open_group(layout.averaging_predictions, mode="r")["probabilities"][...]
+    average(model, spec, write_posterior(one), test_rows, SETTINGS, files)
+    stored = zarr.open_group(files["predictions.zarr"], mode="r")["probabilities"][...]
     np.testing.assert_allclose(stored, (2 * direct[0] + direct[2]) / 3, atol=2e-6)
 
 
-def test_refuses_data_without_test_rows(model, spec, write_posterior, latents, layout):
+def test_refuses_data_without_test_rows(model, spec, write_posterior, latents, files):
     with pytest.raises(UserError, match="key 'averaging': the dataset has no test rows"):
-        average(model, spec, write_posterior(latents), {}, SETTINGS, layout)
+        average(model, spec, write_posterior(latents), {}, SETTINGS, files)
 
 
-def test_refuses_local_latents(model, spec, write_posterior, latents, test_rows, layout):
+def test_refuses_local_latents(model, spec, write_posterior, latents, test_rows, files):
     class Local(SoftmaxRegression):
         local_latents = {"biases": 0}  # noqa: RUF012
 
     with pytest.raises(UserError, match=r"Local has latents of its own for each row \(biases\)") as caught:
-        average(Local(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+        average(Local(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
     assert "averaging" in caught.value.remedy
 
 
-def test_refuses_what_is_not_categorical(spec, write_posterior, latents, test_rows, layout):
+def test_refuses_what_is_not_categorical(spec, write_posterior, latents, test_rows, files):
     class Continuous(SoftmaxRegression):
         def predict(self, latents, inputs):
             return tfp.distributions.Normal(self._logits(latents, inputs), np.float32(1))
 
     with pytest.raises(UserError, match="model Continuous predicts Normal") as caught:
-        average(Continuous(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, layout)
+        average(Continuous(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
     assert caught.value.remedy == "remove the key 'averaging' from the experiment"
-    assert not layout.averaging_scores.exists()
+    assert not files["scores.csv"].exists()
 
 
-def test_refuses_labels_outside_the_classes(model, spec, write_posterior, latents, test_rows, layout):
+def test_refuses_labels_outside_the_classes(model, spec, write_posterior, latents, test_rows, files):
     wrong = {**test_rows, "label": np.full_like(test_rows["label"], 3)}
     with pytest.raises(UserError, match="labels from 0 to 2"):
-        average(model, spec, write_posterior(latents), wrong, SETTINGS, layout)
+        average(model, spec, write_posterior(latents), wrong, SETTINGS, files)
 
 
 def test_blocks_end_at_every_point(write_posterior, latents):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards, open_shards
@@ -32,6 +33,11 @@ def _double_precision() -> None:
 @pytest.fixture
 def layout(tmp_path: Path) -> ExperimentLayout:
     return ExperimentLayout(tmp_path, "experiment")
+
+
+@pytest.fixture
+def files(layout: ExperimentLayout) -> dict[str, Path]:
+    return declared("recommendation").files(layout.folder)
 
 
 @pytest.fixture

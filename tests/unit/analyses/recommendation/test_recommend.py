@@ -14,18 +14,18 @@ from bayesmesh.analyses.recommendation import logits as logits_module
 from bayesmesh.analyses.recommendation.ranking import rank_films
 from bayesmesh.analyses.recommendation.ranking_scores import entropy
 from bayesmesh.analyses.recommendation.recommend import choose_users, count_watched, recommend
-from bayesmesh.analyses.recommendation.settings import RecommendationSettings
+from bayesmesh.analyses.recommendation.settings import Options as RecommendationOptions
 from bayesmesh.data.base import Dataset
 from bayesmesh.errors import StoreError, UserError
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 
 NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
-SETTINGS = RecommendationSettings(num_films=6, users=(4, 11), top=3, cutoff=5)
+SETTINGS = RecommendationOptions(num_films=6, users=(4, 11), top=3, cutoff=5)
 TABLES = ("top", "genres", "users", "scores")
 
 
-def tables(layout):
-    return {name: pd.read_csv(getattr(layout, f"recommendations_{name}")) for name in TABLES}
+def tables(files):
+    return {name: pd.read_csv(files[f"{name}.csv"]) for name in TABLES}
 
 
 def training(shards):
@@ -126,14 +126,14 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
 
 @pytest.mark.parametrize(("accumulator_bytes", "work_bytes", "block_bytes"), [(17 * 4 * 10, 17 * 48, 3000)])
 def test_bounded_blocks_give_the_same_tables(
-    model, posterior, shards, layout, accumulator_bytes, work_bytes, block_bytes
+    model, posterior, shards, files, accumulator_bytes, work_bytes, block_bytes
 ):
-    arguments = (model, shards.spec(), posterior, shards, SETTINGS, layout)
+    arguments = (model, shards.spec(), posterior, shards, SETTINGS, files)
     whole = recommend(*arguments)
-    reference = tables(layout)
+    reference = tables(files)
     bounds = {"accumulator_bytes": accumulator_bytes, "work_bytes": work_bytes, "block_bytes": block_bytes}
     assert recommend(*arguments, **bounds)["num_draws"] == whole["num_draws"] == 22
-    for name, table in tables(layout).items():
+    for name, table in tables(files).items():
         pd.testing.assert_frame_equal(table, reference[name], rtol=1e-6)
 
 
@@ -148,9 +148,9 @@ def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shar
         np.testing.assert_allclose(parts[name], scores)
 
 
-def test_tables_are_consistent(model, posterior, shards, layout, dataset):
-    result = recommend(model, shards.spec(), posterior, shards, SETTINGS, layout)
-    found = tables(layout)
+def test_tables_are_consistent(model, posterior, shards, files, dataset):
+    result = recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
+    found = tables(files)
     top, users, genres, scores = (found[name] for name in ("top", "users", "genres", "scores"))
     counts = training(shards).sum(axis=1) + hidden_matrix(shards).sum(axis=1)
     assert users.activity.tolist() == ["most", "least", "chosen", "chosen"]
@@ -179,25 +179,23 @@ def test_tables_are_consistent(model, posterior, shards, layout, dataset):
     assert scores.ranking.tolist() == ["posterior_average", "single_draw", "popularity", "random"]
     assert (scores.num_users == hidden_matrix(shards).any(axis=1).sum()).all()
     assert result["scores"][0]["ndcg"] == scores.ndcg[0]
-    assert sorted(p.name for p in layout.recommendations_top.parent.iterdir()) == [
-        f"{name}.csv" for name in sorted(TABLES)
-    ]
+    assert sorted(p.name for p in files["top.csv"].parent.iterdir()) == [f"{name}.csv" for name in sorted(TABLES)]
 
 
-def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dataset, layout):
+def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dataset, files):
     shards = write_shards(dataset, 0.0)
-    assert recommend(model, shards.spec(), posterior, shards, SETTINGS, layout)["scores"] == []
-    scores = tables(layout)["scores"]
+    assert recommend(model, shards.spec(), posterior, shards, SETTINGS, files)["scores"] == []
+    scores = tables(files)["scores"]
     assert len(scores) == 0
     assert list(scores.columns) == ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"]
 
 
-def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, layout):
+def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, files):
     watched = np.eye(NUM_USERS, NUM_FILMS, dtype=np.uint8)
     watched[3] = 1
     shards = write_shards(Dataset({"watched": watched}, kind="interactions"), 0.0)
-    recommend(model, shards.spec(), posterior, shards, RecommendationSettings(), layout)
-    found = tables(layout)
+    recommend(model, shards.spec(), posterior, shards, RecommendationOptions(), files)
+    found = tables(files)
     assert found["users"].iloc[0].to_dict() == {
         "user": 3, "user_id": 3, "activity": "most", "num_watched": NUM_FILMS, "entropy": 0.0, "entropy_sd": 0.0,
         "entropy_top": 0.0, "num_films_ever_best": 0, "num_draws": 22,
@@ -245,37 +243,37 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
         np.testing.assert_allclose(found_scores[name], scores)
 
 
-def test_refuses_users_who_are_not_there(model, posterior, shards, layout):
-    settings = RecommendationSettings(users=(3, 29, -1))
+def test_refuses_users_who_are_not_there(model, posterior, shards, files):
+    settings = RecommendationOptions(users=(3, 29, -1))
     with pytest.raises(UserError, match=r"key 'recommendation.users': no row 29, -1; valid rows are 0 to 28"):
-        recommend(model, shards.spec(), posterior, shards, settings, layout)
+        recommend(model, shards.spec(), posterior, shards, settings, files)
 
 
-def test_refuses_a_model_without_user_latents(posterior, shards, layout):
+def test_refuses_a_model_without_user_latents(posterior, shards, files):
     class Global(MatrixFactorization):
         local_latents = {}  # noqa: RUF012
 
     with pytest.raises(UserError, match="Global has no latents of its own for each user") as caught:
-        recommend(Global(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, layout)
+        recommend(Global(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
     assert caught.value.remedy == "remove the key 'recommendation' from the experiment"
 
 
-def test_refuses_a_table_of_rows(model, posterior, write_shards, layout):
+def test_refuses_a_table_of_rows(model, posterior, write_shards, files):
     shards = write_shards(Dataset({"watched": np.zeros((5, NUM_FILMS), np.uint8)}), 0.0)
     with pytest.raises(UserError, match="key 'recommendation': the dataset is of kind 'rows'"):
-        recommend(model, shards.spec(), posterior, shards, SETTINGS, layout)
+        recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
 
 
-def test_refuses_what_is_not_bernoulli(posterior, shards, layout):
+def test_refuses_what_is_not_bernoulli(posterior, shards, files):
     class Counts(MatrixFactorization):
         def predict(self, latents, inputs):
             return tfp.distributions.Poisson(log_rate=self.logits(latents))
 
     with pytest.raises(UserError, match="model Counts predicts Poisson"):
-        recommend(Counts(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, layout)
+        recommend(Counts(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
 
 
-def test_refuses_a_posterior_of_other_users(model, write_posterior, latents, shards, layout):
+def test_refuses_a_posterior_of_other_users(model, write_posterior, latents, shards, files):
     fewer = {name: v[:, :, :-1] if name.startswith("user") else v for name, v in latents.items()}
     with pytest.raises(StoreError, match="has 28 users, the data 29"):
-        recommend(model, shards.spec(), write_posterior(fewer), shards, SETTINGS, layout)
+        recommend(model, shards.spec(), write_posterior(fewer), shards, SETTINGS, files)

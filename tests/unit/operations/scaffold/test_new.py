@@ -23,13 +23,14 @@ NAMES = {
     "model": ["a" * 32, "op_t", "x_new_model", "json"],
     "source": ["source", "np1"],
     "kernel": ["z", "langevin"],
+    "analysis": ["drift"],
 }
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The folders of a project."""
-    for folder in ("models", "kernels", "data/sources"):
+    for folder in ("models", "kernels", "data/sources", "analyses"):
         (tmp_path / "src" / "bayesmesh" / folder).mkdir(parents=True)
     (tmp_path / "config" / "experiments").mkdir(parents=True)
     return tmp_path
@@ -45,6 +46,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("model", ["src/bayesmesh/models/mine.py", "tests/unit/models/test_mine.py"]),
         ("source", ["src/bayesmesh/data/sources/mine.py", "tests/unit/data/sources/test_mine.py"]),
         ("kernel", ["src/bayesmesh/kernels/mine.py", "tests/unit/kernels/test_mine.py"]),
+        ("analysis", ["src/bayesmesh/analyses/mine.py", "tests/unit/analyses/test_mine.py"]),
         ("experiment", ["config/experiments/mine.yaml"]),
     ],
 )
@@ -54,7 +56,7 @@ def test_a_component_is_one_file_and_one_test(project: Path, kind: str, paths: l
     assert sorted(written) == sorted(paths)
     for text in written.values():
         assert b"scaffold" not in text
-        assert not re.search(rb"new[_ ]?(model|source|kernel|experiment)", text, re.IGNORECASE)
+        assert not re.search(rb"new[_ ]?(model|source|kernel|analysis|experiment)", text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("name", ["mine", "a-b_c", "123", "true", "null", "1e3", "x" * 64])
@@ -80,7 +82,7 @@ def test_a_bad_name_is_refused_and_nothing_is_written(project: Path, kind: str, 
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("model", "base"), ("kernel", "class"), ("source", "import"), ("experiment", "all"), ("experiment", "report"),
-     ("model", "9lives"), ("model", "a-b")],
+     ("analysis", "sampling"), ("analysis", "report"), ("analysis", "status"), ("model", "9lives"), ("model", "a-b")],
 )  # fmt: skip
 def test_a_name_that_means_something_else_is_refused(project: Path, kind: str, name: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid name for"):
@@ -118,7 +120,7 @@ def test_an_unknown_kind_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as caught:
         main(["new", "modle", "mine"])
     assert caught.value.code == 2
-    assert re.search("model.*source.*kernel.*experiment", capsys.readouterr().err)
+    assert re.search("model.*source.*kernel.*analysis.*experiment", capsys.readouterr().err)
 
 
 # -- what was written, run -----------------------------------------------------------------------------------------------

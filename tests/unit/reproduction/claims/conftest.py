@@ -21,7 +21,7 @@ from bayesmesh.planning.specs import dataset_name, make_spec, parse_spec
 from bayesmesh.reproduction.claims.claims_file import load_claims
 from bayesmesh.reproduction.claims.judge import Finding, judge_all
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.stages import average
+from bayesmesh.stages import analyse
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
@@ -95,7 +95,7 @@ def redraw() -> Callable[[ExperimentLayout, int], None]:
 def run_average(layout: ExperimentLayout) -> None:
     """Run the stage as its verb does."""
     spec = parse_spec(str(layout.results.parent / "average.json"), "average")
-    average.run(spec, Ledger(Path("unused"), "average"))
+    analyse.run(spec, Ledger(Path("unused"), "average"))
 
 
 def write_draws(layout: ExperimentLayout, seed: int) -> None:

@@ -38,7 +38,7 @@ def test_a_number_of_a_run_holds_and_says_where_it_comes_from(averaged: Experime
     assert (finding.verdict, finding.reason) == (HOLDS, "")
     assert finding.ours == pytest.approx(finding.witness, abs=1e-9)
     assert finding.file == SCORES
-    receipt = check_receipt(averaged.results, averaged.averaging_scores)
+    receipt = check_receipt(averaged.results, averaged.results / SCORES)
     assert (finding.machine, finding.written_at) == (receipt.machine, receipt.written_at)
     assert set(receipt.inputs) == {
         f"{NAME}/posterior.sha256",
@@ -48,7 +48,7 @@ def test_a_number_of_a_run_holds_and_says_where_it_comes_from(averaged: Experime
 
 
 def test_a_table_that_was_edited_fails(averaged: ExperimentLayout, judged: Judge) -> None:
-    edit(averaged.averaging_scores, "average_accuracy", "0.1")
+    edit(averaged.results / SCORES, "average_accuracy", "0.1")
     finding = judged(averaged.results, "statistical", **ACCURACY)
     assert finding.verdict == FAILED
     assert finding.reason.startswith(f"{SCORES}: not what the run stored")
@@ -61,7 +61,7 @@ def test_a_result_that_code_returns_without_computing_it_fails(
     scored = averaging.score_probabilities
     monkeypatch.setattr(averaging, "score_probabilities", lambda *a: scored(*a)._replace(accuracy=0.25))
     rerun(averaged)
-    check_receipt(averaged.results, averaged.averaging_scores)
+    check_receipt(averaged.results, averaged.results / SCORES)
     finding = judged(averaged.results, "statistical", **ACCURACY)
     assert finding.verdict == FAILED
     assert "says 0.25" in finding.reason
@@ -86,13 +86,13 @@ def test_draws_that_were_edited_fail(averaged: ExperimentLayout, judged: Judge) 
 def test_a_table_without_receipt_or_draws_fails_and_one_that_is_not_there_has_not_run(
     averaged: ExperimentLayout, judged: Judge
 ) -> None:
-    receipt = receipt_file(averaged.averaging_scores)
+    receipt = receipt_file(averaged.results / SCORES)
     kept = receipt.rename(receipt.with_suffix(".kept"))
     assert judged(averaged.results, "statistical", **ACCURACY).verdict == FAILED
     kept.rename(receipt)
     averaged.posterior.rename(averaged.folder / "elsewhere")
     finding = judged(averaged.results, "statistical", **ACCURACY)
     assert (finding.verdict, "nothing to compute it from again" in finding.reason) == (FAILED, True)
-    averaged.averaging_scores.unlink()
+    (averaged.results / SCORES).unlink()
     finding = judged(averaged.results, "statistical", **ACCURACY)
     assert (finding.verdict, finding.ours, finding.reason) == (NOT_RUN, None, f"{SCORES} is not there")

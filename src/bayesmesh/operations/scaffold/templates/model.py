@@ -30,7 +30,7 @@ class NewModel(Model):
     """Rows ``x`` of shape (dimension,), independent N(mean, scale^2)."""
 
     pretty_name = "New model"
-    # ("averaging",) where `predict` gives one Categorical per row.
+    # Words of analyses that the model can serve: docs/contracts/model.md.
     offers = ()
 
     def prior(self, data_spec: SpecLike) -> Any:

@@ -24,7 +24,7 @@ class NewSource(Source):
     """Field ``x`` (num_rows, 2) float64."""
 
     pretty_name = "New source"
-    # ("averaging",) with test rows, ("recommendation",) for a watch matrix.
+    # Words of analyses that the data can be used for: docs/contracts/source.md.
     offers = ()
 
     def read(self, folder: Path) -> Dataset:

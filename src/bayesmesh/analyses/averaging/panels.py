@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import FixedLocator
 
 from bayesmesh.figures.canvas import MUTED, Panel, draw, log_axis, series
-from bayesmesh.report.tables import AveragingScore
 
 __all__ = ["MEASURES", "draw_reliability", "draw_score"]
 
@@ -23,20 +21,22 @@ MEASURES = {
 """Score -> heading and how to read it."""
 
 
-def draw_score(scores: Sequence[AveragingScore], measure: str, *, is_main: bool = False) -> Panel | None:
+def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> Panel | None:
     """Draw a score of single draws and of their average against the number of draws, on a logarithmic axis.
+
+    Args:
+        scores: as `read_scores` returns them.
+        measure: one of `MEASURES`.
+        is_main: draw it large, with both last values beside the lines.
 
     Returns:
         None where the measure was not recorded at two draw counts or more.
     """
-    lines = [
-        (s.num_draws, s.single[measure], s.average[measure], s.single_accuracy_sd)
-        for s in scores
-        if s.num_draws > 0 and math.isfinite(s.average[measure])
-    ]
-    if len(lines) < 2:
+    kept = scores[(scores["num_draws"] > 0) & np.isfinite(scores[f"average_{measure}"])]
+    if len(kept) < 2:
         return None
-    num_draws, single, average, spread = (np.array(column) for column in zip(*lines, strict=True))
+    columns = ("num_draws", f"single_{measure}", f"average_{measure}", "single_accuracy_sd")
+    num_draws, single, average, spread = (kept[column].to_numpy() for column in columns)
     heading, reading = MEASURES[measure]
 
     def plot(axes: Any) -> None:

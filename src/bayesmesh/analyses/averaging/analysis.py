@@ -1,0 +1,52 @@
+"""average: posterior predictive averages on the test rows, scored against single draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.figures.sections import Section
+
+__all__ = ["Averaging"]
+
+
+class Averaging(Analysis):
+    """Scores of single draws and of the average of their predictive probabilities."""
+
+    pretty_name = "Averaging"
+    outputs = ("scores.csv", "predictions.zarr")
+    verb = "average"
+    message = "Average the predictions of {experiment} over its draws"
+    needs_of_source = ("averaging",)
+    needs_of_model = ("averaging",)
+
+    def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
+        """Look for test rows with labels, and for one category per row."""
+        from bayesmesh.analyses.averaging.suitability import check_averaging
+
+        check_averaging(bound.model, latents, bound.shards.test_rows())
+
+    def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
+        """Average and score; returns the accuracies."""
+        from bayesmesh.analyses.averaging.average import average
+
+        del others
+        model, data_spec, shards = subject.bound
+        last = average(model, data_spec, subject.posterior, shards.test_rows(), self.options, files)
+        return (
+            f"accuracy {last['single_accuracy']:.4f} of single draws, {last['average_accuracy']:.4f} of their average"
+        )
+
+    def section(self, files: Mapping[str, Path]) -> Section | None:
+        """Show scores by number of draws, and the calibration of the average."""
+        from bayesmesh.analyses.averaging.section import build_section
+
+        return build_section(files)
+
+    def cell(self, files: Mapping[str, Path]) -> str:
+        """Return the accuracy of the average of all draws."""
+        from bayesmesh.analyses.averaging.section import describe
+
+        return describe(files)

@@ -1,0 +1,52 @@
+"""recommend: rankings of unwatched films with their uncertainty, and their held-out scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.figures.sections import Section
+
+__all__ = ["Recommendation"]
+
+
+class Recommendation(Analysis):
+    """Films for a few users with their uncertainty, and held-out scores for all users."""
+
+    pretty_name = "Recommendation"
+    outputs = ("top.csv", "genres.csv", "users.csv", "scores.csv")
+    verb = "recommend"
+    folder = "recommendations"
+    message = "Recommend films in {experiment}"
+    needs_of_source = ("recommendation",)
+    needs_of_model = ("recommendation",)
+
+    def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
+        """Look for a watch matrix, latents of each user, one Bernoulli a film, and the chosen users."""
+        from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
+
+        check_recommendation(bound.model, latents, bound.shards)
+        check_users(self.options.users, bound.shards.num_rows)
+
+    def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
+        """Rank and score; returns the number of draws."""
+        from bayesmesh.analyses.recommendation.recommend import recommend
+
+        del others
+        model, data_spec, shards = subject.bound
+        result = recommend(model, data_spec, subject.posterior, shards, self.options, files)
+        return f"num_draws {result['num_draws']}"
+
+    def section(self, files: Mapping[str, Path]) -> Section | None:
+        """Show the lists of the most and the least active user, and all held-out scores."""
+        from bayesmesh.analyses.recommendation.section import build_section
+
+        return build_section(files)
+
+    def cell(self, files: Mapping[str, Path]) -> str:
+        """Return how many times the score of popularity the best ranking has."""
+        from bayesmesh.analyses.recommendation.section import describe
+
+        return describe(files)

@@ -1,0 +1,92 @@
+"""Sections of a page: HTML out of a template or a table, and the numbers under the verdict.
+
+Every value that a template or a table shows is escaped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from bayesmesh.figures import formats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KeyNumber", "Section", "html_table", "render"]
+
+_MACROS = Path(__file__).parent / "templates"
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyNumber:
+    """A number of the line under the verdict; `state` colours it: pass, warn, fail or nothing."""
+
+    name: str
+    value: str
+    detail: str = ""
+    state: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section of a page; the page puts its heading above it.
+
+    Attributes:
+        body: HTML.
+        numbers: for the line under the verdict.
+    """
+
+    body: Markup
+    numbers: Sequence[KeyNumber] = ()
+
+
+@functools.cache
+def _environment(folder: Path) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, _MACROS]),
+        autoescape=True,  # titles, captions and names come from configuration and data
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(formats=formats, isfinite=math.isfinite)
+    return environment
+
+
+def render(template: Path, **context: Any) -> Markup:
+    """Return a filled template; it may include files beside it and import ``macros.html``."""
+    return Markup(_environment(template.parent).get_template(template.name).render(**context))  # noqa: S704 - escaped
+
+
+def html_table(table: pd.DataFrame, label: str) -> Markup:
+    """Return a table as HTML: numbers with four significant digits, to the right; what is missing is left empty.
+
+    Args:
+        table: the first column names the rows.
+        label: what a reader who cannot see the table is told.
+
+    >>> import pandas as pd
+    >>> '<td class="num">0.5000</td>' in html_table(pd.DataFrame({"name": ["a<b"], "mean": [0.5]}), "Means")
+    True
+    """
+    is_number = [dtype.kind in "iuf" for dtype in table.dtypes]
+    rows = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    columns = list(zip(table.columns, is_number, strict=True))
+    return render(_MACROS / "table.html", label=label, columns=columns, rows=rows)
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    number = float(value)
+    if math.isnan(number):
+        return ""
+    return formats.count(number) if number.is_integer() else formats.real(number)

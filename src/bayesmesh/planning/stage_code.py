@@ -1,0 +1,68 @@
+"""Which source files and templates a stage runs, for the fingerprint of its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.config.declarations import declared
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.registry import component_path
+from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.planning.specs import COMPONENTS, LATER
+
+__all__ = ["files_without_components", "stage_files"]
+
+_STAGES = PACKAGE_ROOT / "stages"
+
+
+def files_without_components(stage: str) -> list[Path]:
+    """Return the files of a stage apart from those of models, kernels, sources and analyses."""
+    return [*source_closure([_STAGES / f"{stage}.py"]), *_templates(stage)]
+
+
+def stage_files(stage: str, name: str, experiments: Mapping[str, ExperimentBase]) -> list[Path]:
+    """Return the files that a stage of an experiment runs.
+
+    Args:
+        stage: name of the stage.
+        name: of the experiment.
+        experiments: all experiments, among them those that an analysis names.
+    """
+    experiment = experiments[name]
+    if stage in LATER:
+        return _analysis_files(LATER[stage], stage, [name, *experiment.named_experiments(LATER[stage])], experiments)
+    entries = [_STAGES / f"{stage}.py", *_components(stage, experiment)]
+    shown: list[Path] = []
+    if stage == "sample" and experiment.sampling.stop is not None:
+        entries.append(_STAGES / "stop_rule.py")
+    if stage == "report":
+        asked = [declared(each) for each in experiment.analyses()]
+        entries += [each.section_file for each in asked]
+        shown = [template for each in asked for template in each.templates]
+    return [*source_closure(entries), *shown, *_templates(stage)]
+
+
+def _analysis_files(key: str, stage: str, names: list[str], experiments: Mapping[str, ExperimentBase]) -> list[Path]:
+    """Return what an analysis runs, with the models of all experiments that it reads.
+
+    How a folder shows its results belongs to the page: a change of it computes nothing again.
+    """
+    analysis = declared(key)
+    apart = {analysis.section_file} - {analysis.path}
+    models = [path for name in names for path in _components(stage, experiments[name])]
+    return source_closure([_STAGES / "analyse.py", analysis.path, *models], without=apart)
+
+
+def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
+    whole = experiment.model_dump(mode="json")
+    chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
+    return [component_path(kind, chosen[kind]) for kind in COMPONENTS[stage]]
+
+
+def _templates(stage: str) -> list[Path]:
+    """Return what pages are filled into."""
+    if stage != "report":
+        return []
+    folders = (PACKAGE_ROOT / unit / "templates" for unit in ("figures", "report"))
+    return sorted(path for folder in folders for path in folder.glob("*.*") if path.suffix in (".html", ".css"))

@@ -1,0 +1,51 @@
+"""What analyses show of themselves: sections of a page, and cells of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bayesmesh.config.declarations import declared, list_analyses
+from bayesmesh.config.registry import load_component, read_options
+from bayesmesh.figures.sections import Section
+from bayesmesh.store.layout import ExperimentLayout
+
+__all__ = ["ShownAnalysis", "build_analyses", "describe_analyses"]
+
+
+class ShownAnalysis(NamedTuple):
+    """An analysis that has a section: its name, its heading, and the section."""
+
+    name: str
+    heading: str
+    section: Section
+
+
+def build_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> list[ShownAnalysis]:
+    """Build the sections of the analyses that an experiment asks for, as far as they have anything to show.
+
+    Args:
+        layout: files of the experiment.
+        config: the whole configuration of the experiment, plain values.
+
+    Raises:
+        StoreError: a file of an analysis is damaged.
+    """
+    shown = []
+    for analysis in list_analyses():
+        if config.get(analysis.name) is not None:
+            made = _make(analysis.name, config[analysis.name])
+            section = made.section(analysis.files(layout.folder))
+            shown += [ShownAnalysis(analysis.name, analysis.pretty_name, section)] if section else []
+    return shown
+
+
+def describe_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> str:
+    """Return what analyses say in the index; arguments and errors as in `build_analyses`."""
+    asked = [declared(name) for name in sorted(config)]
+    cells = [_make(each.name, config[each.name]).cell(each.files(layout.folder)) for each in asked]
+    return ", ".join(cell for cell in cells if cell)
+
+
+def _make(name: str, settings: Any) -> Any:
+    return load_component("analysis", name)(read_options(declared(name).path).model_validate(settings))

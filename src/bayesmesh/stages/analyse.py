@@ -1,0 +1,72 @@
+"""analyse: run one analysis of an experiment, and of others that its settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb
+from bayesmesh.config.registry import load_component
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.stages.context import in_file_of, shards_of
+from bayesmesh.stages.experiment_files import data_layout, experiment_layout
+from bayesmesh.stages.table_receipts import sign
+
+__all__ = ["make_analysis", "run"]
+
+
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
+    """Run the analysis whose verb the specification is of; returns a line for the log.
+
+    Raises:
+        ConfigError: the experiment does not ask for it, or data or model do not go with it.
+    """
+    declaration = analysis_of_verb(spec.stage)
+    analysis = make_analysis(declaration, spec)
+    configure_jax(spec.compute, cores)
+    specs = [spec, *map(spec.of, spec.others)]
+    subject, *others = (_subject(declaration, each) for each in specs)
+    files = declaration.files(subject.layout.folder)
+    for path in files.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with in_file_of(spec), ledger.phase(spec.stage):
+        said = analysis.run(subject, {each.name: each for each in others}, files)
+    sign(spec, files.values(), [path for each in specs for path in _read_by(declaration, each)])
+    return said
+
+
+def make_analysis(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
+    """Return an analysis with the settings of an experiment.
+
+    Raises:
+        ConfigError: the experiment does not ask for it, or its settings are wrong.
+    """
+    options = spec.settings(declaration.name)
+    if options is None:
+        with in_file_of(spec):
+            raise ConfigError(f"key '{declaration.name}' is missing", f"add\n    {declaration.name}: {{}}")
+    analysis: Analysis = load_component("analysis", declaration.name)(options)
+    return analysis
+
+
+def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
+    def bind() -> BoundModel:
+        shards, data_spec = shards_of(spec)
+        model_class, options = spec.component("model")
+        return BoundModel(model_class(options, data_spec), data_spec, shards)
+
+    return Subject(experiment_layout(spec), bind if "data" in declaration.reads else None)
+
+
+def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
+    """Return the files that say what was read of an experiment."""
+    layout = experiment_layout(spec)
+    files = {
+        "posterior": lambda: [layout.posterior_hashes],
+        "data": lambda: [data_layout(spec).sharded],
+        "verdict": lambda: [layout.summary, layout.verdict],
+    }
+    return [path for word in declaration.reads for path in files[word]()]

@@ -1,0 +1,94 @@
+"""What the section says of users and rankings."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bayesmesh.analyses.recommendation.section import best_ratio, build_section, compare_users, describe
+from bayesmesh.analyses.recommendation.tables import GENRE_COLUMNS, SCORE_COLUMNS, TOP_COLUMNS, USER_COLUMNS
+from bayesmesh.analyses.recommendation.user_lists import genre_colours, read_rankings, read_users
+from bayesmesh.errors import StoreError
+
+TOP = [
+    (7, 8, "chosen", 1, 1, "Heat", "Crime", 0.5, 0.9, 0.8, 0.1),
+    (4, 5, "least", 2, 3, "Brazil", "Sci-Fi|Drama", 0.2, 0.4, 0.5, 0.1),
+    (4, 5, "least", 1, 2, "Alien, again", "Sci-Fi", 0.3, 0.6, 0.7, 0.1),
+    (1, 2, "most", 1, 2, "Alien, again", "Sci-Fi", 0.7, 0.9, 0.9, 0.1),
+]
+GENRES = [(4, "least", "Drama", 0.1), (4, "least", "Sci-Fi", 0.4), (1, "most", "Sci-Fi", 0.8)]
+SCORES = [
+    ("single_draw", 10, 0.17, 0.002, 0.25, 0.0026, 60), ("random", 10, 0.0027, None, 0.0041, None, 60),
+    ("posterior_average", 10, 0.19, 0.0021, 0.28, 0.0028, 60), ("popularity", 10, 0.1, 0.0016, 0.14, 0.0022, 60),
+]  # fmt: skip
+
+
+def users(num_draws: int = 1000) -> list[tuple[object, ...]]:
+    return [(1, 2, "most", 2314, 1.3, 0.05, 2.0, 4, num_draws), (4, 5, "least", 20, 3.52, 0.05, 5.1, 9, num_draws)]
+
+
+@pytest.fixture
+def written(files: dict[str, Path]) -> dict[str, Path]:
+    """Tables of three users, one of whom has no numbers of its own."""
+    write(files, users())
+    return files
+
+
+def write(files: dict[str, Path], numbers: list[tuple[object, ...]]) -> None:
+    files["top.csv"].parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(TOP, columns=TOP_COLUMNS).to_csv(files["top.csv"], index=False)
+    pd.DataFrame(GENRES, columns=GENRE_COLUMNS).to_csv(files["genres.csv"], index=False)
+    pd.DataFrame(numbers, columns=USER_COLUMNS).to_csv(files["users.csv"], index=False)
+    pd.DataFrame(SCORES, columns=SCORE_COLUMNS).to_csv(files["scores.csv"], index=False)
+
+
+def test_lists_are_ordered_by_activity_and_rank(written: dict[str, Path]) -> None:
+    found = read_users(written)
+    assert [user.activity for user in found] == ["most", "least", "chosen"]
+    assert [film["title"] for film in found[1].films] == ["Alien, again", "Brazil"]
+    assert found[1].genres == (("Sci-Fi", 0.4), ("Drama", 0.1))
+    assert (found[1].user_id, found[1].num_watched) == ("5", 20)
+    assert math.isnan(found[2].entropy)
+    assert found[2].heading == "User 8"
+    assert genre_colours(found) == {"Sci-Fi": 0, "Crime": 1, "Drama": 2}
+
+
+def test_the_more_open_user_is_named(written: dict[str, Path]) -> None:
+    said = compare_users(read_users(written))
+    assert "more open about the least active user" in said
+    assert "too low" not in said
+
+
+def test_an_entropy_that_draws_cannot_show_is_called_too_low(files: dict[str, Path]) -> None:
+    write(files, users(num_draws=40))
+    assert "too low: 40 draws cannot show more than 3.69" in compare_users(read_users(files))
+
+
+def test_rankings_are_compared_with_popularity_at_the_same_cutoff(written: dict[str, Path]) -> None:
+    rankings = read_rankings(written["scores.csv"])
+    assert list(rankings["ranking"]) == ["posterior_average", "single_draw", "popularity", "random"]
+    assert best_ratio(rankings) == pytest.approx(2.0)
+    assert describe(written) == "NDCG × 2.00 of popularity"
+    assert math.isnan(best_ratio(rankings[~rankings["is_popularity"]].assign(ratio=math.nan)))
+
+
+def test_the_section_shows_the_extremes_and_folds_the_others(written: dict[str, Path]) -> None:
+    section = build_section(written)
+    assert section is not None
+    assert [number.value for number in section.numbers] == ["× 2.00"]
+    shown, _, folded = section.body.partition("<details>")
+    assert "Most active user" in shown
+    assert "User 8" in folded
+    assert "1 more user" in folded
+
+
+def test_without_files_there_is_nothing_and_a_damaged_one_is_named(files: dict[str, Path]) -> None:
+    assert build_section(files) is None
+    assert describe(files) == ""
+    write(files, users())
+    files["scores.csv"].write_text("ranking,cutoff\nposterior_average,ten\n")
+    with pytest.raises(StoreError, match=r"scores\.csv: no column recall"):
+        build_section(files)

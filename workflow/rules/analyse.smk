@@ -1,0 +1,37 @@
+# One rule for each analysis, named after its verb: what it needs, reads and writes is declared in its class.
+for _analysis in PLAN.analyses():
+
+    rule:
+        name:
+            _analysis.verb
+        input:
+            PLAN.analysis_inputs(_analysis),
+        output:
+            report(
+                PLAN.analysis_outputs(_analysis)[0],
+                caption=_analysis.caption,
+                category=lambda wildcards: PLAN.category(wildcards.experiment),
+                subcategory="{experiment}",
+            ),
+            [
+                directory(path) if path.endswith(".zarr") else path
+                for path in PLAN.analysis_outputs(_analysis)[1:]
+            ],
+        log:
+            f"results/{{experiment}}/logs/{_analysis.verb}.log",
+        benchmark:
+            f"results/{{experiment}}/benchmarks/{_analysis.verb}.tsv"
+        conda:
+            "../../envs/bayesmesh.yaml"
+        threads: PLAN.cores
+        resources:
+            gpu=0,
+        params:
+            config=PLAN.spec(_analysis.verb),
+            code=PLAN.code(_analysis.verb),
+            verb=_analysis.verb,
+        message:
+            _analysis.message.replace("{experiment}", "{wildcards.experiment}")
+        shell:
+            "bayesmesh {params.verb:q} --spec {params.config:q} --code {params.code:q} --cores {threads}"
+            " --gpus {resources.gpu:q} --log {log:q}"
