@@ -1,8 +1,8 @@
-"""The contract of an analysis: what it reads of finished experiments, what it writes, and how that is shown.
+"""The contract of an analysis: its inputs from finished experiments, its outputs, and their presentation.
 
 An analysis is one file ``analyses/<name>.py`` or one folder ``analyses/<name>/`` with its class in ``analysis.py``. Its
-name is the key of an experiment that asks for it. The class attributes below are read from the source text, so they are
-literals. Page and index load the class too, and do not load JAX: what computes is imported inside of `Analysis.run` and
+name is the key with which an experiment asks for it. The class attributes below are read from the source text, so they
+must be literals. Page and index load the class without JAX, so import modules that compute inside `Analysis.run` and
 `Analysis.check`.
 """
 
@@ -31,8 +31,8 @@ class BoundModel(NamedTuple):
     """The data of an experiment, and its model bound to them.
 
     Attributes:
-        model: of the experiment, with its options.
-        data_spec: of the training data, in the dtype of the experiment.
+        model: model of the experiment, with its options.
+        data_spec: specification of the training data, in the dtype of the experiment.
         shards: training rows, test rows, held-out cells, and names of columns.
     """
 
@@ -42,11 +42,11 @@ class BoundModel(NamedTuple):
 
 
 class Subject:
-    """One experiment, as an analysis reads it. Everything is opened when it is first asked for.
+    """One experiment as read by an analysis; everything is opened on first use.
 
     Args:
         layout: the files of the experiment.
-        bind: opens the data and binds the model to them; None where the analysis does not read them.
+        bind: opens the data and binds the model to them; None if the analysis does not read them.
     """
 
     def __init__(self, layout: ExperimentLayout, bind: Callable[[], BoundModel] | None = None) -> None:
@@ -70,24 +70,24 @@ class Subject:
             ConfigError: the analysis does not declare that it reads them.
         """
         if self._bind is None:
-            raise ConfigError("the analysis reads data that it does not declare", "add 'data' to its `reads`")
+            raise ConfigError("the analysis reads data without declaring it", "add 'data' to its `reads`")
         return self._bind()
 
 
 class Analysis(ABC):
-    """One analysis, made with its options.
+    """Base class of an analysis, constructed with its options.
 
     Attributes:
         pretty_name: heading of its section.
-        outputs: files that it writes, such as ``scores.csv``. The first is a file; names in ``.zarr`` are folders.
-        verb: its rule and its verb of the command line; the name of the analysis when left out.
-        folder: where its outputs lie, below the folder of the experiment; the name of the analysis when left out.
-        message: what the workflow says when it runs, with ``{experiment}`` in it.
-        reads: what it reads of each experiment, out of ``posterior``, ``data`` (shards and the model) and ``verdict``
-            (the tables of the diagnose stage). A change of anything else does not run it again.
-        needs_of_source, needs_of_model: words that the class of a data source or a model lists in ``offers``. An
-            experiment whose components lack one is refused before any job starts.
-        options: its settings. With a field ``experiments``, a tuple of names, it also reads these experiments.
+        outputs: names of its output files, such as ``scores.csv``. The first is a file; names in ``.zarr`` are folders.
+        verb: name of its rule and its verb of the command line; the name of the analysis by default.
+        folder: folder of its outputs, below that of the experiment; the name of the analysis by default.
+        message: message of the workflow, containing ``{experiment}``.
+        reads: inputs from each experiment: any of ``posterior``, ``data`` (shards and the model) and ``verdict``
+            (the tables of the diagnose stage). Other changes do not run it again.
+        needs_of_source, needs_of_model: entries required in ``offers`` of the data source and the model. An experiment
+            whose components lack one is refused before any job starts.
+        options: its settings. If they have a field ``experiments``, a tuple of names, it also reads these experiments.
     """
 
     pretty_name: ClassVar[str]
@@ -103,33 +103,33 @@ class Analysis(ABC):
         self.options = options
 
     def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
-        """Hold data and model to the analysis before anything is sampled; nothing is computed.
+        """Check that data and model support the analysis, before sampling and without computing anything.
 
         Args:
             bound: model and data of the experiment.
             latents: name -> shape and dtype of one draw (`jax.ShapeDtypeStruct`).
 
         Raises:
-            ConfigError: they do not go with it; names the key.
+            ConfigError: they do not; the message names the key.
         """
         del bound, latents
 
     @abstractmethod
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Read draws, compute, and write all outputs; returns a line for the log.
+        """Read draws, compute, write all outputs, and return a line for the log.
 
         Args:
             subject: the experiment that asks for the analysis.
-            others: name -> experiment, of those that `options` names, in their order.
-            files: output -> path. Each appears when it is complete (`bayesmesh.files`), in a folder that is there.
+            others: name -> experiment, for those named in `options`, in their order.
+            files: output -> path, in an existing folder. Write each atomically (`bayesmesh.files`).
 
         Raises:
-            ConfigError: data or model do not go with it; names the key.
-            StoreError: what it reads is damaged.
+            ConfigError: data or model do not support it; the message names the key.
+            StoreError: an input is damaged.
         """
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
-        """Return the section of the page, made of the outputs alone; None where there is nothing to show.
+        """Return the section of the page, built from the outputs alone; None if there is nothing to show.
 
         Args:
             files: output -> path; an output may be absent.
@@ -141,7 +141,7 @@ class Analysis(ABC):
         return None
 
     def cell(self, files: Mapping[str, Path]) -> str:
-        """Return what the index says in its column of scores; empty where there is nothing to say.
+        """Return the text for the index's column of scores; empty if there is none.
 
         Args:
             files: output -> path; an output may be absent.

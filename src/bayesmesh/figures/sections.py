@@ -1,6 +1,6 @@
-"""Sections of a page: HTML out of a template or a table, and the numbers under the verdict.
+"""Build sections of a page: HTML from a template or a table, and the numbers below the verdict.
 
-Every value that a template or a table shows is escaped.
+Every value is escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MACROS = Path(__file__).parent / "templates"
 
 @dataclasses.dataclass(frozen=True)
 class KeyNumber:
-    """A number of the line under the verdict; `state` colours it: pass, warn, fail or nothing."""
+    """A number below the verdict; `state` sets its colour: pass, warn, fail or empty."""
 
     name: str
     value: str
@@ -37,11 +37,11 @@ class KeyNumber:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A section of a page; the page puts its heading above it.
+    """A section of a page; the page adds the heading.
 
     Attributes:
         body: HTML.
-        numbers: for the line under the verdict.
+        numbers: numbers to show below the verdict.
     """
 
     body: Markup
@@ -62,16 +62,16 @@ def _environment(folder: Path) -> jinja2.Environment:
 
 
 def render(template: Path, **context: Any) -> Markup:
-    """Return a filled template; it may include files beside it and import ``macros.html``."""
+    """Render a template, which may include files beside it and import ``macros.html``."""
     return Markup(_environment(template.parent).get_template(template.name).render(**context))  # noqa: S704 - escaped
 
 
 def html_table(table: pd.DataFrame, label: str) -> Markup:
-    """Return a table as HTML: numbers with four significant digits, to the right; what is missing is left empty.
+    """Return a table as HTML: numbers right-aligned with four significant digits, missing values empty.
 
     Args:
         table: the first column names the rows.
-        label: what a reader who cannot see the table is told.
+        label: description for readers who cannot see the table.
 
     >>> import pandas as pd
     >>> '<td class="num">0.5000</td>' in html_table(pd.DataFrame({"name": ["a<b"], "mean": [0.5]}), "Means")

@@ -1,4 +1,4 @@
-"""What analyses show of themselves: sections of a page, and cells of the index."""
+"""Collect the sections of analyses for a page, and their cells for the index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ShownAnalysis", "build_analyses", "describe_analyses"]
 
 
 class ShownAnalysis(NamedTuple):
-    """An analysis that has a section: its name, its heading, and the section."""
+    """The section of an analysis, with the name and the heading of the analysis."""
 
     name: str
     heading: str
@@ -22,11 +22,11 @@ class ShownAnalysis(NamedTuple):
 
 
 def build_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> list[ShownAnalysis]:
-    """Build the sections of the analyses that an experiment asks for, as far as they have anything to show.
+    """Build the sections of the analyses of an experiment, leaving out empty ones.
 
     Args:
         layout: files of the experiment.
-        config: the whole configuration of the experiment, plain values.
+        config: whole configuration of the experiment, plain values.
 
     Raises:
         StoreError: a file of an analysis is damaged.
@@ -41,7 +41,7 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> list[
 
 
 def describe_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> str:
-    """Return what analyses say in the index; arguments and errors as in `build_analyses`."""
+    """Return the cells of analyses in the index; arguments and errors as in `build_analyses`."""
     asked = [declared(name) for name in sorted(config)]
     cells = [_make(each.name, config[each.name]).cell(each.files(layout.folder)) for each in asked]
     return ", ".join(cell for cell in cells if cell)

@@ -19,10 +19,10 @@ __all__ = ["make_analysis", "run"]
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
-    """Run the analysis whose verb the specification is of; returns a line for the log.
+    """Run the analysis of the specification's verb and return a line for the log.
 
     Raises:
-        ConfigError: the experiment does not ask for it, or data or model do not go with it.
+        ConfigError: the experiment does not ask for the analysis, or data or model do not support it.
     """
     declaration = analysis_of_verb(spec.stage)
     analysis = make_analysis(declaration, spec)
@@ -42,7 +42,7 @@ def make_analysis(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis
     """Return an analysis with the settings of an experiment.
 
     Raises:
-        ConfigError: the experiment does not ask for it, or its settings are wrong.
+        ConfigError: the experiment does not ask for the analysis, or its settings are invalid.
     """
     options = spec.settings(declaration.name)
     if options is None:
@@ -62,7 +62,7 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
-    """Return the files that say what was read of an experiment."""
+    """Return the files that identify the inputs read from an experiment."""
     layout = experiment_layout(spec)
     files = {
         "posterior": lambda: [layout.posterior_hashes],

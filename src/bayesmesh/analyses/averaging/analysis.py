@@ -1,4 +1,4 @@
-"""average: posterior predictive averages on the test rows, scored against single draws."""
+"""average: average predictive probabilities on the test rows and score them against single draws."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Averaging(Analysis):
     needs_of_model = ("averaging",)
 
     def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
-        """Look for test rows with labels, and for one category per row."""
+        """Require labelled test rows and one categorical prediction per row."""
         from bayesmesh.analyses.averaging.suitability import check_averaging
 
         check_averaging(bound.model, latents, bound.shards.test_rows())
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Average and score; returns the accuracies."""
+        """Average and score; return the accuracies as text."""
         from bayesmesh.analyses.averaging.average import average
 
         del others

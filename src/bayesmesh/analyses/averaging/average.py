@@ -1,7 +1,7 @@
-"""Predictive probabilities of the test rows averaged over draws, scored as draws are added.
+"""Average predictive probabilities of the test rows over draws, and score them as draws are added.
 
 The posterior predictive distribution is the average of the predictive distributions of single draws; the gain of the
-average over a single draw is what a Bayesian treatment brings to prediction.
+average over a single draw is the benefit of Bayesian prediction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 __all__ = ["MAX_BLOCK_DRAWS", "average", "draw_counts"]
 
 MAX_BLOCK_DRAWS = 16
-"""Draws whose products with a tile of rows become one matrix product."""
+"""Largest number of draws combined into one matrix product with a tile of rows."""
 
 
 def draw_counts(total: int, per_decade: int) -> list[int]:
@@ -54,22 +54,22 @@ def average(
     """Average the predictive probabilities of the test rows over all draws, and score average and single draws.
 
     Every draw of every chain counts once, rejected ones repeating their state. Memory: `block_bytes` of latents,
-    `work_bytes` of probabilities a device, and one float64 value per test row and class.
+    `work_bytes` of probabilities per device, and one float64 value per test row and class.
 
     Args:
         model: predicts one `Categorical` per row; must have no local latents.
-        spec: of the training data; its dtype is that of the arithmetic on the device. The average is float64.
+        spec: specification of the training data; its dtype is used on the device. The average is float64.
         posterior: the draws.
         test_rows: name -> (rows, ...), with the outcome.
         settings: calibration bins and draw counts.
         files: paths of ``scores.csv`` and ``predictions.zarr``; each appears when complete.
-        work_bytes, block_bytes: bounds on memory.
+        work_bytes, block_bytes: memory limits.
 
     Returns:
-        The last row of the scores, with `num_rows` and `gain_accuracy`, average less single draw.
+        The last row of the scores, with `num_rows` and `gain_accuracy`, average minus single draw.
 
     Raises:
-        ConfigError: no test rows, a model with local latents, or one that predicts no category.
+        ConfigError: no test rows, a model with local latents, or one without categorical predictions.
     """
     jax.config.update("jax_enable_x64", True)
     labels, num_classes = check_averaging(model, _shapes(posterior, spec.dtype), test_rows)
@@ -134,7 +134,7 @@ def _block_draws(posterior: Posterior, total: int, block_bytes: int) -> int:
 def _blocks_up_to(
     points: list[int], posterior: Posterior, dtype: str, size: int, block_bytes: int
 ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-    """Yield blocks of `size` draws, of which the given number count, that end at every one of `points`."""
+    """Yield blocks of `size` draws with the number that count, such that blocks end at all `points`."""
     done = 0
     for block in posterior.blocks(block_bytes=block_bytes):
         length = len(next(iter(block.values())))

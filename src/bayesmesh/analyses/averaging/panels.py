@@ -1,4 +1,4 @@
-"""Panels of model averaging: what single draws score, and what their average scores, by number of draws."""
+"""Draw panels on averaging: scores of single draws and of their average, by number of draws."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MEASURES = {
     "brier": ("Brier score", "lower is better"),
     "ece": ("Calibration error", "expected calibration error, lower is better"),
 }
-"""Score -> heading and how to read it."""
+"""Score -> heading and explanation."""
 
 
 def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> Panel | None:
     """Draw a score of single draws and of their average against the number of draws, on a logarithmic axis.
 
     Args:
-        scores: as `read_scores` returns them.
+        scores: table from `read_scores`.
         measure: one of `MEASURES`.
-        is_main: draw it large, with both last values beside the lines.
+        is_main: draw a large panel with both final values beside the lines.
 
     Returns:
-        None where the measure was not recorded at two draw counts or more.
+        None if the measure was recorded at fewer than two draw counts.
     """
     kept = scores[(scores["num_draws"] > 0) & np.isfinite(scores[f"average_{measure}"])]
     if len(kept) < 2:
@@ -62,7 +62,7 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
 
 
 def _mark_gain(axes: Any, at: float, single: float, average: float) -> None:
-    """Write both last values beside the ends of the lines."""
+    """Write both final values beside the ends of the lines."""
     for value, colour in ((single, series(3)), (average, series(0))):
         axes.annotate(
             f"{value:.4f}",
@@ -76,12 +76,12 @@ def _mark_gain(axes: Any, at: float, single: float, average: float) -> None:
 
 
 def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 12) -> Panel:
-    """Draw how often the averaged prediction is right against how sure it is.
+    """Draw the accuracy of the averaged prediction against its confidence.
 
     Args:
-        probabilities: of the average, shape (row, class).
-        labels: shape (row,), of classes.
-        num_bins: of confidence, equally wide.
+        probabilities: averaged probabilities, shape (row, class).
+        labels: class labels, shape (row,).
+        num_bins: number of equal-width confidence bins.
 
     Reference:
         Guo et al. 2017, "On calibration of modern neural networks", arXiv:1706.04599, section 2.
@@ -93,7 +93,7 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
     kept = rows > 0
     mean = np.bincount(bins, confidence, num_bins)[kept] / rows[kept]
     right = np.bincount(bins, is_right, num_bins)[kept] / rows[kept]
-    # Wilson's interval stays inside [0, 1] and has a width even where all rows of a bin are right.
+    # Wilson's interval stays inside [0, 1] and has positive width even if all rows of a bin are correct.
     z, n = 1.96, rows[kept]
     centre = (right + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(right * (1 - right) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
@@ -105,7 +105,7 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("probability of the predicted class")
-        axes.set_ylabel("share that is right")
+        axes.set_ylabel("share of correct predictions")
 
     note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
     return draw(

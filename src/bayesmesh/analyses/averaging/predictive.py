@@ -1,7 +1,7 @@
 """Predictive probabilities of blocks of draws on tiles of test rows, reduced on the device.
 
-What leaves the device is one sum over draws per row and class, and a few sums over rows per draw; the probabilities of
-all draws on all rows are never held at once.
+Only one sum over draws per row and class and a few sums over rows per draw leave the device; the probabilities of all
+draws on all rows never exist at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bayesmesh.models.base import Latents, Model
 __all__ = ["WORK_BYTES", "BlockSums", "Predictor", "RowTiles", "make_block_fn"]
 
 WORK_BYTES = 8 * 2**20
-"""Bound on the probabilities (draws of a block x rows of a tile x classes) in work at once on a device, in bytes."""
+"""Limit on probabilities (draws of a block x rows of a tile x classes) on a device at a time, in bytes."""
 
 _BYTES_PER_CELL = 16
 """A probability, its logit, and room for one float64 copy."""
@@ -42,12 +42,12 @@ class RowTiles(NamedTuple):
 
 
 class BlockSums(NamedTuple):
-    """What a block of draws adds; float64.
+    """Sums over a block of draws; float64.
 
     Attributes:
         probabilities: (rows, classes), summed over the counted draws.
         scores: (draws, 3), summed over rows: correct, log score in nats, Brier score.
-        calibration: (draws, bins), correct less confidence, summed over the rows of a bin.
+        calibration: (draws, bins), correct minus confidence, summed over the rows of a bin.
     """
 
     probabilities: Any
@@ -99,7 +99,7 @@ class Predictor:
         inputs: name -> (rows, ...), the test rows.
         labels: (rows,), integers in [0, num_classes).
         num_classes: classes of the predictive distribution.
-        block_draws: draws of every block; one shape, so one compilation a device.
+        block_draws: draws of every block; one shape means one compilation per device.
         num_bins: confidence bins of the calibration error.
         work_bytes: see `WORK_BYTES`.
     """

@@ -1,7 +1,7 @@
 """Proper scores of categorical predictive probabilities, and their calibration.
 
 Everything here is NumPy in float64: `bayesmesh.analyses.averaging.predictive` computes the same scores on a device for single
-draws, and a test holds the two to each other.
+draws, and a test compares the two.
 
 References:
     Gneiting and Raftery 2007, "Strictly proper scoring rules, prediction, and estimation",
@@ -54,8 +54,8 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def log_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean log probability of the labels, in nats per row; higher is better, 0 is perfect.
 
-    A probability below `LOG_FLOOR` counts as `LOG_FLOOR`, so that one label that a float32 softmax rounds to
-    impossible costs 87.3 nats and not an infinite score.
+    A probability below `LOG_FLOOR` counts as `LOG_FLOOR`, so that a label whose float32 softmax rounds to zero
+    costs 87.3 nats instead of an infinite score.
 
     Args:
         probabilities: (rows, classes).

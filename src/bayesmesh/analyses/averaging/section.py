@@ -1,4 +1,4 @@
-"""How averages are shown: a section of the page and a cell of the index."""
+"""Show averages: a section of the page and a cell of the index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["build_section", "describe"]
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
-    """Build the section; None where nothing was averaged.
+    """Build the section; None if nothing was averaged.
 
     Raises:
         StoreError: a file is damaged.
@@ -49,7 +49,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
 
 
 def describe(files: Mapping[str, Path]) -> str:
-    """Return the accuracy of the average of all draws; nothing where nothing was averaged."""
+    """Return the accuracy of the average of all draws; empty if nothing was averaged."""
     scores = read_scores(files["scores.csv"])
     return "" if scores.empty else f"accuracy {formats.fixed(float(scores['average_accuracy'].iloc[-1]), 4)}"
 
@@ -69,6 +69,6 @@ def _gain_sentence(last: pd.Series) -> str:
     many = formats.count(float(last["num_draws"]))
     comparison = f"{formats.fixed(abs(gain), 2)} percentage points {'above' if gain >= 0 else 'below'}"
     return (
-        f"The average of {many} draws is right in {average * 100:.2f}% of the test rows, {comparison} "
+        f"The average of {many} draws is correct for {average * 100:.2f}% of the test rows, {comparison} "
         f"the mean of its single draws ({single * 100:.2f}%)."
     )

@@ -1,6 +1,6 @@
-"""Whether predictions can be averaged and scored: asked before anything is sampled, and again before averaging.
+"""Check that predictions can be averaged and scored, before sampling and again before averaging.
 
-Apart from the averaging itself, so that the compile stage, which asks first, does not depend on it.
+Separate from the averaging itself, so that the compile stage, which checks first, does not depend on it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def check_averaging(
         test_rows: name -> (rows, ...), with the outcome.
 
     Raises:
-        ConfigError: no test rows, a model with local latents, or one that predicts no category, or no labels.
+        ConfigError: no test rows, no labels, a model with local latents, or one without categorical predictions.
     """
     name = type(model).__name__
     if model.local_latents:
         local = ", ".join(sorted(model.local_latents))
         raise ConfigError(
-            f"key 'averaging': model {name} has latents of its own for each row ({local}), none for test rows", REMEDY
+            f"key 'averaging': model {name} has latents for each training row ({local}), but none for test rows", REMEDY
         )
     if not test_rows or not len(next(iter(test_rows.values()))):
         raise ConfigError("key 'averaging': the dataset has no test rows to score on", REMEDY)

@@ -1,4 +1,4 @@
-"""The tables of averaging, written and read; a file or store bears its name only when it is complete."""
+"""Write and read the tables of averaging; files and stores are written atomically."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ COLUMNS = [
     *(f"{kind}_{name}" for name in Scores._fields for kind in ("single", "average")),
     "single_accuracy_sd",
 ]
-"""Columns of the scores: at a draw count, means over the single draws so far and scores of their average.
+"""Columns of the scores: per draw count, mean scores of single draws and scores of their average.
 
 ``single_accuracy_sd`` is the standard deviation over draws, empty for one draw.
 """
 
 MAX_PREDICTIONS = 20_000_000
-"""Probabilities that are read for the calibration figure; more would not fit a small machine beside the page."""
+"""Most probabilities to read for the calibration figure, to limit memory."""
 
 
 def write_scores(path: Path, table: Sequence[Mapping[str, float]]) -> None:
-    """Write the scores as CSV with `COLUMNS`, replacing an earlier file at once."""
+    """Write the scores as CSV with `COLUMNS`, replacing an earlier file atomically."""
     write_text(path, pd.DataFrame(list(table), columns=COLUMNS).to_csv(index=False))
 
 
 def read_scores(path: Path) -> pd.DataFrame:
-    """Return the scores by number of draws; empty where there is no file.
+    """Return the scores by number of draws; empty if the file does not exist.
 
     Raises:
         StoreError: the file is damaged.
@@ -51,7 +51,7 @@ def read_scores(path: Path) -> pd.DataFrame:
 def write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray, num_draws: int) -> None:
     """Write averaged probabilities, (row, class) float32, and labels, (row,), as a Zarr group.
 
-    What an earlier run left is replaced after the new group is complete.
+    An earlier group is replaced when the new one is complete.
     """
     with atomic_folder(path) as partial:
         group = open_group(partial, "w")
@@ -61,7 +61,7 @@ def write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray,
 
 
 def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return averaged probabilities (row, class), float64, and labels (row,); None where there are none to show.
+    """Return averaged probabilities (row, class), float64, and labels (row,); None if missing or too large.
 
     Raises:
         StoreError: the store is damaged.

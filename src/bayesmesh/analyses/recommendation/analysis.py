@@ -1,4 +1,4 @@
-"""recommend: rankings of unwatched films with their uncertainty, and their held-out scores."""
+"""recommend: rank unwatched films with their uncertainty, and score the rankings on held-out films."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Recommendation(Analysis):
     needs_of_model = ("recommendation",)
 
     def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
-        """Look for a watch matrix, latents of each user, one Bernoulli a film, and the chosen users."""
+        """Require a watch matrix, latents per user, one Bernoulli per film, and that the chosen users exist."""
         from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
 
         check_recommendation(bound.model, latents, bound.shards)
         check_users(self.options.users, bound.shards.num_rows)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Rank and score; returns the number of draws."""
+        """Rank and score; return the number of draws as text."""
         from bayesmesh.analyses.recommendation.recommend import recommend
 
         del others
@@ -46,7 +46,7 @@ class Recommendation(Analysis):
         return build_section(files)
 
     def cell(self, files: Mapping[str, Path]) -> str:
-        """Return how many times the score of popularity the best ranking has."""
+        """Return the NDCG of the best ranking relative to popularity."""
         from bayesmesh.analyses.recommendation.section import describe
 
         return describe(files)

@@ -1,4 +1,4 @@
-"""Held-out evaluation: do the films that a user's row hides come first?
+"""Held-out evaluation: are held-out films ranked first?
 
 All users with held-out films are ranked by the posterior mean of the watch probability, by single draws, by training
 popularity and, in expectation, at random. Films of the training row are never listed.
@@ -24,17 +24,17 @@ from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 __all__ = ["ACCUMULATOR_BYTES", "NUM_SINGLE_DRAWS", "UserScores", "score_held_out"]
 
 ACCUMULATOR_BYTES = 256 * 2**20
-"""Bound on the summed probabilities (users x films, float32 for float32 models), in bytes; users beyond it take
-another pass over the draws. While a single draw is ranked there are two such arrays."""
+"""Limit on the summed probabilities (users x films, float32 for float32 models), in bytes; more users take another
+pass over the draws. Ranking a single draw needs two such arrays."""
 
 NUM_SINGLE_DRAWS = 20
-"""Single draws that are ranked, evenly spaced over all of them."""
+"""Number of single draws to rank, evenly spaced."""
 
 CPU_TILE_BYTES = 2**21
-"""Sums of a tile of users that all draws of a chunk pass over, in bytes: in the cache they take half the time."""
+"""Sums of a tile of users, updated by all draws of a chunk, in bytes; fitting the cache halves the time."""
 
 DEVICE_TILE_BYTES = 2**26
-"""The same on an accelerator, which wants more work in a step."""
+"""The same on an accelerator, which needs more work per step."""
 
 _MAX_DRAWS = 32
 
@@ -83,12 +83,12 @@ def score_held_out(
     Args:
         model: predicts one Bernoulli per user and film.
         posterior: the draws; all of them are averaged.
-        shards: the training matrix and what was held out.
+        shards: the training matrix and the held-out films.
         popularity: (films,), training watch counts.
-        dtype: of logits, probabilities and their sums.
+        dtype: dtype of logits, probabilities and their sums.
         cutoff: films listed per user.
         accumulator_bytes: see `ACCUMULATOR_BYTES`.
-        block_bytes: bound on the latents in memory.
+        block_bytes: limit on the latents in memory.
 
     Returns:
         Ranking (posterior_average, single_draw, popularity, random) -> scores, single draws averaged over
@@ -239,7 +239,7 @@ def _make_add(model: Model) -> Callable[..., jax.Array]:
 
 
 def _make_top(cutoff: int) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Return the function, to be jitted, that lists films by score without those watched; ties by lower film."""
+    """Return the function, to be jitted, that lists unwatched films by score; ties by lower index."""
 
     def top(scores: jax.Array, watched: jax.Array) -> jax.Array:
         def top_tile(tile: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Rows and draws of chosen users, a chunk of draws at a time."""
+"""Read rows and draws of chosen users, in chunks of draws."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Sha
 def read_users(shards: Shards, users: np.ndarray, block_rows: int = 8192) -> dict[str, np.ndarray]:
     """Return the training rows of some users: name -> (users, ...), in the order of `users`.
 
-    Reads at most `block_rows` rows at a time, and only ranges in which a user is asked for.
+    Reads at most `block_rows` rows at a time, and only ranges that contain a requested user.
     """
     parts: dict[str, np.ndarray] = {}
     for start in range(0, shards.num_rows, block_rows):
@@ -84,7 +84,7 @@ def iterate_chunks(
 ) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
     """Yield all draws in chunks of one size: position of the first draw, draws that count, latents of `users`.
 
-    Draws beyond those that count repeat the last one, which keeps one shape and so one compilation.
+    Padding repeats the last draw, which keeps one shape and so one compilation.
     """
     arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
     per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays.values())

@@ -1,7 +1,7 @@
-"""Which unwatched film is a user's best, over draws: the probability of that, and of being among the best.
+"""Rank unwatched films over draws: the probabilities of being the best and among the best.
 
-A film's rank in a draw is that of its watch probability in that draw among the user's unwatched films. Logits are
-compared, which orders films also where probabilities round to 1; ties go to the lower film index.
+In each draw, films are ranked by watch probability among the user's unwatched films. Logits are compared, which order
+films even if probabilities round to 1; ties go to the lower film index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 __all__ = ["WORK_BYTES", "Ranking", "rank_films"]
 
 WORK_BYTES = 256 * 2**20
-"""Bound on sums over draws and one draw's logits on the device, in bytes; users beyond it take another pass."""
+"""Limit on sums over draws and one draw's logits on the device, in bytes; more users take another pass."""
 
 _BYTES_PER_CELL = 48
 _MAX_DRAWS = 64
@@ -32,8 +32,8 @@ class Ranking(NamedTuple):
     """Rankings of the unwatched films of some users, over all draws.
 
     Attributes:
-        best: (draws, users) int32, film with the largest logit, -1 where all films are watched; draw by draw and
-            within a draw chain by chain.
+        best: (draws, users) int32, film with the largest logit, -1 if all films are watched; ordered by draw, then
+            by chain.
         p_best: (users, films) float64, share of draws in which the film is the best.
         p_top: (users, films) float64, share of draws in which it is among the best `top`.
         mean: (users, films) float64, posterior mean of the watch probability, watched films included.
@@ -73,10 +73,10 @@ def rank_films(
         posterior: the draws.
         shards: the training matrix; held-out films count as unwatched.
         users: (users,) row numbers.
-        dtype: of the logits.
+        dtype: dtype of the logits.
         top: depth of "among the best".
         work_bytes: see `WORK_BYTES`.
-        block_bytes: bound on the latents in memory.
+        block_bytes: limit on the latents in memory.
 
     Returns:
         See `Ranking`.
@@ -122,13 +122,13 @@ def _rank_tile(
 
 
 def _make_add_chunk(model: Model, top: int) -> Callable[..., Any]:
-    """Return the function, to be jitted, that adds a chunk of draws to the sums and names each draw's best films."""
+    """Return the function, to be jitted, that adds a chunk of draws to the sums and returns each draw's best films."""
 
     def add_chunk(sums: _Sums, latents: Latents, is_counted: jax.Array, inputs: Rows) -> tuple[_Sums, jax.Array]:
         watched = inputs["watched"] > 0
         users = jnp.arange(watched.shape[0], dtype=jnp.int32)[:, None]
 
-        # One draw after the other: memory is users x films, whatever the number of draws.
+        # One draw at a time: memory is users x films, independent of the number of draws.
         def add_draw(carry: _Sums, draw: tuple[Latents, jax.Array]) -> tuple[_Sums, jax.Array]:
             values, counts = draw
             logits = watch_logits(model, values, inputs)

@@ -17,11 +17,11 @@ __all__ = ["entropy", "jackknife_entropy_sd", "mean_and_se", "ndcg", "random_ndc
 
 
 def recall(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
-    """Return the share of each user's held-out films that is among the listed ones, (users,).
+    """Return the share of each user's held-out films that are listed, (users,).
 
     Args:
         is_hit: (users, cutoff) bool, whether the film at that rank was held out.
-        num_held_out: (users,), at least 1; also where it exceeds the cutoff, the share is of all of them.
+        num_held_out: (users,), at least 1; the denominator, even if it exceeds the cutoff.
 
     >>> recall(np.array([[True, False, True], [False, False, False]]), np.array([4, 1]))
     array([0.5, 0. ])
@@ -48,7 +48,7 @@ def ndcg(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
 def random_recall(num_candidates: np.ndarray, cutoff: int) -> np.ndarray:
     """Return the expected recall of a random order of each user's candidates, (users,).
 
-    Each held-out film is listed with the same probability, however many there are.
+    Each held-out film is listed with the same probability, independent of their number.
 
     >>> random_recall(np.array([10, 2]), 4)
     array([0.4, 1. ])
@@ -100,17 +100,17 @@ def entropy(weights: np.ndarray) -> float:
 
 
 def jackknife_entropy_sd(best: np.ndarray, num_chains: int, num_batches: int = 10) -> float:
-    """Return the Monte Carlo standard deviation of the entropy of the best film, by leaving out batches of draws.
+    """Return the Monte Carlo standard deviation of the entropy of the best film, by a jackknife over batches of draws.
 
-    With four chains or more a batch is a chain, which also counts what separates the chains; with fewer it is a run of
-    consecutive draws, long enough to hold most of the autocorrelation. It says nothing of the bias: an entropy
+    With four or more chains a batch is a chain, so variation between chains counts. With fewer, a batch is a run of
+    consecutive draws that should exceed most of the autocorrelation. It does not include the bias: an entropy
     estimated from n draws is too low, by about (films ever best - 1) / (2 n) for independent draws, and never above
     log n.
 
     Args:
-        best: (draws,), index of the best film, ordered draw by draw and within a draw chain by chain.
+        best: (draws,), index of the best film, ordered by draw, then by chain.
         num_chains: number of chains.
-        num_batches: number of runs when there are fewer than four chains.
+        num_batches: number of batches for fewer than four chains.
 
     Returns:
         Delete-one-batch jackknife standard deviation, in nats; NaN with fewer than two batches.

@@ -1,4 +1,4 @@
-"""Films for a few users with their uncertainty, and held-out scores for all users."""
+"""Rank films for a few users with their uncertainty, and score all users on held-out films."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ __all__ = ["choose_users", "count_watched", "recommend"]
 def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
     """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
 
-    A user's films include those held out: they were watched. The count of a film is of the training matrix alone.
+    A user's count includes held-out films, which were watched. A film's count covers only the training matrix.
 
     Raises:
-        ConfigError: the data are no watch matrix.
+        ConfigError: the data are not a watch matrix.
     """
     check_watch_matrix(shards)
     per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
@@ -55,12 +55,12 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
 
 
 def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: list[Any]) -> list[RankedUser]:
-    """Return the most active user, the least active one, and those chosen, each user once.
+    """Return the most active, the least active and the chosen users, each user once.
 
     Args:
         num_watched: (users,), films watched, held-out ones included; ties go to the lowest row.
         chosen: rows from the settings.
-        user_ids: what the dataset calls each user; the row number when empty.
+        user_ids: names of the users in the dataset; row numbers if empty.
 
     Raises:
         ConfigError: a chosen row is not in the data.
@@ -97,23 +97,23 @@ def recommend(
 ) -> dict[str, Any]:
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
 
-    Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split
-    ``scores.csv`` holds its header only.
+    Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
+    ``scores.csv`` has only its header.
 
     Args:
         model: has latents per user and predicts one Bernoulli per user and film.
-        spec: of the training data; its dtype is that of logits and probabilities.
+        spec: specification of the training data; its dtype is used for logits and probabilities.
         posterior: the draws.
         shards: training matrix, held-out films, titles and genres.
         settings: users, and depths of lists.
         files: paths of the four tables.
-        work_bytes, accumulator_bytes, block_bytes: bounds on memory, see `rank_films` and `score_held_out`.
+        work_bytes, accumulator_bytes, block_bytes: memory limits, see `rank_films` and `score_held_out`.
 
     Returns:
         ``num_draws``, ``users`` and ``scores``, the rows of the last two tables.
 
     Raises:
-        ConfigError: data or model for which films cannot be ranked, or a chosen user who is not in the data.
+        ConfigError: data or model do not support ranking films, or a chosen user is not in the data.
         StoreError: the posterior has another number of users than the data.
     """
     jax.config.update("jax_enable_x64", True)

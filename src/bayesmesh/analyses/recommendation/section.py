@@ -1,4 +1,4 @@
-"""How recommendations are shown: a section of the page and a cell of the index."""
+"""Show recommendations: a section of the page and a cell of the index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_FILMS = 10
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
-    """Build the section; None where nothing was ranked.
+    """Build the section; None if nothing was ranked.
 
     Raises:
         StoreError: a file is damaged.
@@ -40,12 +40,12 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         max_films=MAX_FILMS,
     )
     ratio = best_ratio(rankings)
-    number = KeyNumber("NDCG, against popularity", f"× {formats.fixed(ratio, 2)}", "on held-out films")
+    number = KeyNumber("NDCG relative to popularity", f"× {formats.fixed(ratio, 2)}", "on held-out films")
     return Section(body, [number] if math.isfinite(ratio) else [])
 
 
 def describe(files: Mapping[str, Path]) -> str:
-    """Return how the best ranking compares with popularity; nothing without held-out scores."""
+    """Return the best ranking relative to popularity; empty without held-out scores."""
     ratio = best_ratio(read_rankings(files["scores.csv"]))
     return f"NDCG × {formats.fixed(ratio, 2)} of popularity" if math.isfinite(ratio) else ""
 
@@ -61,7 +61,7 @@ def _largest(values: Iterable[float]) -> float:
 
 
 def compare_users(users: Sequence[UserList]) -> str:
-    """Compare how much the posterior leaves open about the best film of the most and of the least active user."""
+    """Compare the uncertainty about the best film of the most and of the least active user."""
     by_activity = {user.activity: user for user in users}
     most, least = by_activity.get("most"), by_activity.get("least")
     if most is None or least is None or not (math.isfinite(most.entropy) and math.isfinite(least.entropy)):
@@ -69,7 +69,7 @@ def compare_users(users: Sequence[UserList]) -> str:
     difference = least.entropy - most.entropy
     wider, other = ("least", "most") if difference > 0 else ("most", "least")
     return (
-        f"{_openness('most', most)} {_openness('least', least)} The posterior leaves more open about the {wider} active "
+        f"{_openness('most', most)} {_openness('least', least)} The posterior is less certain about the {wider} active "
         f"user than about the {other} active one, by {formats.fixed(abs(difference), 2)} nats."
     )
 
@@ -79,14 +79,14 @@ def _openness(activity: str, user: UserList) -> str:
     error = "" if math.isnan(user.entropy_sd) else f" ± {formats.fixed(user.entropy_sd, 2)}"
     return (
         f"For the {activity} active user{watched} the best unwatched film has an entropy of "
-        f"{formats.fixed(user.entropy, 2)}{error} nats, as of {formats.real(math.exp(min(user.entropy, 700.0)), 2)} "
+        f"{formats.fixed(user.entropy, 2)}{error} nats, equivalent to {formats.real(math.exp(min(user.entropy, 700.0)), 2)} "
         f"equally likely films{_saturation(user)}."
     )
 
 
 def _saturation(user: UserList) -> str:
-    """Say so where the number of draws, and not the posterior, bounds the entropy."""
+    """Return a remark if the number of draws, not the posterior, limits the entropy."""
     if not user.num_draws > 1 or user.entropy < 0.8 * math.log(user.num_draws):
         return ""
     bound = formats.fixed(math.log(user.num_draws), 2)
-    return f" (too low: {formats.count(user.num_draws)} draws cannot show more than {bound})"
+    return f" (too low: {formats.count(user.num_draws)} draws limit it to {bound})"

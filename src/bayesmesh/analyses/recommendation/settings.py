@@ -15,7 +15,7 @@ class Options(Settings):
     num_films: int = Field(20, ge=1, le=10_000, description="Films listed per user in top.csv.")
     users: tuple[int, ...] = Field(
         (),
-        description="Row numbers of further users, beside the most and the least active one.",
+        description="Row numbers of users to list in addition to the most and the least active one.",
         max_length=1000,
     )
     top: int = Field(10, ge=1, le=1000, description="Depth of 'is among the best'.")

@@ -1,6 +1,6 @@
-"""Whether films can be ranked: asked before anything is sampled, and again before ranking.
+"""Check that films can be ranked, before sampling and again before ranking.
 
-Apart from the ranking itself, so that the compile stage, which asks first, does not depend on it.
+Separate from the ranking itself, so that the compile stage, which checks first, does not depend on it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
     if not isinstance(predictive, tfp.distributions.Bernoulli) or len(predictive.batch_shape) != 2:
         raise ConfigError(
             f"key 'recommendation': model {type(model).__name__} predicts {type(predictive).__name__} with batch "
-            f"shape {tuple(getattr(predictive, 'batch_shape', ()))}; needed is one Bernoulli per user and film",
+            f"shape {tuple(getattr(predictive, 'batch_shape', ()))}; one Bernoulli per user and film is needed",
             REMEDY,
         )
     return predictive.logits_parameter()
@@ -59,7 +59,7 @@ def check_users(users: Sequence[int], num_users: int) -> None:
     """Check that chosen users are rows of the matrix.
 
     Raises:
-        ConfigError: some are not; names them.
+        ConfigError: some are not; the message names them.
     """
     outside = [user for user in users if not 0 <= user < num_users]
     if outside:
@@ -78,12 +78,12 @@ def check_recommendation(model: Model, latents: Mapping[str, Any], shards: Shard
         shards: the data.
 
     Raises:
-        ConfigError: the data are no watch matrix, or the model has no latents per user or predicts something else.
+        ConfigError: the data are not a watch matrix, or the model has no latents per user or predicts something else.
     """
     name = type(model).__name__
     check_watch_matrix(shards)
     if not model.local_latents:
-        raise ConfigError(f"key 'recommendation': model {name} has no latents of its own for each user", REMEDY)
+        raise ConfigError(f"key 'recommendation': model {name} has no latents per user", REMEDY)
     of_one_user = dict(latents)
     for latent, axis in model.local_latents.items():
         shape = list(latents[latent].shape)

@@ -1,4 +1,4 @@
-"""Tables of the recommendation stage, and how they are written."""
+"""Build and write the tables of recommendation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RankedUser(NamedTuple):
 
     Attributes:
         row: row of the watch matrix.
-        user_id: what the dataset calls the user.
+        user_id: name of the user in the dataset.
         activity: ``most``, ``least`` or ``chosen``.
         place: index of the user in the `Ranking`.
     """
@@ -62,13 +62,13 @@ def top_rows(
 
     Args:
         user: the user.
-        ranking: of all ranked users.
-        columns: of the dataset: film_id, title, genres; a missing one is left empty, a missing film_id is the index.
-        num_films: rows wanted; fewer when the user has fewer unwatched films.
+        ranking: rankings of all listed users.
+        columns: film_id, title and genres from the dataset; missing ones are empty, a missing film_id is the index.
+        num_films: most rows; fewer if the user has fewer unwatched films.
     """
     place = user.place
     p_best, p_top, mean = ranking.p_best[place], ranking.p_top[place], ranking.mean[place]
-    order = np.lexsort((-mean, -p_top, -p_best))  # stable: equal films stay in order of their index
+    order = np.lexsort((-mean, -p_top, -p_best))  # lexsort is stable: ties keep the order of the index
     listed = order[~ranking.watched[place, order]][:num_films]
     return [
         {
@@ -107,12 +107,12 @@ def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[s
 
 
 def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, Any]:
-    """Return how concentrated a user's recommendation is, entropies in nats.
+    """Return the concentration of a user's recommendations, with entropies in nats.
 
     ``num_watched`` counts all films that the user watched, held-out ones included.
-    ``entropy`` is of the distribution of the best film over all films, ``entropy_sd`` its Monte Carlo standard
-    deviation (see `jackknife_entropy_sd` for what it leaves out), ``entropy_top`` that of the probabilities of being
-    among the best, scaled to add to 1. An entropy cannot exceed log ``num_draws``.
+    ``entropy`` is the entropy of the best film, ``entropy_sd`` its Monte Carlo standard deviation without bias (see
+    `jackknife_entropy_sd`), ``entropy_top`` the entropy of the normalised probabilities of being among the best.
+    ``entropy`` cannot exceed log ``num_draws``.
     """
     place = user.place
     best = ranking.best[:, place]
@@ -140,5 +140,5 @@ def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, 
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Write rows as CSV, whole or not at all; without rows only the header."""
+    """Write rows as CSV atomically; without rows only the header."""
     write_text(path, pd.DataFrame(list(rows), columns=list(columns)).to_csv(index=False))

@@ -1,4 +1,4 @@
-"""Reads the tables of recommendation: lists and numbers of ranked users, and held-out scores."""
+"""Read the tables of recommendation: lists and statistics of ranked users, and held-out scores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["UserList", "genre_colours", "read_rankings", "read_users"]
 _ORDER = {"most": 0, "least": 1, "chosen": 2}
 
 NUM_COLOURS = 7
-"""Genres that get a colour of their own, the most frequent; the others share one."""
+"""Number of most frequent genres with their own colour; the others share one."""
 
 _NUMBERS = ("num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best", "num_draws")
 
 
 @dataclasses.dataclass(frozen=True)
 class UserList:
-    """A ranked user; numbers of ``users.csv`` are NaN where it does not have the user.
+    """A ranked user; numbers are NaN if ``users.csv`` lacks the user.
 
     Attributes:
         films: records of ``top.csv`` by rank, their genres as a list.
@@ -50,7 +50,7 @@ class UserList:
 
 
 def read_users(files: Mapping[str, Path]) -> list[UserList]:
-    """Return the lists of all ranked users, the most and the least active first; none where there are no lists.
+    """Return the lists of all ranked users, the most and the least active first; empty without lists.
 
     Raises:
         StoreError: a file is damaged.
@@ -80,7 +80,7 @@ def read_users(files: Mapping[str, Path]) -> list[UserList]:
 
 
 def _read(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
-    """Return a table; one without rows where there is no file."""
+    """Return a table; without rows if the file does not exist."""
     return read_table(path, texts=texts, numbers=numbers) if path.exists() else pd.DataFrame(columns=[*texts, *numbers])
 
 
@@ -89,10 +89,10 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def read_rankings(path: Path) -> pd.DataFrame:
-    """Return the held-out scores by cutoff and from the best NDCG; without rows where there are none.
+    """Return the held-out scores, sorted by cutoff and descending NDCG; without rows if there are none.
 
-    Beside the columns of the file there are ``is_popularity``, which marks the ranking that knows no user, and
-    ``ratio``, the NDCG over that of popularity at the same cutoff, NaN without one to compare with.
+    Adds the columns ``is_popularity``, true for the ranking that ignores the user, and ``ratio``, the NDCG relative to
+    that of popularity at the same cutoff, NaN if that is missing.
 
     Raises:
         StoreError: the file is damaged.
@@ -107,7 +107,7 @@ def read_rankings(path: Path) -> pd.DataFrame:
 
 
 def genre_colours(lists: Sequence[UserList]) -> dict[str, int]:
-    """Return colour numbers of the genres, the most frequent first genres of films first; others are not in it."""
+    """Return colour numbers of the most frequent genres; other genres are not included."""
     weight: dict[str, float] = {}
     for item in lists:
         counted = [(film["genres"][0], 1.0) for film in item.films if film["genres"]]

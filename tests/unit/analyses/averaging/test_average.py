@@ -130,7 +130,7 @@ def test_refuses_local_latents(model, spec, write_posterior, latents, test_rows,
     class Local(SoftmaxRegression):
         local_latents = {"biases": 0}  # noqa: RUF012
 
-    with pytest.raises(UserError, match=r"Local has latents of its own for each row \(biases\)") as caught:
+    with pytest.raises(UserError, match=r"Local has latents for each training row \(biases\)") as caught:
         average(Local(Options(), spec), spec, write_posterior(latents), test_rows, SETTINGS, files)
     assert "averaging" in caught.value.remedy
 

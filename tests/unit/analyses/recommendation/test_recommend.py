@@ -253,7 +253,7 @@ def test_refuses_a_model_without_user_latents(posterior, shards, files):
     class Global(MatrixFactorization):
         local_latents = {}  # noqa: RUF012
 
-    with pytest.raises(UserError, match="Global has no latents of its own for each user") as caught:
+    with pytest.raises(UserError, match="Global has no latents per user") as caught:
         recommend(Global(Options(), shards.spec()), shards.spec(), posterior, shards, SETTINGS, files)
     assert caught.value.remedy == "remove the key 'recommendation' from the experiment"
 

@@ -64,7 +64,7 @@ def test_the_more_open_user_is_named(written: dict[str, Path]) -> None:
 
 def test_an_entropy_that_draws_cannot_show_is_called_too_low(files: dict[str, Path]) -> None:
     write(files, users(num_draws=40))
-    assert "too low: 40 draws cannot show more than 3.69" in compare_users(read_users(files))
+    assert "too low: 40 draws limit it to 3.69" in compare_users(read_users(files))
 
 
 def test_rankings_are_compared_with_popularity_at_the_same_cutoff(written: dict[str, Path]) -> None:
