@@ -12,7 +12,7 @@ __all__ = ["BenchmarkSettings"]
 class BenchmarkSettings(Settings):
     """Sizes and limits of all benchmarks."""
 
-    quick: bool = Field(False, description="Small sizes: each benchmark in under a minute, too small for claims.")
-    seconds_limit: float = Field(
-        20.0, gt=0, le=1e6, description="Time limit of one run of one contender, in seconds; the table says who met it."
-    )
+    quick: bool = False
+    """Small sizes: each benchmark in under a minute, too small for claims."""
+    seconds_limit: float = Field(20.0, gt=0, le=1e6)
+    """Time limit of one run of one contender, in seconds; the table says who met it."""

@@ -14,38 +14,29 @@ __all__ = ["ComputeSettings", "MeshSettings"]
 class MeshSettings(Settings):
     """The two axes over which a program is spread."""
 
-    chain: int = Field(1, ge=1, le=65_536, description="Devices over which the chains of one program are spread.")
-    data: int = Field(1, ge=1, le=65_536, description="Devices over which the rows of the data are spread.")
+    chain: int = Field(1, ge=1, le=65_536)
+    """Devices over which the chains of one program are spread."""
+    data: int = Field(1, ge=1, le=65_536)
+    """Devices over which the rows of the data are spread."""
 
 
 class ComputeSettings(Settings):
     """Devices, mesh and arithmetic."""
 
-    platform: Literal["auto", "cpu", "gpu", "tpu"] = Field(
-        "auto", description="Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."
-    )
-    mesh: MeshSettings | Literal["auto"] = Field(
-        "auto",
-        description="Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is `sharded`, for chains when it is `independent`. On a CPU a device is a core.",
-    )
-    processes: int = Field(
-        1,
-        ge=1,
-        le=65_536,
-        description="Processes that run one program together, each with its own share of the devices and of the rows. They are started by a launcher such as `srun`, or by `bayesmesh sample --processes`.",
-    )
-    sharding: Literal["named", "shard_map"] = Field(
-        "named",
-        description="Who adds up over the devices of a mesh: `named` leaves it to the compiler; `shard_map` states it, one sum over `data` per gradient. Both give the same draws up to rounding.",
-    )
-    dtype: Literal["float32", "float64"] = Field(
-        "float32",
-        description="Type of latents, data and gradients. Log densities are summed in float64 in either case.",
-    )
-    matmul_precision: Literal["highest", "high", "default"] = Field(
-        "highest",
-        description="Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs.",
-    )
-    row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        "auto", description="Rows of one device that are in flight at once; bounds the memory of the likelihood."
-    )
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
+    mesh: MeshSettings | Literal["auto"] = "auto"
+    """Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is
+    `sharded`, for chains when it is `independent`. On a CPU a device is a core."""
+    processes: int = Field(1, ge=1, le=65_536)
+    """Processes that run one program together, each with its own share of the devices and of the rows. They are started
+    by a launcher such as `srun`, or by `bayesmesh sample --processes`."""
+    sharding: Literal["named", "shard_map"] = "named"
+    """Who adds up over the devices of a mesh: `named` leaves it to the compiler; `shard_map` states it, one sum over
+    `data` per gradient. Both give the same draws up to rounding."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Type of latents, data and gradients. Log densities are summed in float64 in either case."""
+    matmul_precision: Literal["highest", "high", "default"] = "highest"
+    """Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."""
+    row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Rows of one device that are in flight at once; bounds the memory of the likelihood."""

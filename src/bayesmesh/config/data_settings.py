@@ -12,10 +12,8 @@ __all__ = ["DataSettings"]
 class DataSettings(Settings):
     """What every source accepts beside its own options."""
 
-    held_out_fraction: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share kept from the chains for evaluation: of the rows, or of each user's films in a watch matrix (those cells then read 'not watched').",
-    )
-    split_seed: int = Field(0, ge=0, lt=2**32, description="Seed of the held-out split.")
+    held_out_fraction: float = Field(0.0, ge=0, lt=1)
+    """Share kept from the chains for evaluation: of the rows, or of each user's films in a watch matrix (those cells
+    then read 'not watched')."""
+    split_seed: int = Field(0, ge=0, lt=2**32)
+    """Seed of the held-out split."""

@@ -69,33 +69,40 @@ class SourceBlock(DataSettings):
 class ExternalModel(NamedBlock):
     """A model of the user's own package."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$", description="The model, as `module:attribute`."
-    )
-    options: dict[str, Any] = Field({}, description="Its options, checked by its own class Options.")
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")
+    """The model, as `module:attribute`."""
+    options: dict[str, Any] = Field({})
+    """Its options, checked by its own class Options."""
 
 
 class RunSettings(Settings):
     """`config/config.yaml`: which experiments the plain command runs."""
 
-    experiments: list[Name] = Field(min_length=1, description="Experiments that `make run` and plain `snakemake` run.")
-    reproduce: list[Name] = Field([], description="Experiments of the published pieces, the target `reproduce`.")
-    reproduce_accelerated: list[Name] = Field(
-        [],
-        description="Further ones of that target where `sample` has a GPU or a TPU: those with the published budgets.",
-    )
-    benchmarks: BenchmarkSettings = Field(BenchmarkSettings(), description="The target `benchmarks`.")
+    experiments: list[Name] = Field(min_length=1)
+    """Experiments that `make run` and plain `snakemake` run."""
+    reproduce: list[Name] = Field([])
+    """Experiments of the published pieces, the target `reproduce`."""
+    reproduce_accelerated: list[Name] = Field([])
+    """Further ones of that target where `sample` has a GPU or a TPU: those with the published budgets."""
+    benchmarks: BenchmarkSettings = Field(BenchmarkSettings())
+    """The target `benchmarks`."""
 
 
 class ExperimentBase(Settings):
     """The keys whose shape does not depend on the registries."""
 
-    title: str = Field(min_length=1, max_length=200, description="Heading of the experiment's page.")
-    sampling: SamplingSettings = Field(SamplingSettings(), description="Chains and draws.")
-    compute: ComputeSettings = Field(ComputeSettings(), description="Devices, mesh and arithmetic.")
-    posterior: PosteriorSettings = Field(PosteriorSettings(), description="What is kept beside the draws.")
-    gates: GateSettings = Field(GateSettings(), description="Convergence gates.")
-    report: ReportSettings = Field(ReportSettings(), description="The page.")
+    title: str = Field(min_length=1, max_length=200)
+    """Heading of the experiment's page."""
+    sampling: SamplingSettings = Field(SamplingSettings())
+    """Chains and draws."""
+    compute: ComputeSettings = Field(ComputeSettings())
+    """Devices, mesh and arithmetic."""
+    posterior: PosteriorSettings = Field(PosteriorSettings())
+    """What is kept beside the draws."""
+    gates: GateSettings = Field(GateSettings())
+    """Convergence gates."""
+    report: ReportSettings = Field(ReportSettings())
+    """The page."""
 
     def analyses(self) -> dict[str, Settings]:
         """Return name -> settings of the analyses that the experiment asks for, sorted by name."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import Tag, ValidationError
 
+from bayesmesh.config.descriptions import descriptions
 from bayesmesh.config.registry import list_components
 from bayesmesh.config.settings import NAME_PATTERN, Settings
 from bayesmesh.errors import ConfigError, suggest
@@ -171,8 +172,8 @@ def _say_component(key: str, given: Any) -> tuple[str, str]:
 
 
 def _description(place: Place) -> str:
-    field = place.owner.model_fields.get(place.keys[-1].partition("[")[0]) if place.keys else None
-    return f"\n  {place.keys[-1]}: {field.description}" if field and field.description else ""
+    text = descriptions(place.owner).get(place.keys[-1].partition("[")[0]) if place.keys else None
+    return f"\n  {place.keys[-1]}: {text}" if text else ""
 
 
 def _as_yaml(keys: Sequence[str]) -> str:

@@ -14,8 +14,10 @@ __all__ = ["Gate", "GateSettings"]
 class Gate(Settings):
     """One limit and what it means to miss it."""
 
-    limit: float = Field(description="The limit itself.")
-    severity: Literal["fail", "warn"] = Field("fail", description="Verdict when the gate does not hold.")
+    limit: float
+    """The limit itself."""
+    severity: Literal["fail", "warn"] = "fail"
+    """Verdict when the gate does not hold."""
 
 
 def _gate(limit: float, text: str) -> Gate:
@@ -31,12 +33,9 @@ class GateSettings(Settings):
     mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
     divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
-    max_coordinates: int = Field(
-        2000,
-        ge=1,
-        le=10_000_000,
-        description="Coordinates of each latent that are listed in summary.csv, drawn evenly when there are more; gates look at summaries, which are always listed in full.",
-    )
+    max_coordinates: int = Field(2000, ge=1, le=10_000_000)
+    """Coordinates of each latent that are listed in summary.csv, drawn evenly when there are more; gates look at
+    summaries, which are always listed in full."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod

@@ -12,15 +12,8 @@ __all__ = ["PosteriorSettings"]
 class PosteriorSettings(Settings):
     """Bounds of the quantities that would otherwise grow with draws x observations."""
 
-    probe_rows: int = Field(
-        32,
-        ge=1,
-        le=10_000,
-        description="Rows at which the model's summaries (logits) are followed through all draws; spread evenly over the data.",
-    )
-    pointwise_mebibytes: float = Field(
-        16.0,
-        ge=0,
-        le=65_536,
-        description="Bound on each of the groups log_likelihood and posterior_predictive, in MiB; rows are left out evenly to keep it.",
-    )
+    probe_rows: int = Field(32, ge=1, le=10_000)
+    """Rows at which the model's summaries (logits) are followed through all draws; spread evenly over the data."""
+    pointwise_mebibytes: float = Field(16.0, ge=0, le=65_536)
+    """Bound on each of the groups log_likelihood and posterior_predictive, in MiB; rows are left out evenly to keep
+    it."""

@@ -12,6 +12,9 @@ __all__ = ["ReportSettings"]
 class ReportSettings(Settings):
     """Texts and bounds of the page."""
 
-    caption: str = Field("", max_length=4000, description="A paragraph under the title of the page.")
-    category: str = Field("Experiments", max_length=100, description="Heading in Snakemake's own report.")
-    num_traces: int = Field(6, ge=1, le=50, description="Summaries whose traces are drawn, the worst first.")
+    caption: str = Field("", max_length=4000)
+    """A paragraph under the title of the page."""
+    category: str = Field("Experiments", max_length=100)
+    """Heading in Snakemake's own report."""
+    num_traces: int = Field(6, ge=1, le=50)
+    """Summaries whose traces are drawn, the worst first."""

@@ -15,56 +15,45 @@ __all__ = ["InitialSettings", "SamplingSettings"]
 class InitialSettings(Settings):
     """Where the chains start."""
 
-    method: Literal["prior", "zero", "mode"] = Field(
-        "prior",
-        description="`prior`: a draw of the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain climbs by Adam from its own prior draw.",
-    )
-    spread: float = Field(1.0, gt=0, le=100, description="Scales the starting draw in unconstrained space (no unit).")
-    steps: int = Field(150, ge=1, le=100_000, description="Adam steps, for `mode`.")
-    learning_rate: float = Field(0.05, gt=0, le=10, description="Adam learning rate, for `mode`.")
+    method: Literal["prior", "zero", "mode"] = "prior"
+    """`prior`: a draw of the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain
+    climbs by Adam from its own prior draw."""
+    spread: float = Field(1.0, gt=0, le=100)
+    """Scales the starting draw in unconstrained space (no unit)."""
+    steps: int = Field(150, ge=1, le=100_000)
+    """Adam steps, for `mode`."""
+    learning_rate: float = Field(0.05, gt=0, le=10)
+    """Adam learning rate, for `mode`."""
 
 
 class SamplingSettings(Settings):
     """Chains, draws and their randomness."""
 
-    mode: Literal["independent", "sharded"] = Field(
-        "sharded",
-        description="`independent`: every chain group is a job of its own; `sharded`: one job whose mesh spans all its devices.",
-    )
-    chains: int = Field(4, ge=1, le=1_000_000, description="Chains in all.")
-    chain_groups: int = Field(
-        1,
-        ge=1,
-        le=10_000,
-        description="Jobs over which the chains are spread in `independent` mode; must divide `chains`.",
-    )
-    warmup: int = Field(
-        500, ge=0, le=10_000_000, description="Warmup iterations per chain; never part of the posterior."
-    )
-    draws: int = Field(
-        500, ge=4, le=100_000_000, description="Draws per chain after warmup; with `stop` the limit on them."
-    )
-    stop: StopSettings | None = Field(
-        None, description="Ends sampling before `draws`, at the first look that meets a rule; left out when absent."
-    )
-    seed: int = Field(0, ge=0, lt=2**32, description="Root of every random number of the chains.")
-    initial: InitialSettings = Field(InitialSettings(), description="Where the chains start.")
-    segment_seconds: float = Field(
-        60.0,
-        ge=1e-6,
-        le=3600,
-        description="Aimed time between two commits, in seconds; does not change the draws. A job that is killed without warning repeats no more than this.",
-    )
-    grace_seconds: float = Field(
-        20.0,
-        ge=0,
-        le=3600,
-        description="How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) may wait for its devices before it leaves, in seconds. Less than what the scheduler grants, 30 s by default on Slurm.",
-    )
-    on_changed_environment: Literal["refuse", "accept"] = Field(
-        "refuse",
-        description="What to do when chains are to be continued with other software, hardware or mesh: they would no longer be bit for bit the same run.",
-    )
+    mode: Literal["independent", "sharded"] = "sharded"
+    """`independent`: every chain group is a job of its own; `sharded`: one job whose mesh spans all its devices."""
+    chains: int = Field(4, ge=1, le=1_000_000)
+    """Chains in all."""
+    chain_groups: int = Field(1, ge=1, le=10_000)
+    """Jobs over which the chains are spread in `independent` mode; must divide `chains`."""
+    warmup: int = Field(500, ge=0, le=10_000_000)
+    """Warmup iterations per chain; never part of the posterior."""
+    draws: int = Field(500, ge=4, le=100_000_000)
+    """Draws per chain after warmup; with `stop` the limit on them."""
+    stop: StopSettings | None = None
+    """Ends sampling before `draws`, at the first look that meets a rule; left out when absent."""
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Root of every random number of the chains."""
+    initial: InitialSettings = Field(InitialSettings())
+    """Where the chains start."""
+    segment_seconds: float = Field(60.0, ge=1e-6, le=3600)
+    """Aimed time between two commits, in seconds; does not change the draws. A job that is killed without warning
+    repeats no more than this."""
+    grace_seconds: float = Field(20.0, ge=0, le=3600)
+    """How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) may wait for its devices before it leaves, in
+    seconds. Less than what the scheduler grants, 30 s by default on Slurm."""
+    on_changed_environment: Literal["refuse", "accept"] = "refuse"
+    """What to do when chains are to be continued with other software, hardware or mesh: they would no longer be bit for
+    bit the same run."""
 
     @property
     def chains_per_group(self) -> int:

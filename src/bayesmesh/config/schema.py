@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.descriptions import descriptions
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Settings
@@ -94,7 +95,7 @@ def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
         inner = _settings_in(field.annotation)
         default: Any = field.default
         shown = "required" if default is PydanticUndefined else _default(default)
-        yield f"| `{prefix}{name}` | {shown} | {str(field.description).replace('|', '/')} |"
+        yield f"| `{prefix}{name}` | {shown} | {descriptions(cls).get(name, '').replace('|', '/')} |"
         if inner is not None and inner.__name__ != "Gate":
             yield from _rows(inner, f"{prefix}{name}.")
 

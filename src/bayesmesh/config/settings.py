@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from bayesmesh.config.descriptions import descriptions
 
 __all__ = ["NAME_PATTERN", "Name", "Settings", "does_not_fit"]
 
@@ -19,12 +22,20 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 class Settings(BaseModel):
     """A block of the configuration: immutable; an unknown key is an error, and so is a value of another type.
 
-    YAML has lists and no tuples, so a list is accepted where a field is a tuple.
+    YAML has lists and no tuples, so a list is accepted where a field is a tuple. A string below a field describes it.
     """
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in descriptions(cls).items():
+            properties[name]["description"] = text
+        return schema
 
     @model_validator(mode="before")
     @classmethod

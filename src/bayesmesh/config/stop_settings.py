@@ -22,40 +22,23 @@ class StopSettings(Settings):
         Carlo", doi:10.1093/biomet/asz002, for rules on the effective sample size.
     """
 
-    min_ess_bulk: float | None = Field(
-        None, gt=0, le=1e9, description="Target: the smallest bulk effective sample size is at least this, in draws."
-    )
-    min_ess_tail: float | None = Field(
-        None, gt=0, le=1e9, description="Target: the smallest tail effective sample size is at least this, in draws."
-    )
-    max_r_hat: float | None = Field(
-        None,
-        gt=1,
-        le=10,
-        description="Target: the largest R-hat is at most this (no unit). Needs two chains in a group.",
-    )
-    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
-        None,
-        min_length=1,
-        description="Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary.",
-    )
-    summaries: tuple[str, ...] | None = Field(
-        None,
-        min_length=1,
-        description="Summaries that R-hat and effective sample sizes are judged on; all that the gates look at by default.",
-    )
-    first_look: int = Field(
-        100, ge=1, le=100_000_000, description="Draws per chain at the first look; a look uses the first so many draws."
-    )
-    growth: float = Field(
-        1.5, ge=1.1, le=10, description="Each look comes at so many times the draws of the look before it (no unit)."
-    )
-    max_seconds: float | None = Field(
-        None,
-        gt=0,
-        le=1e9,
-        description="Limit on the time spent on draws over all runs, in seconds of wall time, warmup not counted; noticed at the next commit.",
-    )
+    min_ess_bulk: float | None = Field(None, gt=0, le=1e9)
+    """Target: the smallest bulk effective sample size is at least this, in draws."""
+    min_ess_tail: float | None = Field(None, gt=0, le=1e9)
+    """Target: the smallest tail effective sample size is at least this, in draws."""
+    max_r_hat: float | None = Field(None, gt=1, le=10)
+    """Target: the largest R-hat is at most this (no unit). Needs two chains in a group."""
+    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
+    """Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary."""
+    summaries: tuple[str, ...] | None = Field(None, min_length=1)
+    """Summaries that R-hat and effective sample sizes are judged on; all that the gates look at by default."""
+    first_look: int = Field(100, ge=1, le=100_000_000)
+    """Draws per chain at the first look; a look uses the first so many draws."""
+    growth: float = Field(1.5, ge=1.1, le=10)
+    """Each look comes at so many times the draws of the look before it (no unit)."""
+    max_seconds: float | None = Field(None, gt=0, le=1e9)
+    """Limit on the time spent on draws over all runs, in seconds of wall time, warmup not counted; noticed at the next
+    commit."""
 
     @model_validator(mode="after")
     def _check_targets(self) -> StopSettings:

@@ -33,19 +33,27 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,127}$")]
 class Nodes(Settings):
     """A kind of node, and what one job may ask of it."""
 
-    partition: Word | None = Field(None, description="Partition; the scheduler's default when null.")
-    qos: Word | None = Field(None, description="Quality of service; the scheduler's default when null.")
-    cores: int = Field(4, ge=1, le=1024, description="Cores of one job.")
-    max_memory_mb: int = Field(32_000, ge=1000, description="Most memory of one job, in MB.")
-    max_minutes: int = Field(240, ge=5, description="Longest job, in minutes: the limit of the partition.")
+    partition: Word | None = None
+    """Partition; the scheduler's default when null."""
+    qos: Word | None = None
+    """Quality of service; the scheduler's default when null."""
+    cores: int = Field(4, ge=1, le=1024)
+    """Cores of one job."""
+    max_memory_mb: int = Field(32_000, ge=1000)
+    """Most memory of one job, in MB."""
+    max_minutes: int = Field(240, ge=5)
+    """Longest job, in minutes: the limit of the partition."""
 
 
 class GpuNodes(Nodes):
     """Nodes with GPUs."""
 
-    model: Word | None = Field(None, description="Model of GPU as the scheduler spells it; any when null.")
-    nodes: int = Field(2, ge=1, le=4096, description="Nodes of one job that spans several.")
-    gpus_per_node: int = Field(1, ge=1, le=64, description="GPUs that such a job takes on each of its nodes.")
+    model: Word | None = None
+    """Model of GPU as the scheduler spells it; any when null."""
+    nodes: int = Field(2, ge=1, le=4096)
+    """Nodes of one job that spans several."""
+    gpus_per_node: int = Field(1, ge=1, le=64)
+    """GPUs that such a job takes on each of its nodes."""
 
     @property
     def total(self) -> int:
@@ -65,12 +73,14 @@ class GpuNodes(Nodes):
 class Site(Settings):
     """A cluster."""
 
-    account: Word | None = Field(None, description="Account that is charged; the scheduler's default when null.")
-    cpu: Nodes = Field(Nodes(), description="Nodes without accelerator.")
-    gpu: GpuNodes = Field(GpuNodes(), description="Nodes with GPUs.")
-    stop_seconds: int = Field(
-        120, ge=10, le=3600, description="A job is told to stop so long before its time is up, so that it can commit."
-    )
+    account: Word | None = None
+    """Account that is charged; the scheduler's default when null."""
+    cpu: Nodes = Field(Nodes())
+    """Nodes without accelerator."""
+    gpu: GpuNodes = Field(GpuNodes())
+    """Nodes with GPUs."""
+    stop_seconds: int = Field(120, ge=10, le=3600)
+    """A job is told to stop so long before its time is up, so that it can commit."""
 
     @model_validator(mode="after")
     def _leave_time_to_work(self) -> Site:

@@ -31,7 +31,7 @@ def watch(table: Callable[[], str], *, every: float = EVERY_SECONDS, out: TextIO
             # Compute before clearing, so that the screen is never empty.
             text = table()
             print(
-                f"{_HOME_AND_CLEAR}{text}\n\n{time.strftime('%H:%M:%S')}, refreshed refreshed every {every:.0f} s, Ctrl-C ends",
+                f"{_HOME_AND_CLEAR}{text}\n\n{time.strftime('%H:%M:%S')}, refreshed every {every:.0f} s, Ctrl-C ends",
                 file=out,
             )
             out.flush()
