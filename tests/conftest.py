@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import logging
 import os
+import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +30,28 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 
+CACHE_VARIABLE = "BAYESMESH_TEST_CACHE"
+"""Names another folder for compiled programs than the one in the checkout."""
+
+CACHE_BYTES = 2**30
+"""What is kept of it from one run to the next."""
+
+
+def _cache_folder() -> str:
+    """Return a folder for programs that this processor can run: a checkout may be mounted on several machines."""
+    about = Path("/proc/cpuinfo")
+    features = re.findall(r"^flags.*|^Features.*", about.read_text() if about.exists() else "", re.MULTILINE)[:1]
+    digest = hashlib.sha256(repr((platform.machine(), features)).encode()).hexdigest()[:8]
+    return str(Path(__file__).resolve().parents[1] / ".cache" / f"xla-of-tests-{digest}")
+
+
+# Shared by the tests of this run, the processes that they start, and later runs: a program is compiled once for each
+# source, version and machine. Programs of stages that run as a user's are kept where those keep them.
+os.environ.setdefault(CACHE_VARIABLE, _cache_folder())
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[CACHE_VARIABLE]
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -45,6 +71,21 @@ def pytest_configure() -> None:
     """Keep temporary folders in memory where there is room: tests of the store flush files thousands of times."""
     if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep of the compiled programs those that were used last; workers leave that to who started them."""
+    if hasattr(session.config, "workerinput"):
+        return
+    uses = []
+    for path in Path(os.environ[CACHE_VARIABLE]).glob("*-cache"):
+        with contextlib.suppress(FileNotFoundError):
+            uses.append((path.stat().st_atime, path.stat().st_size, path))
+    kept = 0
+    for _, size, path in sorted(uses, reverse=True):
+        kept += size
+        if kept > CACHE_BYTES:
+            path.unlink(missing_ok=True)
 
 
 LONGEST_FIRST = ("workflow", "chaos", "exact", "contract", "browser")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,20 +30,27 @@ class Rows:
         return {name: value[start:stop] for name, value in self.rows.items()}
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:
     return make_case(request.param, "float32")
 
 
-@pytest.fixture
-def posterior(case: Any, tmp_path: Path) -> Posterior:
+@pytest.fixture(scope="module")
+def posterior(case: Any, tmp_path_factory: pytest.TempPathFactory) -> Posterior:
     """Draws from the prior, in place of a posterior."""
-    prior = case.model.prior(case.spec)
-    drawn = jax.device_get(prior.sample((CHAINS, DRAWS), seed=jax.random.key(1)))
-    group = open_group(tmp_path / "posterior.zarr", "w").create_group("posterior")
+    prior, folder = case.model.prior(case.spec), tmp_path_factory.mktemp(case.name)
+    # As one program: operation by operation it would be a dozen.
+    drawn = jax.device_get(jax.jit(lambda key: prior.sample((CHAINS, DRAWS), seed=key))(jax.random.key(1)))
+    group = open_group(folder / "posterior.zarr", "w").create_group("posterior")
     for name, value in drawn.items():
         write_array(group, name, value, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2))))
-    return open_posterior(tmp_path / "posterior.zarr")
+    return open_posterior(folder / "posterior.zarr")
+
+
+@pytest.fixture(scope="module")
+def whole(case: Any, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
+    """All that is derived, with room for every row."""
+    return derive(case.model, case.spec, Rows(case.rows), posterior, 2, 10**9)
 
 
 @pytest.mark.parametrize("total", [1, 2, 7, 100, 60_000])
@@ -65,6 +71,7 @@ def evaluate(case: Any, posterior: Posterior, rows: np.ndarray, function: str) -
     """Evaluate a method of the model one draw at a time: name -> (chain, draw, ...)."""
     data = {k: v[rows] for k, v in case.arrays.items()}
     latents = {name: posterior.array("posterior", name)[...] for name in posterior.latents}
+    function_of_model = jax.jit(getattr(case.model, function))
     found: list[list[Any]] = [[None] * DRAWS for _ in range(CHAINS)]
     for chain in range(CHAINS):
         for draw in range(DRAWS):
@@ -73,7 +80,7 @@ def evaluate(case: Any, posterior: Posterior, rows: np.ndarray, function: str) -
                 k: v.take(rows, axis=case.model.local_latents[k]) if k in case.model.local_latents else v
                 for k, v in one.items()
             }
-            value = getattr(case.model, function)(one, data)
+            value = function_of_model(one, data)
             found[chain][draw] = value if isinstance(value, dict) else {"y": value}
     return {name: np.array([[d[name] for d in chain] for chain in found]) for name in found[0][0]}
 
@@ -99,8 +106,7 @@ def test_values_are_those_of_direct_evaluation(case: Any, posterior: Posterior) 
 
 
 @pytest.mark.parametrize("share", [1.0, 0.13, 1e-9])
-def test_pointwise_groups_keep_to_their_bytes(case: Any, posterior: Posterior, share: float) -> None:
-    whole = derive(case.model, case.spec, Rows(case.rows), posterior, 2, 10**9)
+def test_pointwise_groups_keep_to_their_bytes(case: Any, posterior: Posterior, whole: Any, share: float) -> None:
     groups = ("log_likelihood", "posterior_predictive")
     limit = share * max(whole[group]["y"].nbytes for group in groups)
     derived = derive(case.model, case.spec, Rows(case.rows), posterior, 2, limit)

@@ -129,11 +129,11 @@ def test_a_run_that_is_cut_or_spread_is_the_same_run(program: Program) -> None:
     np.testing.assert_allclose(one[1] - whole[1], one[0], rtol=0, atol=1e-4)
 
 
-def test_chains_that_start_alone_or_among_others_are_the_same() -> None:
-    few, many = (compile_walk(density, number, jax.devices()[:1]) for number in (5, 40))
-    positions = [p.chains(p.advance(p.start(0.0), 20, scale=1.0, seed=1).position) for p in (few, many)]
-    np.testing.assert_array_equal(positions[0], positions[1][:5])
-    assert np.unique(positions[1]).size > 35
+def test_chains_that_start_alone_or_among_others_are_the_same(program: Program) -> None:
+    few = compile_walk(density, 5, jax.devices()[:1])
+    alone, among = (p.chains(p.advance(p.start(0.0), 20, scale=1.0, seed=1).position) for p in (few, program))
+    np.testing.assert_array_equal(alone, among[:5])
+    assert np.unique(among[:40]).size > 35
 
 
 def test_moments_are_of_all_states(program: Program) -> None:
@@ -145,7 +145,7 @@ def test_moments_are_of_all_states(program: Program) -> None:
     assert np.isnan(program.moments(program.advance(program.start(0.0), 3, scale=1.0, seed=0)).variance)
 
 
-@pytest.mark.parametrize("mean", [0.0, 10.0, 1000.0, 10_000.0])
+@pytest.mark.parametrize("mean", [0.0, 10_000.0])
 def test_the_variance_does_not_depend_on_where_the_target_lies(mean: float) -> None:
     """Of N(mean, 1), from where it lies: mean square and squared mean are of the same states."""
     with jax.enable_x64(True):

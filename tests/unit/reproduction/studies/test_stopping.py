@@ -10,7 +10,8 @@ import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import judge_look, look_numbers
-from bayesmesh.reproduction.studies.stopping import RULES, Setting, make_draws, measure, stop_runs
+from bayesmesh.reproduction.studies import stopping, study_files
+from bayesmesh.reproduction.studies.stopping import RULES, SPEEDS, Setting, make_draws, measure, stop_runs
 from bayesmesh.reproduction.studies.study_files import draw_stopping, run_stopping
 
 SMALL = Setting(
@@ -21,6 +22,12 @@ SMALL = Setting(
 @pytest.fixture(scope="module")
 def draws() -> np.ndarray:
     return make_draws(60, 500, 4, 7)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, object]]:
+    """The rows of a small study."""
+    return list(measure(SMALL))
 
 
 def test_chains_are_in_the_posterior_from_the_first_draw(draws: np.ndarray) -> None:
@@ -70,8 +77,7 @@ def test_mass_is_the_probability_of_the_interval(draws: np.ndarray) -> None:
             assert runs.mass[replication, quantity] == pytest.approx(share, abs=0.004)
 
 
-def test_rows_compare_both_ways_on_the_same_length() -> None:
-    rows = list(measure(SMALL))
+def test_rows_compare_both_ways_on_the_same_length(rows: list[dict[str, object]]) -> None:
     assert len(rows) == 2 * 3 * 2 * 2
     for stopped, fixed in zip(rows[::2], rows[1::2], strict=True):
         assert (stopped["ended"], fixed["ended"]) == ("rule", "fixed")
@@ -82,24 +88,31 @@ def test_rows_compare_both_ways_on_the_same_length() -> None:
         assert 0.6 < stopped["coverage"] <= 1
 
 
-def test_a_greedy_rule_is_optimistic() -> None:
+def test_a_greedy_rule_is_optimistic(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the documentation says of it, on fewer runs: the log density's sd too small, its standard error too."""
+    name = "MCSE 0.1, often"
+    monkeypatch.setattr(stopping, "RULES", {name: RULES[name]})
+    monkeypatch.setattr(stopping, "SPEEDS", {"quick": SPEEDS["quick"]})
     setting = Setting(replications=300, limits=dict.fromkeys(RULES, (300, 300)), seed=3)
     found = {(r["chains"], r["rule"], r["quantity"]): r for r in measure(setting) if r["ended"] == "rule"}
-    greedy = found["quick", "MCSE 0.1, often", "log density"]
+    greedy = found["quick", name, "log density"]
     assert greedy["bias_sd_change"] < -2 * greedy["bias_sd_change_se"]
     assert greedy["bias_mean_change"] > 2 * greedy["bias_mean_change_se"]
     assert greedy["mcse_over_error"] < 1
 
 
-def test_table_and_figure_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_and_figure_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, object]]
+) -> None:
+    asked = []
+    monkeypatch.setattr(study_files, "measure", lambda setting: asked.append(setting) or iter(rows))
     monkeypatch.setattr("jax.config.update", lambda *_: None)
     said = run_stopping(tmp_path, SMALL)
+    assert asked == [SMALL]
     assert "40 replications of 6 rules and chains" in said
     with (tmp_path / "studies" / "stopping.csv").open() as lines:
-        rows = list(csv.DictReader(lines))
-    assert len(rows) == 24
+        assert len(list(csv.DictReader(lines))) == 24
     figure = (tmp_path / "studies" / "stopping.svg").read_text()
     assert figure.count("stopped by the rule") >= 1
     assert "quick · gates · coordinate" in figure
-    assert draw_stopping(list(measure(SMALL))) == figure
+    assert draw_stopping(rows) == figure
