@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run by Snakemake inside the new conda environment, from the working directory; by hand: from the repository's root.
-# locks: 2230996332
+# locks: 3142486427
 set -eu
 if [ ! -e envs/cpu.txt ]; then
     echo "envs/cpu.txt is not here: run Snakemake from the root of the Bayesmesh repository" >&2

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jaxtyping import install_import_hook
 
 # Eight virtual devices, so that meshes of 1 to 8 can be compared in one process; and no optimisation, for most programs
 # run for milliseconds and would be optimised for seconds. JAX reads this when it is imported and when its first array is
@@ -51,6 +52,10 @@ os.environ.setdefault(CACHE_VARIABLE, _cache_folder())
 os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[CACHE_VARIABLE]
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+# Shapes and dtypes in annotations are checked at every call. A module is instrumented when it is imported, so this comes
+# before any of ours.
+install_import_hook([f"bayesmesh.{folder}" for folder in ("diagnostics", "models")], "beartype.beartype")
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,13 +9,17 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
 
+type JSON = Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None
+"""A value that JSON can hold."""
+
 __all__ = [
+    "JSON",
     "atomic_folder",
     "atomic_path",
     "hash_file",
@@ -97,7 +101,7 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write strict JSON with sorted keys atomically.
 
     Raises:

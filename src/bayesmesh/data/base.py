@@ -1,4 +1,4 @@
-"""The contract of a data source, and what the rest of the project sees of a dataset."""
+"""The contract of a data source, and the dataset that it reads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["DataSpec", "Dataset", "FieldSpec", "Source"]
+__all__ = ["Column", "DataSpec", "Dataset", "FieldSpec", "Source"]
+
+type Column = list[int] | list[str] | list[list[str]]
+"""One value per column of a row: ids, titles, or the genres of each film."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,18 +23,18 @@ class Dataset:
     """The decoded arrays of a dataset, in the order in which the source defines its rows.
 
     Attributes:
-        rows: name -> array of shape (num_rows, ...), what a likelihood reads; small integer types stay as they are.
+        rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types stay as they are.
         test_rows: the published test part, same names as `rows`; empty when there is none.
         columns: name -> one value per column of a row (film titles, genres), as plain lists; for tables and reports.
         constants: scalars that models need, such as ``num_classes`` or ``feature_scale``.
-        declared_counts: what the source promises, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
+        declared_counts: counts that the source promises, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
         truth: latent name -> array, for simulated data.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
 
     rows: Mapping[str, np.ndarray]
     test_rows: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    columns: Mapping[str, list[Any]] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     constants: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
     declared_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     truth: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
@@ -48,10 +51,10 @@ class FieldSpec:
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """All that a model may know of the data before it sees a row.
+    """A model's view of the data before it sees a row.
 
     Attributes:
-        num_rows: rows that the likelihood counts; padding is not among them.
+        num_rows: rows that the likelihood counts, without padding.
         fields: name -> shape and dtype of one row.
         constants: scalars of the dataset.
         dtype: ``float32`` or ``float64``, the type of latents and of arithmetic.
@@ -75,26 +78,28 @@ class Source(ABC):
 
     pretty_name: ClassVar[str]
     offers: ClassVar[tuple[str, ...]]
+    options: Settings
+    """A subclass declares its own class of options."""
 
     def __init__(self, options: Settings) -> None:
-        self.options: Any = options
+        self.options = options
 
-    def fetch(self, folder: Path) -> Mapping[str, Any]:
+    def fetch(self, folder: Path) -> Mapping[str, object]:
         """Bring the files into `folder` and verify them; embedded and simulated sources need not override this.
 
         Returns:
-            What was fetched, for the manifest: urls or paths, sha256 sums, versions.
+            The origin of the files, for the manifest: urls or paths, sha256 sums, versions.
 
         Raises:
-            DataError: within 10 seconds when the files cannot be had, with the command that helps; or when a file
-                is damaged, naming it.
+            DataError: within 10 seconds when the files cannot be reached, with the command that helps; or when a file is
+                damaged, naming it.
         """
         del folder
         return {"origin": "embedded"}
 
     @abstractmethod
     def read(self, folder: Path) -> Dataset:
-        """Decode what `fetch` brought.
+        """Decode the fetched files.
 
         Raises:
             DataError: naming the file and the row.

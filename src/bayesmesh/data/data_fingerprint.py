@@ -1,23 +1,22 @@
-"""One hash for all that a model can see of a dataset."""
+"""One hash over everything that a model can see of a dataset."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 __all__ = ["fingerprint_data"]
 
 
-def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, Any]) -> str:
+def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, object]) -> str:
     """Return a sha256, in hexadecimal, over decoded values: however they are chunked, compressed or stored.
 
     Args:
         arrays: name -> array; names, dtypes, shapes and values count, the order of the mapping does not.
-        described: what is not an array (kind, constants, columns), as plain values; the order within lists counts.
+        described: everything but arrays (kind, constants, columns), as plain values; the order within lists counts.
 
     >>> one = fingerprint_data({"a": np.zeros(2), "b": np.ones(1)}, {})
     >>> one == fingerprint_data({"b": np.ones(1), "a": np.zeros(2)}, {})
@@ -28,7 +27,7 @@ def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, A
     digest = hashlib.sha256()
     for name in sorted(arrays):
         values = np.asarray(arrays[name])
-        # Little-endian on every machine, so that the same data has the same name on all of them.
+        # Little-endian everywhere, so that the same data has the same fingerprint on every machine.
         values = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(values.shape)
         header = json.dumps([name, values.dtype.str, list(values.shape)])
         digest.update(len(header).to_bytes(8, "little") + header.encode())

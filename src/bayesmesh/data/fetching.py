@@ -1,11 +1,11 @@
-"""Brings the files of a source into place, whole or not at all."""
+"""Fetches the files of a source, whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from bayesmesh.data.base import Source
 from bayesmesh.store.layout import DataLayout
@@ -14,10 +14,18 @@ from bayesmesh.store.sealed import write_sealed
 __all__ = ["fetch"]
 
 
-def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) -> dict[str, Any]:
+class FetchManifest(TypedDict):
+    """The manifest of a fetch: name and options of the source, and the origin of its files."""
+
+    source: dict[str, object]
+    options: dict[str, object]
+    origin: dict[str, object]
+
+
+def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayout) -> FetchManifest:
     """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
 
-    Whatever an earlier or interrupted fetch left is removed first, so a manifest always describes what lies beside it.
+    Files of an earlier or interrupted fetch are removed first, so a manifest always describes the files beside it.
 
     Args:
         source: the source, made with its options.
@@ -25,7 +33,7 @@ def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) 
         layout: paths of the dataset.
 
     Returns:
-        The manifest: ``source``, ``options`` and ``origin``.
+        The manifest.
 
     Raises:
         DataError: from the source.
@@ -38,7 +46,7 @@ def fetch(source: Source, source_config: Mapping[str, Any], layout: DataLayout) 
     partial.mkdir(parents=True)
     origin = source.fetch(partial)
     os.replace(partial, layout.records)
-    manifest = {
+    manifest: FetchManifest = {
         "source": dict(source_config),
         "options": source.options.model_dump(mode="json"),
         "origin": dict(origin),

@@ -1,7 +1,7 @@
 """TensorFlow Datasets without TensorFlow: registered checksums, bounded downloads, array_record files.
 
 TFDS 4.9.10 imports TensorFlow only where it extracts archives, encodes arrays as images or makes a ``tf.data.Dataset``.
-Nothing here does any of these. Records are read raw and parsed with the protocol buffer that TFDS ships: the 70,000
+This module does none of these. Records are read raw and parsed with the protocol buffer that TFDS ships: the 70,000
 images of MNIST in a few seconds.
 """
 
@@ -10,19 +10,73 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from bayesmesh.data.mirror import MIRROR_VARIABLE, RegisteredFile, probe
 from bayesmesh.errors import DataError
 
-__all__ = ["download", "prepare", "read_records", "registered_files", "require_network"]
+__all__ = [
+    "Builder",
+    "Downloads",
+    "Example",
+    "Feature",
+    "download",
+    "prepare",
+    "read_records",
+    "registered_files",
+    "require_network",
+]
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 NUM_RETRIES = 2
 BATCH_RECORDS = 2048
+
+
+type Example = tuple[int, dict[str, object]]
+"""Key and features of a record that a builder writes."""
+
+
+class _Values[T](Protocol):
+    @property
+    def value(self) -> Sequence[T]: ...
+
+
+class Feature(Protocol):
+    """The protocol buffer of one feature of a record."""
+
+    @property
+    def bytes_list(self) -> _Values[bytes]: ...
+    @property
+    def int64_list(self) -> _Values[int]: ...
+
+
+class _Split(Protocol):
+    @property
+    def num_examples(self) -> int: ...
+
+
+class _Info(Protocol):
+    @property
+    def splits(self) -> Mapping[str, _Split]: ...
+
+
+class Downloads(Protocol):
+    """The download manager of TFDS."""
+
+    def download(self, urls: Mapping[str, str]) -> Mapping[str, str]: ...
+
+
+class Builder(Protocol):
+    """A builder of TFDS."""
+
+    @property
+    def data_dir(self) -> str: ...
+    @property
+    def info(self) -> _Info: ...
+    def download_and_prepare(self, *, download_config: object) -> None: ...
 
 
 def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile]:
@@ -47,14 +101,14 @@ def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile
 
 
 def require_network(url: str, needed: str) -> None:
-    """Return at once when `url` can be had; give up within seconds when it cannot.
+    """Return at once when `url` can be reached; give up within seconds when it cannot.
 
     Args:
-        url: what will be downloaded first.
-        needed: the sentence that says which files a mirror must hold.
+        url: the first download.
+        needed: a sentence naming the files that a mirror must hold.
 
     Raises:
-        DataError: with the command that does without network.
+        DataError: with a command that needs no network.
     """
     reason = probe(url)
     if reason:
@@ -66,7 +120,7 @@ def require_network(url: str, needed: str) -> None:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Give the requests of TFDS time limits: it sets none, and retries ten times."""
+    """Give the requests of TFDS time limits: by itself it sets none, and retries ten times."""
     from tensorflow_datasets.core.download import downloader
 
     opened, retries = downloader._open_url, downloader.MAX_RETRIES
@@ -85,7 +139,7 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
         File name -> path below `folder`.
 
     Raises:
-        DataError: a file cannot be had, stalls for 30 seconds, or is not the registered one.
+        DataError: a file cannot be downloaded, stalls for 30 seconds, or is not the registered one.
     """
     import requests
     import tensorflow_datasets as tfds
@@ -108,8 +162,8 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
     return {name: Path(path) for name, path in found.items()}
 
 
-def prepare(builder: Any, manual: Path | None = None) -> None:
-    """Let a TFDS builder write its array_record files; it verifies what it takes from `manual` or its downloads.
+def prepare(builder: Builder, manual: Path | None = None) -> None:
+    """Let a TFDS builder write its array_record files; it verifies files from `manual` and downloads.
 
     Raises:
         DataError: fewer or more records on disk than the builder counted.
@@ -146,16 +200,16 @@ def _raw_records(folder: Path, split: str) -> Iterator[bytes]:
             raise DataError(f"{path}: damaged: {error}", "remove it and run the fetch stage again") from error
 
 
-def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
+def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Feature]]:
     """Yield the feature maps of a prepared split, in the order in which they were written.
 
     Each value is a ``Feature`` message; take ``.bytes_list.value`` or ``.int64_list.value`` of it. The message is
-    reused for the next record: copy what is to be kept.
+    reused for the next record: copy values that you keep.
 
     Raises:
-        DataError: a file is missing, damaged, or holds something else than examples.
+        DataError: a file is missing, damaged, or holds anything but examples.
     """
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_generated_pb2
 
     example = tf_example_generated_pb2.Example()
@@ -163,5 +217,5 @@ def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
         try:
             example.ParseFromString(record)
         except DecodeError as error:
-            raise DataError(f"{folder}: split {split}: record {number} is no example", "run fetch again") from error
+            raise DataError(f"{folder}: split {split}: record {number} is not an example", "run fetch again") from error
         yield example.features.feature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_fingerprint import fingerprint_data
 from bayesmesh.data.split import hold_out_interactions, hold_out_rows
 from bayesmesh.errors import DataError
-from bayesmesh.files import atomic_folder
+from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
@@ -29,10 +29,20 @@ CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
 
 
-def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
+class ShardManifest(TypedDict):
+    """The manifest of a dataset's shards; `activity` describes a watch matrix only."""
+
+    counts: dict[str, int]
+    fingerprint: str
+    kind: str
+    split: dict[str, float]
+    activity: NotRequired[dict[str, object]]
+
+
+def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> ShardManifest:
     """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
 
-    The group appears under its name only when it is complete; what an earlier run left is replaced.
+    The group appears under its name only when it is complete, and replaces that of an earlier run.
 
     Args:
         dataset: decoded arrays.
@@ -40,22 +50,22 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
         layout: paths of this dataset and split.
 
     Returns:
-        The manifest: ``counts``, ``fingerprint``, ``split``, and for a watch matrix ``activity``.
+        The manifest.
 
     Raises:
-        DataError: counts other than declared, fields of unequal length, or values that no model can take.
+        DataError: counts differ from those declared, fields have unequal lengths, or a value is not finite.
     """
     counts = check_counts(dataset)
     arrays, num_held_out = _split(dataset, data_settings)
     training = {name.removeprefix("rows/"): values for name, values in arrays.items() if name.startswith("rows/")}
-    described = {
+    described: dict[str, JSON] = {
         "kind": dataset.kind,
         "constants": {name: _plain(value) for name, value in dataset.constants.items()},
         "columns": {name: list(values) for name, values in dataset.columns.items()},
     }
     fingerprint = fingerprint_data(arrays, described)
     num_rows = len(next(iter(training.values())))
-    attributes = {
+    attributes: dict[str, JSON] = {
         **described,
         "num_rows": num_rows,
         "fields": {n: {"shape": list(v.shape[1:]), "dtype": v.dtype.name} for n, v in sorted(training.items())},
@@ -63,7 +73,7 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     }
     layout.sharded.unlink(missing_ok=True)
     _write(layout.shards, arrays, attributes)
-    manifest: dict[str, Any] = {
+    manifest: ShardManifest = {
         "counts": {**counts, "training_rows": num_rows, "held_out": num_held_out},
         "fingerprint": fingerprint,
         "kind": dataset.kind,
@@ -80,7 +90,7 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
     """Count rows, test rows, columns and interactions, and compare them with what the source declares.
 
     Raises:
-        DataError: naming what was expected and what was found.
+        DataError: names the expected and the actual count.
     """
     counts = {"rows": _length("rows", dataset.rows), "test_rows": _length("test_rows", dataset.test_rows)}
     if counts["rows"] == 0:
@@ -98,7 +108,7 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
         if counts[name] != expected:
             raise DataError(
                 f"{name}: expected {expected}, found {counts[name]}",
-                "the files are not those that the source is for; fetch them again",
+                "the files are not those of this source; fetch them again",
             )
     return counts
 
@@ -140,14 +150,14 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
     >>> row_chunks(60000, 784), row_chunks(6040, 3706), row_chunks(5, 8), row_chunks(100, 2**23)
     ((1024, 8192), (1024, 6144), (1024, 1024), (1, 32))
     """
-    # Powers of two, so that chunks divide shards whatever the row is.
+    # Powers of two, so that chunks divide shards whatever the size of a row.
     fitting = max(1, CHUNK_BYTES // max(1, row_bytes))
     chunk = min(CHUNK_ROWS, 2 ** int(math.log2(fitting)))
     most = min(SHARD_ROWS, max(1, SHARD_BYTES // max(1, chunk * row_bytes)) * chunk)
     return chunk, min(most, math.ceil(max(1, num_rows) / chunk) * chunk)
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray], attributes: dict[str, Any]) -> None:
+def _write(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, JSON]) -> None:
     with atomic_folder(path) as partial:
         group = open_group(partial, "w")
         group.attrs.update(attributes)
@@ -169,7 +179,7 @@ def _dims(field: str, values: np.ndarray, first: str) -> list[str]:
     return [first, *(f"{field}_dim_{axis}" for axis in range(1, values.ndim))][: values.ndim]
 
 
-def _activity(watched: np.ndarray) -> dict[str, Any]:
+def _activity(watched: np.ndarray) -> dict[str, object]:
     """Count films per user in the whole matrix, before anything is held out."""
     films = watched.sum(axis=1, dtype=np.int64)
     most, least = int(films.argmax()), int(films.argmin())

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.base import Column, DataSpec, FieldSpec
 from bayesmesh.data.data_fingerprint import fingerprint_data
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
@@ -20,12 +20,12 @@ __all__ = ["Shards", "open_shards"]
 
 REMEDY = "run the shard stage again"
 
-# What Zarr and its codecs raise on a wrong checksum, a missing or a shortened file.
+# Raised by Zarr and its codecs on a wrong checksum, a missing or a shortened file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
 
 
 class Shards:
-    """The shards of one dataset and split; nothing but attributes is read until asked for.
+    """The shards of one dataset and split; only attributes are read before a method is called.
 
     Attributes:
         path: folder of the Zarr group.
@@ -45,14 +45,14 @@ class Shards:
             self.kind: Literal["rows", "interactions"] = attributes["kind"]
             self.num_rows = int(attributes["num_rows"])
             self.constants: Mapping[str, float | int] = attributes["constants"]
-            self.columns: Mapping[str, list[Any]] = attributes["columns"]
+            self.columns: Mapping[str, Column] = attributes["columns"]
             self.fingerprint: str = attributes["fingerprint"]
             self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
         except DAMAGE as error:
             raise StoreError(f"{path / 'zarr.json'}: not a whole group of shards: {error}", REMEDY) from error
 
     def spec(self, dtype: str = "float32") -> DataSpec:
-        """Return what a model may know of the data; `dtype` is that of latents and arithmetic."""
+        """Return a model's view of the data; `dtype` is that of latents and arithmetic."""
         return DataSpec(num_rows=self.num_rows, fields=self.fields, constants=self.constants, dtype=dtype)
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
@@ -71,21 +71,21 @@ class Shards:
         return self._read_part("test_rows")
 
     def held_out(self) -> Interactions | dict[str, np.ndarray] | None:
-        """Return what the chains never see: films per user, or rows; None when nothing was held out."""
+        """Return the held-out part: films per user, or rows; None when nothing was held out."""
         if self.kind == "rows":
             return self._read_part("held_out_rows") or None
         found = self._read_part("held_out")
         return Interactions(**found) if found else None
 
     def truth(self) -> dict[str, np.ndarray]:
-        """Return the latents that simulated data came from, empty for real data."""
+        """Return the latents that generated simulated data; empty for real data."""
         return self._read_part("truth")
 
     def verify(self) -> None:
         """Read everything and compare with the fingerprint.
 
         Raises:
-            StoreError: something is damaged, or not what was written.
+            StoreError: a part is damaged, or differs from what was written.
         """
         parts = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
         arrays = {f"{part}/{name}": values for part in parts for name, values in self._read_part(part).items()}
@@ -96,22 +96,26 @@ class Shards:
 
     def _read_part(self, part: str) -> dict[str, np.ndarray]:
         try:
-            names = sorted(self._group[part].array_keys()) if part in self._group else []
+            group = self._group.get(part)
+            names = sorted(group.array_keys()) if isinstance(group, zarr.Group) else []
         except DAMAGE as error:
             raise StoreError(f"{self.path / part}: damaged: {error}", REMEDY) from error
         return {name: self._read(f"{part}/{name}", ...) for name in names}
 
     def _read(self, name: str, rows: slice | EllipsisType) -> np.ndarray:
         try:
-            return np.asarray(self._group[name][rows])
+            array = self._group[name]
+            if not isinstance(array, zarr.Array):
+                raise ValueError("a group in the place of an array")
+            return np.asarray(array[rows])
         except DAMAGE as error:
             raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
 
 
 def open_shards(path: Path) -> Shards:
-    """Open what `shard` wrote.
+    """Open the shards at `path`.
 
     Raises:
-        StoreError: there is nothing at `path`, or its description is damaged.
+        StoreError: there are none, or their description is damaged.
     """
     return Shards(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.fft
+from jaxtyping import Float
 
 __all__ = ["autocovariance", "effective_sample_size"]
 
@@ -16,14 +17,16 @@ _CONSTANT_RANGE = float(np.finfo(np.float64).resolution)
 """Draws within this range of each other count as constant and each as independent, as in arviz_stats."""
 
 
-def autocovariance(x: np.ndarray) -> np.ndarray:
+def autocovariance(
+    x: Float[np.ndarray, "coordinate chain draw"],
+) -> Float[np.ndarray, "coordinate chain draw"]:
     """Return the biased autocovariance of each chain at every lag.
 
     Args:
-        x: draws, shape (coordinate, chain, draw), float64.
+        x: draws, float64.
 
     Returns:
-        Autocovariance, shape (coordinate, chain, lag), as many lags as draws; sums are divided by the number of draws.
+        Autocovariance, as many lags as draws; sums are divided by the number of draws.
 
     Reference:
         Geyer 1992, "Practical Markov chain Monte Carlo", doi:10.1214/ss/1177011137.
@@ -40,14 +43,14 @@ def autocovariance(x: np.ndarray) -> np.ndarray:
     return covariance
 
 
-def effective_sample_size(x: np.ndarray) -> np.ndarray:
+def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Float[np.ndarray, " coordinate"]:
     """Return the effective sample size of each coordinate's mean, all chains together.
 
     Args:
-        x: draws, shape (coordinate, chain, draw), float64, finite; at least two chains (or half chains) and two draws.
+        x: draws, float64, finite; at least two chains (or half chains) and two draws.
 
     Returns:
-        Effective sample size in draws, float64, shape (coordinate,); the number of draws where all are equal.
+        Effective sample size in draws, float64; the number of draws where all are equal.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, equations 10 to 13; Geyer 1992, doi:10.1214/ss/1177011137,
@@ -72,13 +75,13 @@ def effective_sample_size(x: np.ndarray) -> np.ndarray:
     return np.where(is_constant, float(total), ess)
 
 
-def _mean_over_chains(covariance: np.ndarray) -> np.ndarray:
+def _mean_over_chains(covariance: Float[np.ndarray, "coordinate chain lag"]) -> Float[np.ndarray, "coordinate lag"]:
     # Copied so that numpy sums the chains of one lag pairwise, as it does for one coordinate alone.
     return np.ascontiguousarray(np.moveaxis(covariance, 1, -1)).mean(axis=-1)
 
 
-def _integrated_time(rho: np.ndarray) -> np.ndarray:
-    """Return Geyer's integrated autocorrelation time, shape (coordinate,).
+def _integrated_time(rho: Float[np.ndarray, "coordinate lag"]) -> Float[np.ndarray, " coordinate"]:
+    """Return Geyer's integrated autocorrelation time.
 
     Lags are taken in pairs (0, 1), (2, 3), ... up to the first pair whose sum is not positive. Sums of the pairs before
     it are made monotone; of that pair only a positive even lag is counted.

@@ -6,9 +6,17 @@ Equal to ``arviz_stats`` 1.3 to rounding, without its loop over coordinates.
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float, Real
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
-from bayesmesh.diagnostics.ranks import Ordered, order_draws, rank_normalise, rank_normalise_folded, tail_indicator
+from bayesmesh.diagnostics.ranks import (
+    Halves,
+    Ordered,
+    order_draws,
+    rank_normalise,
+    rank_normalise_folded,
+    tail_indicator,
+)
 
 __all__ = ["BLOCK_BYTES", "STATISTICS", "convergence_table", "split_r_hat"]
 
@@ -26,7 +34,9 @@ _MIN_DRAWS = 4
 _MIN_CHAINS = 2
 
 
-def convergence_table(x: np.ndarray, *, block_bytes: int = BLOCK_BYTES) -> dict[str, np.ndarray]:
+def convergence_table(
+    x: Real[np.ndarray, "..."], *, block_bytes: int = BLOCK_BYTES
+) -> dict[str, Float[np.ndarray, " coordinate"]]:
     """Return mean, spread, Monte Carlo error, R-hat and effective sample sizes of every coordinate.
 
     Args:
@@ -34,7 +44,7 @@ def convergence_table(x: np.ndarray, *, block_bytes: int = BLOCK_BYTES) -> dict[
         block_bytes: bound of the working memory, in bytes; at least one coordinate is processed at a time.
 
     Returns:
-        Arrays of shape (coordinate,), float64: `mean`; `sd` with one degree of freedom taken; `mcse_mean`, the Monte
+        One float64 array per statistic: `mean`; `sd` with one degree of freedom taken; `mcse_mean`, the Monte
         Carlo standard error of the mean, in the variable's unit; `r_hat`, the larger of rank-normalised and folded
         split R-hat; `ess_bulk` and `ess_tail`, in draws.
         NaN: everything of a coordinate with a draw that is not finite; R-hat of a constant coordinate and of one chain;
@@ -74,14 +84,14 @@ def convergence_table(x: np.ndarray, *, block_bytes: int = BLOCK_BYTES) -> dict[
     return table
 
 
-def split_r_hat(z: np.ndarray) -> np.ndarray:
+def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.ndarray, " coordinate"]:
     """Return the potential scale reduction of half chains.
 
     Args:
-        z: draws or their normal scores, shape (coordinate, half_chain, draw), float64.
+        z: draws or their normal scores, float64.
 
     Returns:
-        R-hat, shape (coordinate,); NaN where all draws are equal, infinite where only those of each half chain are.
+        R-hat; NaN where all draws are equal, infinite where only those of each half chain are.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, equations 1 to 4.
@@ -106,8 +116,8 @@ def _keep_freed_memory(block_bytes: int) -> None:
     del primer
 
 
-def _finite_block(x: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the table of a block, shape (coordinate, chain, draw), whose draws are all finite."""
+def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Float[np.ndarray, " coordinate"]]:
+    """Return the table of a block whose draws are all finite."""
     num_coordinates, num_chains, num_draws = x.shape
     flat = x.reshape(num_coordinates, -1)
     is_constant = (flat == flat[:, :1]).all(axis=1)
@@ -128,7 +138,7 @@ def _finite_block(x: np.ndarray) -> dict[str, np.ndarray]:
     return table
 
 
-def _rank_r_hat(scores: np.ndarray, ordered: Ordered) -> np.ndarray:
+def _rank_r_hat(scores: Halves, ordered: Ordered) -> Float[np.ndarray, " coordinate"]:
     bulk = split_r_hat(scores)
     folded = split_r_hat(rank_normalise_folded(ordered))
     # Draws of two values lie at one distance from their median: folding then says nothing, and the bulk counts alone.

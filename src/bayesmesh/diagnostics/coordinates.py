@@ -1,4 +1,4 @@
-"""Reading chosen coordinates of a posterior without loading all of it."""
+"""Read chosen coordinates of a posterior without loading all of it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterator
 
 import numpy as np
 import zarr
+from jaxtyping import Int, Shaped
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import read_part
+from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import CHAIN, DRAW
 
 __all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn_arrays", "event_size"]
 
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
-    """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name; labels of dimensions are left out.
+    """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name, without labels of dimensions.
 
     Raises:
-        StoreError: an array has chains and draws at other places.
+        StoreError: an array has chains and draws on other axes.
     """
     found = {}
     for name, array in sorted(group.arrays()):
-        dims = tuple(array.metadata.dimension_names or ())
+        dims = dimension_names(array)
         if dims[:2] == (CHAIN, DRAW):
             found[name] = array
         elif not dims or ({CHAIN, DRAW} & set(dims) and len(dims) > 1):
@@ -39,8 +40,8 @@ def event_size(array: zarr.Array) -> int:
     return math.prod(array.shape[2:])
 
 
-def choose_coordinates(total: int, most: int) -> np.ndarray:
-    """Return flat positions of at most `most` of `total` coordinates, spread evenly, ends included; int64, ascending.
+def choose_coordinates(total: int, most: int) -> Int[np.ndarray, " n"]:
+    """Return flat positions of at most `most` of `total` coordinates, spread evenly, ends included, ascending.
 
     >>> choose_coordinates(10, 4), choose_coordinates(3, 4)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
@@ -59,17 +60,19 @@ def coordinate_index(position: int, shape: tuple[int, ...]) -> str:
     return ",".join(str(int(i)) for i in np.unravel_index(position, shape)) if shape else ""
 
 
-def coordinate_blocks(array: zarr.Array, positions: np.ndarray, block_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
+def coordinate_blocks(
+    array: zarr.Array, positions: Int[np.ndarray, " n"], block_bytes: int
+) -> Iterator[tuple[slice, Shaped[np.ndarray, "chain draw coordinate"]]]:
     """Yield draws of chosen coordinates, block by block.
 
     Args:
         array: dimensions (chain, draw, ...).
-        positions: flat positions in the event, shape (n,), ascending.
+        positions: flat positions in the event, ascending.
         block_bytes: bound of a block and of what is read at once for it, in bytes each; never less than one coordinate
             and one chunk.
 
     Yields:
-        The part of `positions` and its draws, shape (chain, draw, coordinate), the array's dtype.
+        The part of `positions` and its draws, in the array's dtype.
     """
     num_chains, num_draws = array.shape[:2]
     size = max(1, block_bytes // max(1, num_chains * num_draws * array.dtype.itemsize))
@@ -78,8 +81,10 @@ def coordinate_blocks(array: zarr.Array, positions: np.ndarray, block_bytes: int
         yield part, _read(array, positions[part], block_bytes)
 
 
-def _read(array: zarr.Array, positions: np.ndarray, slab_bytes: int) -> np.ndarray:
-    """Return draws of some coordinates, each storage chunk read once; shape (chain, draw, coordinate)."""
+def _read(
+    array: zarr.Array, positions: Int[np.ndarray, " coordinate"], slab_bytes: int
+) -> Shaped[np.ndarray, "chain draw coordinate"]:
+    """Return draws of some coordinates; each storage chunk is read once."""
     num_chains, num_draws, *event = array.shape
     chosen = np.empty((num_chains, num_draws, len(positions)), dtype=array.dtype)
     if not event:

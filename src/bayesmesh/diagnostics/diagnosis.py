@@ -88,9 +88,10 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
 
 
 def _group(root: zarr.Group, name: str, path: Path) -> zarr.Group:
-    if name not in root or not isinstance(root[name], zarr.Group):
+    found = root.get(name)
+    if not isinstance(found, zarr.Group):
         raise StoreError(f"{path}: no group '{name}' in the posterior", "assemble the posterior again")
-    return root[name]
+    return found
 
 
 def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]:

@@ -1,13 +1,14 @@
-"""What the energies of Hamiltonian trajectories say: fraction of missing information, divergent draws."""
+"""Statistics of Hamiltonian trajectories: fraction of missing information, divergent draws."""
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Bool, Float, Real
 
 __all__ = ["bfmi", "divergence_share"]
 
 
-def bfmi(energy: np.ndarray) -> np.ndarray:
+def bfmi(energy: Real[np.ndarray, "..."]) -> Float[np.ndarray, " chain"]:
     """Return the Bayesian fraction of missing information of each chain.
 
     Low values mean that momentum resampling explores the energies slowly: heavy tails, or a bad mass matrix.
@@ -16,7 +17,7 @@ def bfmi(energy: np.ndarray) -> np.ndarray:
         energy: Hamiltonian at each draw, in nats, shape (chain, draw), any real dtype; computed in float64.
 
     Returns:
-        ``sum((E_n - E_(n-1))**2) / sum((E_n - mean(E))**2)``, float64, shape (chain,). NaN where an energy is not
+        ``sum((E_n - E_(n-1))**2) / sum((E_n - mean(E))**2)``, float64. NaN where an energy is not
         finite, all are equal, or there are fewer than two draws.
 
     Raises:
@@ -44,11 +45,11 @@ def bfmi(energy: np.ndarray) -> np.ndarray:
     return fraction
 
 
-def divergence_share(diverging: np.ndarray) -> float:
+def divergence_share(diverging: Bool[np.ndarray, "chain draw"] | Real[np.ndarray, "chain draw"]) -> float:
     """Return the share of draws whose trajectory diverged.
 
     Args:
-        diverging: one flag a draw, shape (chain, draw), bool or 0 and 1.
+        diverging: one flag a draw, bool or 0 and 1.
 
     Returns:
         Share between 0 and 1; NaN without draws, and where a flag is not a number.

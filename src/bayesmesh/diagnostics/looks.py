@@ -1,30 +1,71 @@
-"""Looks at chains that are still running: when to look, and whether what is seen meets the targets.
+"""Looks at chains that are still running: when to look, and whether the draws so far meet the targets.
 
-A run that ends when a noisy estimate of its precision says so is ended too early more often than too late. How much that
-is worth is measured by `bayesmesh study stopping`.
+A run that ends on a noisy estimate of its own precision ends too early more often than too late. `bayesmesh study
+stopping` measures the effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from jaxtyping import Bool, Float, Real
 
 from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import coordinate_index
 
-__all__ = ["judge_look", "look_numbers", "within"]
+__all__ = ["Look", "StopRecord", "TargetEntry", "judge_look", "look_numbers", "within"]
 
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))
-"""Key of the rule, and the statistic that it bounds, over all summaries judged."""
+"""Key of the rule, and the statistic that it bounds, over all monitored summaries."""
+
+
+class TargetEntry(TypedDict):
+    """One target of a look: its key, its limit, the worst value (None where not finite), its place, and the outcome."""
+
+    name: str
+    target: float
+    value: float | None
+    where: str
+    is_met: bool
+
+
+class Look(TypedDict):
+    """One look: draws per chain, seconds it took, summaries read, and its targets."""
+
+    draws: int
+    seconds: float
+    is_met: bool
+    judged: list[str]
+    targets: list[TargetEntry]
+
+
+class StopRecord(TypedDict):
+    """The looks of a chain group under a rule for stopping.
+
+    Attributes:
+        rule: targets and times of looks, with the limit of draws.
+        decided_by: scope of the rule.
+        reason: ``met``, ``draws`` or ``seconds``; empty while sampling goes on.
+        num_draws: draws per chain, the limit while sampling goes on.
+        look_seconds, sampling_seconds: wall time.
+    """
+
+    rule: dict[str, object]
+    decided_by: str
+    looks: list[Look]
+    num_draws: int
+    reason: str
+    look_seconds: float
+    sampling_seconds: float
 
 
 def look_numbers(first: int, growth: float, last: int) -> list[int]:
-    """Return the draws at which one looks: ``first * growth**k``, rounded, up to `last`.
+    """Return the numbers of draws at which to look: ``first * growth**k``, rounded, up to `last`.
 
-    They depend on no segment, commit or clock: a run that is cut anywhere takes the same looks.
+    They do not depend on segments, commits or clocks: a run that is cut anywhere takes the same looks.
 
     >>> look_numbers(100, 1.5, 600), look_numbers(1, 1.1, 4)
     ([100, 150, 225, 338, 506], [1, 2, 3, 4])
@@ -38,8 +79,8 @@ def look_numbers(first: int, growth: float, last: int) -> list[int]:
     return numbers
 
 
-def within(values: np.ndarray, target: float, *, is_upper: bool) -> np.ndarray:
-    """Return where values meet a target; one that is not a number, or infinite, never does.
+def within(values: Float[np.ndarray, " n"], target: float, *, is_upper: bool) -> Bool[np.ndarray, " n"]:
+    """Return where values meet a target; NaN and infinity never do.
 
     >>> within(np.array([1.0, np.nan, 2.0, np.inf]), 1.5, is_upper=False)
     array([False, False,  True, False])
@@ -47,17 +88,16 @@ def within(values: np.ndarray, target: float, *, is_upper: bool) -> np.ndarray:
     return np.isfinite(values) & (values <= target if is_upper else values >= target)
 
 
-def judge_look(draws: Mapping[str, np.ndarray], rule: StopSettings) -> list[dict[str, Any]]:
-    """Hold the targets of a rule against the draws so far.
+def judge_look(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:
+    """Compare the draws so far with the targets of a rule.
 
     Args:
-        draws: summary -> (chain, draw, ...), of what the rule names; what is left out is not judged.
+        draws: summary -> draws, of the summaries that the rule names; others are not judged.
         rule: targets and summaries.
 
     Returns:
-        One entry per target that is about one of the summaries at least, strict JSON: `name`, `target`, the worst `value`
-        (None where it is not finite), `where` that is, and `is_met`. With fewer than four draws, or one chain for R-hat,
-        there are no values, and nothing is met.
+        One entry per target that concerns at least one of the summaries, strict JSON. With fewer than four draws, or one
+        chain for R-hat, there are no values, and no target is met.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, for the statistics; Flegal, Haran and Jones 2008, "Markov chain Monte
@@ -86,14 +126,14 @@ def judge_look(draws: Mapping[str, np.ndarray], rule: StopSettings) -> list[dict
 def _entry(
     key: str,
     target: float,
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, Float[np.ndarray, " _"]],
     shapes: Mapping[str, tuple[int, ...]],
     *,
     is_upper: bool,
-) -> dict[str, Any]:
+) -> TargetEntry:
     """Return one target with the worst value of all coordinates: the first that is not finite, where there is one."""
     every = np.concatenate(list(values.values()))
-    entry = {"name": key, "target": target, "value": None, "where": "", "is_met": False}
+    entry: TargetEntry = {"name": key, "target": target, "value": None, "where": "", "is_met": False}
     if every.size == 0:
         return entry
     is_odd = ~np.isfinite(every)

@@ -9,12 +9,20 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
-__all__ = ["Ordered", "order_draws", "rank_normalise", "rank_normalise_folded", "tail_indicator"]
+__all__ = ["Halves", "Ordered", "order_draws", "rank_normalise", "rank_normalise_folded", "tail_indicator"]
 
 _BLOM = 3 / 8
 """Fractional offset of Blom (1958), as Vehtari et al. (2021), equation 14."""
+
+
+Halves = Float[np.ndarray, "coordinate half_chain half_draw"]
+"""Draws of half chains, or scores of them."""
+
+Flat = Float[np.ndarray, "coordinate position"]
+"""The same, all half chains of a coordinate one after another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,26 +30,26 @@ class Ordered:
     """Half chains of a block of coordinates with their order.
 
     Attributes:
-        halves: draws, shape (coordinate, 2 * chain, draw // 2); all first halves, then all second halves.
-        order: flat positions in `halves` by increasing value, shape (coordinate, 2 * chain * (draw // 2)).
-        values: `halves` in that order, same shape as `order`.
+        halves: draws, 2 * chain half chains of draw // 2; all first halves, then all second halves.
+        order: flat positions in `halves` by increasing value.
+        values: `halves` in that order.
         all_values: every draw in increasing order, with the middle draw that odd chains leave out of `halves`.
     """
 
-    halves: np.ndarray
-    order: np.ndarray
-    values: np.ndarray
-    all_values: np.ndarray
+    halves: Halves
+    order: Int[np.ndarray, "coordinate position"]
+    values: Flat
+    all_values: Float[np.ndarray, "coordinate any_position"]
 
 
-def order_draws(x: np.ndarray) -> Ordered:
+def order_draws(x: Float[np.ndarray, "coordinate chain draw"]) -> Ordered:
     """Split chains in halves and sort each coordinate once.
 
     Args:
-        x: draws, shape (coordinate, chain, draw), float64, finite, at least two draws.
+        x: draws, float64, finite, at least two.
 
     Returns:
-        Halves and their order. The middle draw of an odd number is in no half, but in the quantiles.
+        Halves and their order. Of an odd number of draws, quantiles include the middle one and halves leave it out.
 
     >>> order_draws(np.array([[[5.0, 1.0, 9.0, 2.0, 4.0]]])).values
     array([[1., 2., 4., 5.]])
@@ -62,11 +70,11 @@ def order_draws(x: np.ndarray) -> Ordered:
     return Ordered(halves, order[in_half].reshape(shape), all_values[in_half].reshape(shape), all_values)
 
 
-def rank_normalise(ordered: Ordered) -> np.ndarray:
+def rank_normalise(ordered: Ordered) -> Halves:
     """Return normal scores of the pooled average ranks (Vehtari et al. 2021, doi:10.1214/20-BA1221, equation 14).
 
     Returns:
-        z-scores, float64, shape of ``ordered.halves``; tied draws, as after rejections, share one score.
+        z-scores, float64; tied draws, as after rejections, share one score.
 
     >>> rank_normalise(order_draws(np.array([[[5.0, 1.0, 9.0, 9.0]]]))).round(3)
     array([[[-0.299, -1.049],
@@ -75,11 +83,11 @@ def rank_normalise(ordered: Ordered) -> np.ndarray:
     return _scatter(_scores(ordered.values), ordered.order, ordered.halves.shape)
 
 
-def rank_normalise_folded(ordered: Ordered) -> np.ndarray:
+def rank_normalise_folded(ordered: Ordered) -> Halves:
     """Return normal scores of the distances from the median, which differ where chains differ in scale.
 
     Returns:
-        z-scores of ``abs(x - median(x))``, float64, shape of ``ordered.halves``; the median is that of the halves.
+        z-scores of ``abs(x - median(x))``, float64; the median is that of the halves.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on folded draws.
@@ -97,7 +105,7 @@ def rank_normalise_folded(ordered: Ordered) -> np.ndarray:
     return _scatter(scores, _take(ordered.order, inner), ordered.halves.shape)
 
 
-def tail_indicator(ordered: Ordered, probability: float) -> np.ndarray:
+def tail_indicator(ordered: Ordered, probability: float) -> Halves:
     """Return where a draw is at most the pooled quantile, as 0 and 1.
 
     Args:
@@ -105,7 +113,7 @@ def tail_indicator(ordered: Ordered, probability: float) -> np.ndarray:
         probability: of the quantile, linear between order statistics (numpy's default), over all draws.
 
     Returns:
-        Indicator, float64, shape of ``ordered.halves``.
+        Indicator, float64.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on the efficiency of quantiles.
@@ -125,7 +133,7 @@ def tail_indicator(ordered: Ordered, probability: float) -> np.ndarray:
     return (ordered.halves <= quantile[:, None, None]).astype(np.float64)
 
 
-def _scores(values: np.ndarray) -> np.ndarray:
+def _scores(values: Flat) -> Flat:
     """Return normal scores of sorted rows, ties by average rank."""
     num_rows, size = values.shape
     # Twice the average rank less two is a whole number: all scores are in a table of 2 * size - 1 entries.
@@ -144,13 +152,15 @@ def _scores(values: np.ndarray) -> np.ndarray:
     return table[first + last]
 
 
-def _take(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _take(
+    rows: Shaped[np.ndarray, "coordinate position"], order: Int[np.ndarray, "coordinate position"]
+) -> Shaped[np.ndarray, "coordinate position"]:
     """Return each row in its own order; one flat take is twice as fast as numpy's take_along_axis."""
     return np.take(rows, order + np.arange(len(rows))[:, None] * rows.shape[1])
 
 
-def _scatter(scores: np.ndarray, order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return scores at the places their draws came from: the inverse of `_take`."""
+def _scatter(scores: Flat, order: Int[np.ndarray, "coordinate position"], shape: tuple[int, ...]) -> Halves:
+    """Return scores in the order of the draws: the inverse of `_take`."""
     scattered = np.empty(scores.size)
     scattered[order + np.arange(len(order))[:, None] * order.shape[1]] = scores
     return scattered.reshape(shape)

@@ -11,13 +11,15 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import matplotlib
 from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.typing import RcKeyType
 
 __all__ = ["BAND", "FAIL", "GRID", "INK", "MUTED", "NUM_SERIES", "Panel", "draw", "log_axis", "series"]
 
@@ -38,7 +40,7 @@ def series(position: int) -> str:
 
 _VARIABLES |= {series(position): f"--series-{position}" for position in range(NUM_SERIES)}
 
-_SETTINGS = {
+_SETTINGS: dict[RcKeyType, object] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
@@ -88,7 +90,7 @@ class Panel:
 
 def draw(
     name: str,
-    plot: Callable[[Any], None],
+    plot: Callable[[Axes], None],
     *,
     size: tuple[int, int],
     label: str,
@@ -146,7 +148,7 @@ def _for_the_page(document: str, label: str) -> str:
     return re.sub(r"\n+", "\n", re.sub(r"<svg[^>]*>", lambda _: opened, body, count=1))
 
 
-def log_axis(axis: Any, format_fn: Callable[[float], str]) -> None:
+def log_axis(axis: Axis, format_fn: Callable[[float], str]) -> None:
     """Give a logarithmic axis a few ticks with plain numbers; call after plotting."""
     low, high = axis.get_view_interval()
     is_short = high / max(low, 1e-300) < 50

@@ -132,7 +132,7 @@ def _object(path: Path, where: str, text: str) -> dict[str, Any]:
     return value
 
 
-def render_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def render_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a CSV document; None is an empty cell.
 
     >>> render_csv(["job", "seconds"], [["sample", 1.5], ["assemble", None]])

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["Latents", "Model", "Rows", "SpecLike"]
+__all__ = ["Bijector", "FieldLike", "Latents", "Model", "Predictive", "Prior", "Rows", "SpecLike"]
 
-Latents = Mapping[str, jax.Array]
-Rows = Mapping[str, jax.Array]
+Latents = Mapping[str, Array]
+"""Latent -> one draw of it."""
+
+Rows = Mapping[str, Shaped[Array, "rows ..."]]
+"""Field -> one entry per row."""
 
 
+@runtime_checkable
 class FieldLike(Protocol):
     """Shape and dtype of one row of a field."""
 
@@ -26,24 +31,53 @@ class FieldLike(Protocol):
     def dtype(self) -> str: ...
 
 
+@runtime_checkable
 class SpecLike(Protocol):
-    """What a model may know of the data: see `bayesmesh.data.base.DataSpec`."""
+    """A model's view of the data before it sees a row: see `bayesmesh.data.base.DataSpec`."""
 
     @property
     def num_rows(self) -> int: ...
     @property
-    def fields(self) -> Mapping[str, Any]: ...
+    def fields(self) -> Mapping[str, FieldLike]: ...
     @property
     def constants(self) -> Mapping[str, float | int]: ...
     @property
     def dtype(self) -> str: ...
 
 
+@runtime_checkable
+class Bijector(Protocol):
+    """The methods of a TFP bijector that the density calls: unconstrained space to latents."""
+
+    def forward(self, x: Latents) -> Latents: ...
+    def inverse(self, y: Latents) -> Latents: ...
+    def forward_log_det_jacobian(self, x: Latents) -> Float[Array, ""]: ...
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """The methods of a TFP joint distribution that the density calls."""
+
+    def sample(self, *, seed: PRNGKeyArray) -> Latents: ...
+    def log_prob(self, value: Latents) -> Float[Array, ""]: ...
+    def experimental_default_event_space_bijector(self) -> Bijector: ...
+
+
+@runtime_checkable
+class Predictive(Protocol):
+    """The methods of a TFP distribution over the outcomes of rows that scores and predictions call."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]: ...
+    def sample(self, *, seed: PRNGKeyArray) -> Shaped[Array, "rows ..."]: ...
+    def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]: ...
+
+
 class Model(ABC):
     """A prior over named latents and a likelihood that is a sum over rows.
 
-    A model is written as if all rows were in one place and for one draw; batching over chains, tiles of rows and
-    devices is done for it. It knows no files.
+    Write a model as if all rows were in one place and for one draw; batching over chains, tiles of rows and devices is
+    done for it. It knows no files.
 
     Class attributes:
         pretty_name: for tables.
@@ -57,13 +91,15 @@ class Model(ABC):
     pretty_name: ClassVar[str]
     local_latents: ClassVar[Mapping[str, int]] = {}
     offers: ClassVar[tuple[str, ...]]
+    options: Settings
+    """A subclass declares its own class of options."""
 
     def __init__(self, options: Settings, spec: SpecLike) -> None:
-        self.options: Any = options
+        self.options = options
         self.spec = spec
 
     @abstractmethod
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> Prior:
         """Return the joint prior, a TFP joint distribution whose samples are dicts of named latents.
 
         Its dtype is ``data_spec.dtype``; local latents span ``data_spec.num_rows``. The map to unconstrained space is the
@@ -71,37 +107,37 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
-        """Return the log likelihood of each row, in nats, shape (rows,)."""
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log likelihood of each row, in nats."""
 
     def log_likelihood_and_gradient(
-        self, latents: Latents, rows: Rows, is_row: jax.Array
-    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        """Return the log likelihood summed over rows, in nats and float64, and its gradient by every latent.
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
+        """Return the log likelihood summed over rows, in nats and float64, and its gradient with respect to every latent.
 
         A model may override this with a faster path; a contract test holds it to this one.
 
         Args:
             latents: one draw, local ones aligned with `rows`.
             rows: data of a tile of rows.
-            is_row: (rows,) bool, False for padding, which counts for nothing.
+            is_row: False for padding, which does not contribute.
         """
 
-        def total(latents: Latents) -> jax.Array:
+        def total(latents: Latents) -> Float[Array, ""]:
             return jnp.sum(jnp.where(is_row, self.log_likelihood(latents, rows), 0), dtype=jnp.float64)
 
         return jax.value_and_grad(total)(latents)
 
     @abstractmethod
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
-        """Return the predictive distribution of the rows' outcome, a TFP distribution with batch shape (rows, ...)."""
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        """Return the predictive distribution of each row's outcome, a TFP distribution with batch shape (rows, ...)."""
 
-    def outcome(self, rows: Rows) -> jax.Array:
-        """Return the observed outcome that `predict` is about, shape (rows, ...)."""
+    def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
+        """Return the observed outcome that `predict` is about."""
         raise NotImplementedError(f"{type(self).__name__} has no outcome to score")
 
     @abstractmethod
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return identified quantities on which convergence is judged, evaluated at a few probe rows.
 
         Log prior, log likelihood and their sum are added for every model.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Real
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["Gaussian", "Options"]
 
@@ -34,8 +31,9 @@ class Gaussian(Model):
 
     pretty_name = "Normal mean"
     offers = ()
+    options: Options
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> Prior:
         """Latent ``mean``, shape (dimension,)."""
         shape = data_spec.fields["x"].shape
         zero = jnp.zeros((), data_spec.dtype)
@@ -43,24 +41,24 @@ class Gaussian(Model):
             {"mean": tfd.Sample(tfd.Normal(zero, zero + self.options.prior_scale), shape)}
         )
 
-    def _noise(self, mean: jax.Array) -> Any:
+    def _noise(self, mean: Float[Array, "*rows dimension"]) -> Predictive:
         return tfd.Independent(tfd.Normal(mean, jnp.asarray(self.spec.constants["noise_scale"], mean.dtype)), 1)
 
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log density of each row, in nats, shape (rows,)."""
         mean = latents["mean"]
         return self._noise(mean).log_prob(rows["x"].astype(mean.dtype))
 
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of a new observation for each row."""
         mean = latents["mean"]
         return self._noise(jnp.broadcast_to(mean, inputs["x"].shape))
 
-    def outcome(self, rows: Rows) -> jax.Array:
+    def outcome(self, rows: Rows) -> Real[Array, "rows dimension"]:
         """Return the observed vector of each row."""
         return rows["x"]
 
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return the mean itself: it is identified."""
         del rows
         return {"mean": latents["mean"]}

@@ -7,16 +7,16 @@ observation, watched or not, with logit  user embedding . film embedding + user 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["MatrixFactorization", "Options"]
 
@@ -37,9 +37,10 @@ class MatrixFactorization(Model):
 
     pretty_name = "Matrix factorisation"
     offers = ("recommendation",)
+    options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
         (num_films,) = data_spec.fields["watched"].shape
         num_users, width = data_spec.num_rows, self.options.width
@@ -54,19 +55,19 @@ class MatrixFactorization(Model):
             }
         )
 
-    def logits(self, latents: Latents) -> jax.Array:
-        """Return the logit of every cell, shape (rows, num_films)."""
+    def logits(self, latents: Latents) -> Float[Array, "rows films"]:
+        """Return the logit of every cell."""
         product = latents["user_embeddings"] @ latents["film_embeddings"].T
         return product + latents["user_biases"][:, None] + latents["film_biases"][None, :]
 
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log probability of each user's row of the matrix, in nats, shape (rows,)."""
         logits = self.logits(latents)
         return tfd.Independent(tfd.Bernoulli(logits=logits), 1).log_prob(rows["watched"].astype(logits.dtype))
 
     def log_likelihood_and_gradient(
-        self, latents: Latents, rows: Rows, is_row: jax.Array
-    ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
         """One pass over the cells with one exponential each.
 
         With e = exp(-|logit|), the sum of log(1 + e) over cells is the log of a product, taken `_FACTORS` cells at a
@@ -106,16 +107,16 @@ class MatrixFactorization(Model):
         }
         return jnp.sum(jnp.where(is_row, per_row, 0), dtype=jnp.float64), gradient
 
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return a Bernoulli distribution for every cell of each row."""
         del inputs
         return tfd.Bernoulli(logits=self.logits(latents))
 
-    def outcome(self, rows: Rows) -> jax.Array:
+    def outcome(self, rows: Rows) -> Int[Array, "rows films"]:
         """Return the watch vector of each row, int32."""
         return rows["watched"].astype(jnp.int32)
 
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: logits at some cells, and the biases' means.
 
         Of each probe user 16 films, spread evenly, are followed.
@@ -134,7 +135,7 @@ class MatrixFactorization(Model):
         }
 
 
-def _sum_log1p(values: jax.Array) -> jax.Array:
+def _sum_log1p(values: Float[Array, "rows films"]) -> Float[Array, " rows"]:
     """Return the sum of log(1 + v) over the last axis, for v in [0, 1], with a log for every `_FACTORS` values."""
     count = values.shape[-1]
     whole = count - count % _FACTORS

@@ -6,16 +6,13 @@ divided by 255), for any table of non-negative features and class labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["Options", "SoftmaxRegression"]
 
@@ -37,8 +34,9 @@ class SoftmaxRegression(Model):
 
     pretty_name = "Softmax regression"
     offers = ("averaging",)
+    options: Options
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
         (num_features,) = data_spec.fields["features"].shape
         num_classes = int(data_spec.constants["num_classes"])
@@ -48,25 +46,25 @@ class SoftmaxRegression(Model):
             {"weights": tfd.Sample(normal, (num_features, num_classes)), "biases": tfd.Sample(normal, (num_classes,))}
         )
 
-    def _logits(self, latents: Latents, rows: Rows) -> jax.Array:
+    def _logits(self, latents: Latents, rows: Rows) -> Float[Array, "rows classes"]:
         weights = latents["weights"]
         # Scaling the product and not the pixels keeps a second copy of the images out of memory.
         scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
         return (rows["features"].astype(weights.dtype) @ weights) * scale + latents["biases"]
 
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log probability of each row's label, in nats, shape (rows,)."""
         return self.predict(latents, rows).log_prob(self.outcome(rows))
 
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return a categorical distribution over classes for each row."""
         return tfd.Categorical(logits=self._logits(latents, inputs))
 
-    def outcome(self, rows: Rows) -> jax.Array:
+    def outcome(self, rows: Rows) -> Int[Array, " rows"]:
         """Return the label of each row, int32."""
         return rows["label"].astype(jnp.int32)
 
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what the likelihood identifies: logits and biases less their mean over classes."""
         logits, biases = self._logits(latents, rows), latents["biases"]
         return {"logits": logits - logits.mean(-1, keepdims=True), "biases": biases - biases.mean()}

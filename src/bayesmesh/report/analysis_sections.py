@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.registry import load_component, read_options
@@ -11,6 +12,13 @@ from bayesmesh.figures.sections import Section
 from bayesmesh.store.layout import ExperimentLayout
 
 __all__ = ["ShownAnalysis", "build_analyses", "describe_analyses"]
+
+
+class _Shown(Protocol):
+    """The part of an analysis that page and index call; its contract imports the model's, which is written in JAX."""
+
+    def section(self, files: Mapping[str, Path]) -> Section | None: ...
+    def cell(self, files: Mapping[str, Path]) -> str: ...
 
 
 class ShownAnalysis(NamedTuple):
@@ -21,7 +29,7 @@ class ShownAnalysis(NamedTuple):
     section: Section
 
 
-def build_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> list[ShownAnalysis]:
+def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> list[ShownAnalysis]:
     """Build the sections of the analyses of an experiment, leaving out empty ones.
 
     Args:
@@ -40,12 +48,12 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> list[
     return shown
 
 
-def describe_analyses(layout: ExperimentLayout, config: Mapping[str, Any]) -> str:
+def describe_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> str:
     """Return the cells of analyses in the index; arguments and errors as in `build_analyses`."""
     asked = [declared(name) for name in sorted(config)]
     cells = [_make(each.name, config[each.name]).cell(each.files(layout.folder)) for each in asked]
     return ", ".join(cell for cell in cells if cell)
 
 
-def _make(name: str, settings: Any) -> Any:
+def _make(name: str, settings: object) -> _Shown:
     return load_component("analysis", name)(read_options(declared(name).path).model_validate(settings))

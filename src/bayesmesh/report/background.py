@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -85,7 +84,7 @@ def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
 
 
 def _row(phase: Phase) -> tuple[str, ...]:
-    def cell(value: float | None, format_fn: Any) -> str:
+    def cell(value: float | None, format_fn: Callable[[float], str]) -> str:
         return format_fn(value) if value else ""
 
     rate = phase.gradients / phase.seconds if phase.gradients and phase.seconds else None
@@ -141,7 +140,7 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
     ]
 
 
-def dump_settings(config: Mapping[str, Any]) -> str:
+def dump_settings(config: Mapping[str, object]) -> str:
     """Return a configuration as YAML in its own order; values that YAML lacks become text.
 
     >>> dump_settings({"title": "Digits", "sampling": {"chains": 4}})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
@@ -50,7 +50,7 @@ def draw_trace(
     num_chains, num_draws = draws.shape
     chains = shown_chains(num_chains)
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         if num_chains > len(chains):
             _fill_range(axes, draws, first_draw)
         for position, chain in enumerate(chains):
@@ -62,7 +62,7 @@ def draw_trace(
     return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws")
 
 
-def _fill_range(axes: Any, draws: np.ndarray, first_draw: int) -> None:
+def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
     """Shade the range over all chains, block by block."""
     blocks = [b for b in np.array_split(np.arange(draws.shape[1]), NUM_BLOCKS) if b.size]
     finite = np.ma.masked_invalid(draws)
@@ -79,7 +79,7 @@ def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
         return None
     chains = shown_chains(len(draws))
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)
         if len(draws) > len(chains):
             axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
@@ -111,7 +111,7 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
     reach = float(np.quantile(np.abs(np.concatenate([centred, steps])), 0.998)) or 1.0
     edges = np.linspace(-reach, reach, 61)
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         for values, colour in ((centred, series(0)), (steps, series(3))):
             height, _ = np.histogram(values, edges, density=True)
             axes.stairs(height, edges, color=colour, linewidth=1.5)
@@ -164,7 +164,7 @@ def _draw_counts(name: str, split: _Split, limit: float | None, title: str, orig
     ends = [float(both.min()), float(both.max())] + ([limit] if limit is not None and limit > 0 else [])
     edges = np.geomspace(min(ends) / 1.15, max(ends) * 1.15, 41)
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         for values, colour, alpha in ((split.latents, MUTED, 0.35), (split.summaries, series(0), 0.8)):
             if values.size:
                 axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)

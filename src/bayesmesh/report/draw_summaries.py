@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zarr
@@ -30,7 +29,7 @@ class DrawReader:
         self._root = open_group(path)
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Attributes of the root; JSON objects in strings are decoded."""
         return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
 
@@ -60,12 +59,13 @@ class DrawReader:
         if any(position >= size for position, size in zip(index, array.shape[2:], strict=True)):
             return None
         try:
-            return np.asarray(array[(slice(None), slice(None), *index)], dtype=np.float64)
+            part: tuple[int | slice, ...] = (slice(None), slice(None), *index)
+            return np.asarray(array[part], dtype=np.float64)
         except (OSError, ValueError, RuntimeError) as error:
             raise StoreError(f"{self.path}: {group}/{name}: {error}", "run the assemble stage again") from error
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> object:
     if isinstance(value, str) and value.startswith("{"):
         try:
             return json.loads(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from bayesmesh.figures import formats
 
@@ -27,7 +26,7 @@ MAX_FACTS = 200
 MAX_TEXT = 300
 
 
-def list_facts(found: Mapping[str, Any], prefix: str = "") -> list[Fact]:
+def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
     """Return the leaves of nested mappings as names and readable values.
 
     The name determines the unit: ``_seconds`` and ``_s`` are durations; ``bytes`` and numbers under ``memory`` are sizes;
@@ -52,7 +51,7 @@ def list_facts(found: Mapping[str, Any], prefix: str = "") -> list[Fact]:
     return facts
 
 
-def tabulate_facts(found: Any) -> FactTable:
+def tabulate_facts(found: object) -> FactTable:
     """Return a mapping of mappings as a table; an empty table for other values.
 
     >>> tabulate_facts({"warmup": {"compile_seconds": 6.8}, "sample": {"compile_seconds": 8.0, "cache": "cold"}})
@@ -65,7 +64,7 @@ def tabulate_facts(found: Any) -> FactTable:
     return FactTable(columns, tuple((name, tuple(cells.get(c, "") for c in columns)) for name, cells in facts.items()))
 
 
-def _leaf(key: str, value: Any, prefix: str) -> Fact:
+def _leaf(key: str, value: object, prefix: str) -> Fact:
     if isinstance(value, bool):
         return _spaced(key), "yes" if value else "no"
     if isinstance(value, (int, float)):

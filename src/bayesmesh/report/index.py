@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
 from bayesmesh.figures import formats
@@ -17,7 +17,7 @@ from bayesmesh.report.page import render
 from bayesmesh.report.time_spent import read_phases, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
-__all__ = ["IndexRow", "read_index_row", "write_index"]
+__all__ = ["IndexRow", "IndexedPage", "read_index_row", "write_index"]
 
 NO_VERDICT = "none"
 
@@ -40,14 +40,22 @@ class IndexRow:
     missed: str = ""
 
 
-def write_index(results: Path, pages: Iterable[Mapping[str, Any]]) -> Path:
+class IndexedPage(TypedDict):
+    """An experiment of the index; `analyses` maps the names of those that it asks for to their settings."""
+
+    experiment: str
+    title: NotRequired[str]
+    category: NotRequired[str]
+    analyses: NotRequired[Mapping[str, object]]
+
+
+def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
     """Write the index of experiments.
 
     Args:
         results: folder of results.
-        pages: one mapping per experiment, in the order of the table, with ``experiment`` (its name), ``title`` and
-            optionally ``category`` and ``analyses`` (name -> settings of those that it asks for). The numbers come from
-            the experiment's own folder; an experiment without a verdict is listed as not finished.
+        pages: one per experiment, in the order of the table. The numbers come from the experiment's own folder; an
+            experiment without a verdict is listed as not finished.
 
     Returns:
         The path of the index, which is replaced atomically.
@@ -76,7 +84,7 @@ def _other_pages(results: Path) -> list[tuple[str, str]]:
     return [(name, page.relative_to(results).as_posix()) for name, page in known.items() if page.exists()]
 
 
-def read_index_row(results: Path, page: Mapping[str, Any]) -> IndexRow:
+def read_index_row(results: Path, page: IndexedPage) -> IndexRow:
     """Return the line of one experiment.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bayesmesh.config.report_settings import ReportSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
@@ -29,14 +28,14 @@ __all__ = ["render", "write_page"]
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, **context: Any) -> str:
+def render(template: str, **context: object) -> str:
     """Render a template of the folder ``templates``; every value is escaped."""
     return sections.render(_TEMPLATES / template, reading=verdict_text, **context)
 
 
 def write_page(
     layout: ExperimentLayout,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     title: str,
     caption: str,
     data_manifest: Path | None,
@@ -90,7 +89,7 @@ def _reader(layout: ExperimentLayout) -> DrawReader | None:
     return DrawReader(layout.posterior) if layout.posterior.exists() else None
 
 
-def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
+def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
     """Return the facts of the compile stage, and whether the program grows with its data."""
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
     programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
@@ -101,7 +100,7 @@ def _describe_programs(layout: ExperimentLayout) -> dict[str, Any]:
     }
 
 
-def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, Any]:
+def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dict[str, object]:
     """Return the specifications of the jobs, and the origin of the draws as recorded in the posterior."""
     attributes = reader.attributes if reader else {}
     return {

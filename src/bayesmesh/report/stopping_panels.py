@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
+from bayesmesh.diagnostics.looks import TargetEntry
 from bayesmesh.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
 
 __all__ = ["draw_target"]
 
 
 def draw_target(
-    name: str, label: str, target: Mapping[str, Any], lines: Mapping[str, Sequence[tuple[float, float]]]
+    name: str, label: str, target: TargetEntry, lines: Mapping[str, Sequence[tuple[float, float]]]
 ) -> Panel:
     """Draw the worst value of a statistic at every look, one line per chain group, and its target.
 
@@ -25,7 +26,7 @@ def draw_target(
     """
     limit, is_upper = float(target["target"]), str(target["name"]).startswith("max")
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         for position, line in enumerate(lines.values()):
             draws, values = np.array(line, dtype=float).reshape(-1, 2).T
             # Groups beyond the eight colours are grey.

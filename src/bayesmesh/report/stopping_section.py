@@ -6,8 +6,8 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from bayesmesh.diagnostics.looks import Look, StopRecord, TargetEntry
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
@@ -69,7 +69,7 @@ class Stopping:
     measured: str
 
 
-def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopping | None:
+def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> Stopping | None:
     """Build the section; None if the experiment has no rule or no chain group has ended under one.
 
     Args:
@@ -79,8 +79,8 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopp
     Raises:
         StoreError: a manifest is damaged.
     """
-    sampling = config.get("sampling") or {}
-    if sampling.get("stop") is None:
+    sampling = config.get("sampling")
+    if not isinstance(sampling, Mapping) or sampling.get("stop") is None:
         return None
     names = [group_name(group) for group in range(int(sampling.get("chain_groups", 1)))]
     stops = {name: _read(layout, name) for name in names if layout.sampled(name).exists()}
@@ -106,9 +106,9 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, Any]) -> Stopp
     )
 
 
-def _read(layout: ExperimentLayout, name: str) -> dict[str, Any] | None:
+def _read(layout: ExperimentLayout, name: str) -> StopRecord | None:
     path = layout.sampled(name)
-    stop = read_sealed(path).get("stop")
+    stop: StopRecord | None = read_sealed(path).get("stop")
     if stop is None:
         return None
     if not isinstance(stop, dict) or not {"looks", "num_draws", "reason", "rule"} <= stop.keys():
@@ -116,16 +116,20 @@ def _read(layout: ExperimentLayout, name: str) -> dict[str, Any] | None:
     return stop
 
 
-def _sentence(name: str, stop: Mapping[str, Any], *, is_alone: bool) -> str:
+def _sentence(name: str, stop: StopRecord, *, is_alone: bool) -> str:
     reason = REASONS[stop["reason"]].format(
-        draws=formats.count(stop["num_draws"]), seconds=formats.duration(stop["rule"].get("max_seconds"))
+        draws=formats.count(stop["num_draws"]), seconds=_limit_text(stop["rule"].get("max_seconds"))
     )
     where = "" if is_alone else f" of {name}"
     return f"Sampling{where} ended at {formats.count(stop['num_draws'])} draws per chain: {reason}."
 
 
-def _groups_text(found: Mapping[str, Mapping[str, Any]], decider: str) -> str:
-    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the time limit"}
+def _limit_text(seconds: object) -> str:
+    return formats.duration(seconds) if isinstance(seconds, int | float) else formats.NOT_RECORDED
+
+
+def _groups_text(found: Mapping[str, StopRecord], decider: str) -> str:
+    words = {"met": "by its targets", "draws": "at the limit of draws", "seconds": "at the limit of time"}
     ended = Counter(stop["reason"] for stop in found.values())
     how = ", ".join(f"{number} {words[reason]}" for reason, number in sorted(ended.items()))
     most = max(stop["num_draws"] for stop in found.values())
@@ -135,24 +139,24 @@ def _groups_text(found: Mapping[str, Mapping[str, Any]], decider: str) -> str:
     )
 
 
-def _cost_text(stops: Sequence[Mapping[str, Any]]) -> str:
+def _cost_text(stops: Sequence[StopRecord]) -> str:
     spent = sum(float(stop.get("look_seconds", 0.0)) for stop in stops)
     sampled = sum(float(stop.get("sampling_seconds", 0.0)) for stop in stops)
     share = f", {formats.share(spent / sampled)} of the time of the draws" if sampled > 0 else ""
     return f"All looks took {formats.duration(spent)}{share}, in parallel with sampling."
 
 
-def _label(target: Mapping[str, Any]) -> str:
+def _label(target: TargetEntry) -> str:
     name = str(target["name"])
     return LABELS.get(name, f"MCSE of {name.partition('.')[2]}")
 
 
-def _heading(target: Mapping[str, Any]) -> str:
+def _heading(target: TargetEntry) -> str:
     sign = "≥" if str(target["name"]).startswith("min") else "≤"
     return f"{_label(target)} {sign} {formats.real(target['target'])}"
 
 
-def _targets(stops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _targets(stops: Sequence[StopRecord]) -> list[TargetEntry]:
     """Return every target, in the order of the rule; a look may have skipped some."""
     looks = [look["targets"] for stop in stops for look in stop["looks"]]
     found = {target["name"]: target for targets in looks for target in targets}
@@ -160,19 +164,19 @@ def _targets(stops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [found[name] for name in sorted(found, key=lambda n: longest.index(n) if n in longest else len(longest))]
 
 
-def _row(look: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]) -> LookRow:
+def _row(look: Look, targets: Sequence[TargetEntry]) -> LookRow:
     seen = {target["name"]: target for target in look["targets"]}
     cells = tuple(_cell(seen.get(target["name"])) for target in targets)
     return LookRow(formats.count(look["draws"]), formats.duration(look["seconds"]), cells, bool(look["is_met"]))
 
 
-def _cell(target: Mapping[str, Any] | None) -> tuple[str, bool]:
+def _cell(target: TargetEntry | None) -> tuple[str, bool]:
     if target is None:
         return "not evaluated", False
     return formats.real(math.nan if target["value"] is None else target["value"], 5), bool(target["is_met"])
 
 
-def _line(stop: Mapping[str, Any], name: str) -> list[tuple[float, float]]:
+def _line(stop: StopRecord, name: str) -> list[tuple[float, float]]:
     """Return draws and value of one target at the looks that evaluated it; NaN for a missing value."""
     found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
     return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]

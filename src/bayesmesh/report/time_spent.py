@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
@@ -100,20 +99,21 @@ def read_phases(layout: ExperimentLayout) -> list[Phase]:
     return phases
 
 
-def _phase(job: str, line: dict[str, Any]) -> Phase:
+def _phase(job: str, line: Mapping[str, object]) -> Phase:
     numbers = {name: _number(line.get(name)) for name in ("seconds", "gradients", "bytes", "peak_memory_bytes")}
     return Phase(
         job=str(line.get("job") or job),
-        phase=line["phase"],
+        phase=str(line["phase"]),
         detail=str(line.get("detail") or ""),
         device=str(line.get("device") or ""),
         **numbers,
     )
 
 
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if is_number else None
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:

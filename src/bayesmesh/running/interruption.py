@@ -68,7 +68,7 @@ class Interruption:
                 "run it again: it continues from the last commit, with the same draws",
             )
 
-    def wait(self, tree: Any) -> None:
+    def wait(self, tree: object) -> None:
         """Wait until all arrays are ready.
 
         Raises:

@@ -10,14 +10,40 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from bayesmesh.files import atomic_path
 from bayesmesh.running.slurm.variables import job_id
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "LedgerRow"]
 
 _log = logging.getLogger("bayesmesh")
+
+
+class LedgerRow(TypedDict):
+    """One phase of a job.
+
+    Attributes:
+        job, phase, detail: what took the time.
+        seconds: wall time.
+        gradients: evaluations, over all chains.
+        bytes: moved or written.
+        peak_memory_bytes: of the process so far.
+        device: its name.
+        at: when the row was added, in seconds since 1970.
+        slurm_job: the scheduler's job, empty without one.
+    """
+
+    job: str
+    phase: str
+    detail: str
+    seconds: float
+    gradients: int
+    bytes: int
+    peak_memory_bytes: int
+    device: str
+    at: float
+    slurm_job: str
 
 
 class Ledger:
@@ -34,7 +60,7 @@ class Ledger:
 
     def __init__(self, path: Path, job: str, *, append: bool = False) -> None:
         self.path, self.job, self.device = path, job, "cpu"
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[LedgerRow] = []
         self._keeps_others = append
         if append and path.exists():
             self.rows = list(_rows_of(path))
@@ -71,11 +97,11 @@ class Ledger:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+def _rows_of(path: Path) -> Iterator[LedgerRow]:
     """Yield the rows of an earlier run; skip damaged ones with a warning, because no draw depends on them."""
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
-            row = json.loads(line)
+            row: LedgerRow = json.loads(line)
         except ValueError as error:
             _log.warning("%s: skipped damaged line %d: %s", path, number, error)
             continue

@@ -12,9 +12,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.ledger import Ledger, LedgerRow
 from bayesmesh.running.slurm.queue import JobTimes, job_times, queued_job_times
 from bayesmesh.running.slurm.variables import job_id
 
@@ -73,7 +72,7 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
         ledger: of the calling stage; ledgers in the same folder name their jobs.
         environ: environment variables of the job.
     """
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, LedgerRow] = {}
     for row in _rows(ledger.path.parent):
         number = row.get("slurm_job")
         if number and row.get("phase") != ENDED and row.get("at", 0.0) >= last.get(number, row).get("at", 0.0):
@@ -89,7 +88,7 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
             part.device = row["device"]
             part.add(ENDED, max(0.0, times.ended - row["at"]), detail=f"Slurm job {number}")
             # `add` filled in the values of this process.
-            part.rows[-1].update(job=row["job"], peak_memory_bytes=0)
+            part.rows[-1] |= {"job": row["job"], "peak_memory_bytes": 0}
     part.save()
 
 
@@ -98,11 +97,11 @@ def _last_row(folder: Path, job: str) -> float | None:
     return max((row["at"] for row in _rows(folder) if row.get("slurm_job") == job), default=None)
 
 
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path) -> Iterator[LedgerRow]:
     """Yield the rows of all ledgers of a folder; skip damaged lines, which the report names."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
-                row = json.loads(line)
+                row: LedgerRow = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("at"), float) and str(row.get("slurm_job")).isdigit():
                     yield row

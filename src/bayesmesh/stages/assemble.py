@@ -18,7 +18,7 @@ from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.arrays import write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
@@ -131,9 +131,8 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
         settings.probe_rows,
         settings.pointwise_mebibytes * 2**20,
     )
-    stats = open_group(partial)["sample_stats"]
-    derived["summaries"]["log_density"] = np.asarray(stats["lp"])
-    derived["summaries"]["log_likelihood"] = np.asarray(stats["log_likelihood"])
+    derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
+    derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     _write_derived(root, derived, posterior.num_chains, posterior.num_draws)
     constants = root.require_group("constant_data")
     for name, value in {**shards.constants, "num_rows": shards.num_rows}.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.report.index import write_index
+from bayesmesh.report.index import IndexedPage, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
@@ -41,7 +41,7 @@ def run_index(arguments: argparse.Namespace) -> int:
     """Write the index over the pages that exist; returns the exit code."""
     del arguments
     plan = Plan()
-    named = [
+    named: list[IndexedPage] = [
         {"experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses()}
         for name, e in plan.experiments.items()
         if plan.layout(name).page.exists()

@@ -18,7 +18,7 @@ import numpy as np
 from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.looks import judge_look, look_numbers
+from bayesmesh.diagnostics.looks import TargetEntry, judge_look, look_numbers
 from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
@@ -131,7 +131,7 @@ class StopRule:
         """Return what a look saw; summaries that cannot make it meet its targets any more are left for later looks."""
         start, is_met = time.perf_counter(), True
         draws: dict[str, np.ndarray] = {}
-        targets: list[dict[str, Any]] = []
+        targets: list[TargetEntry] = []
         for part in self._judged:
             if is_met:
                 draws |= part.first(number)

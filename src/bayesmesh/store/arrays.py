@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 from zarr.codecs import ZstdCodec
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import JSON
 
-__all__ = ["CHUNK_BYTES", "chunk_file", "chunk_shape", "create_array", "open_group", "read_part", "write_array"]
+__all__ = [
+    "CHUNK_BYTES",
+    "chunk_file",
+    "chunk_shape",
+    "create_array",
+    "dimension_names",
+    "open_group",
+    "read_part",
+    "write_array",
+]
 
-# A chunk that equals the fill value is written all the same, also by an array that was opened and not created: only
-# then does a missing file mean missing data, and reading one is an error.
+# Write chunks that equal the fill value too, also to arrays that were opened and not created: only then does a missing
+# file mean missing data, which reading reports as an error.
 zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})
 
 CHUNK_BYTES = 4 * 2**20
@@ -51,17 +62,17 @@ def create_array(
     group: zarr.Group,
     name: str,
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     dims: Sequence[str],
     *,
     chunks: Sequence[int] | None = None,
     shards: Sequence[int] | None = None,
-    attributes: dict[str, Any] | None = None,
+    attributes: Mapping[str, JSON] | None = None,
 ) -> zarr.Array:
     """Create an array whose chunks carry a checksum and are written even when they equal the fill value.
 
     Raises:
-        StoreError: an object or string dtype; those would need a codec that can run code or is not in the standard.
+        StoreError: an object or string dtype, whose codec could run code or is not in the standard.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
@@ -74,12 +85,16 @@ def create_array(
         shards=tuple(shards) if shards is not None else None,
         compressors=[ZstdCodec(level=1, checksum=True)],
         dimension_names=tuple(dims),
-        attributes=attributes or {},
+        attributes=dict(attributes or {}),
     )
 
 
 def write_array(
-    group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str], attributes: dict[str, Any] | None = None
+    group: zarr.Group,
+    name: str,
+    values: np.ndarray,
+    dims: Sequence[str],
+    attributes: Mapping[str, JSON] | None = None,
 ) -> zarr.Array:
     """Create an array of the values' shape and dtype, and fill it."""
     array = create_array(group, name, values.shape, values.dtype, dims, attributes=attributes)
@@ -87,16 +102,22 @@ def write_array(
     return array
 
 
-def open_group(path: Path, mode: str = "r") -> zarr.Group:
-    """Open a Zarr v3 group; in reading, a missing chunk is an error and not a fill value.
+def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> zarr.Group:
+    """Open a Zarr v3 group; reading a missing chunk is an error, not a fill value.
 
     Raises:
         StoreError: there is no Zarr group at `path`.
     """
     try:
-        return zarr.open_group(str(path), mode=mode, zarr_format=3)  # type: ignore[arg-type]
+        return zarr.open_group(str(path), mode=mode, zarr_format=3)
     except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:
         raise StoreError(f"{path}: no Zarr group there", "run the stage that writes it again") from error
+
+
+def dimension_names(array: zarr.Array) -> tuple[str, ...]:
+    """Return the names of an array's dimensions; empty where they have none."""
+    names = getattr(array.metadata, "dimension_names", None) or ()
+    return tuple(str(name) for name in names)
 
 
 def read_part(array: zarr.Array, *part: slice) -> np.ndarray:

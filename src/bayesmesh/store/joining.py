@@ -1,8 +1,8 @@
 """Joins chain groups into one posterior store, without copying draws.
 
 A committed shard is never changed in place, so the posterior's arrays are hard links to the shards of all groups,
-side by side along the chain axis. Where several processes wrote one group, the blocks of rows that each wrote lie side
-by side along the row axis. Only where the file system cannot link are they copied.
+side by side along the chain axis. Where several processes wrote one group, their blocks of rows lie side by side along
+the row axis. Shards are copied only where the file system cannot link.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
+from bayesmesh.store.arrays import chunk_file, create_array, dimension_names, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
 __all__ = ["join_groups", "join_rows"]
@@ -39,11 +38,12 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
     """
     sources = [open_group(path) for path in groups]
     for group_name, draws in num_draws.items():
-        if group_name not in sources[0]:
+        reference = sources[0].get(group_name)
+        if not isinstance(reference, zarr.Group):
             continue
         target = root.require_group(group_name)
         num_chains = 0
-        for name, first in sorted(sources[0][group_name].arrays()):
+        for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
             arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
             for array, path in zip(arrays, groups, strict=True):
@@ -55,10 +55,12 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
                     raise StoreError(f"{path}: array {whole} holds {array.shape[1]} draws, not {draws}", _REMEDY)
             num_chains = sum(a.shape[0] for a in arrays)
             shape = (num_chains, draws, *first.shape[2:])
-            dims = first.metadata.dimension_names
-            create_array(target, name, shape, first.dtype, dims, chunks=first.chunks, shards=first.shards)
+            create_array(
+                target, name, shape, first.dtype, dimension_names(first), chunks=first.chunks, shards=first.shards
+            )
+            num_shards = -(-draws // _shard_draws(first))
             for number, path in enumerate(groups):
-                for shard in range(-(-draws // first.shards[1])):
+                for shard in range(num_shards):
                     rest = [0] * len(first.shape[2:])
                     _link(
                         chunk_file(path / whole, (0, shard, *rest)),
@@ -91,7 +93,7 @@ def join_rows(
             array = _array(open_group(path), path, name)
             if _layout(array) != _layout(joined) or array.shape[1] < draws:
                 raise StoreError(f"{path}: array {name} does not fit that of {processes[0]}", _REMEDY)
-            for shard in range(-(-draws // joined.shards[1])):
+            for shard in range(-(-draws // _shard_draws(joined))):
                 index = [0, shard, *[0] * (len(joined.shape) - 2)]
                 source = chunk_file(path / name, index)
                 index[axis] = block
@@ -106,10 +108,15 @@ def _array(source: zarr.Group, path: Path, name: str) -> zarr.Array:
     return found
 
 
-def _layout(array: zarr.Array) -> dict[str, Any]:
-    """Return what must agree for shards to lie side by side: all metadata but the shape."""
+def _layout(array: zarr.Array) -> dict[str, object]:
+    """Return the metadata that must agree for shards to lie side by side: all but shape and attributes."""
     metadata = array.metadata.to_dict()
     return {key: value for key, value in metadata.items() if key not in ("shape", "attributes")}
+
+
+def _shard_draws(array: zarr.Array) -> int:
+    """Return the draws of a shard; draws are always stored in shards."""
+    return (array.shards or array.chunks)[1]
 
 
 def _link(source: Path, target: Path) -> None:
@@ -117,7 +124,7 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except FileNotFoundError as error:
-        # Without this the posterior would have a hole, which readers that do not know us take for zeros.
+        # Left out, it would be a hole in the posterior, which other readers of Zarr fill with zeros.
         raise StoreError(f"{source}: is missing", _REMEDY) from error
     except OSError:
         shutil.copyfile(source, target)

@@ -1,8 +1,8 @@
 """One writer per chain group: a lock file with its owner and a heartbeat.
 
-The lock is taken with a hard link, which only one process can make, also on network file systems. No clock is
-compared with another: an owner on this machine is asked for by its process number, one elsewhere is watched for as
-long as three heartbeats take. A lock that was taken over is noticed by its former owner before its next commit.
+A hard link takes the lock: only one process can make it, also on network file systems. Clocks of different machines are
+never compared: an owner on this machine is looked up by its process number, one elsewhere is watched for three
+heartbeats. A process whose lock was taken over notices it before its next commit.
 """
 
 from __future__ import annotations
@@ -16,24 +16,55 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypedDict
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
 from bayesmesh.running.slurm.variables import job_id
 
-__all__ = ["HEARTBEAT_SECONDS", "LOCK_NAME", "LONGEST_HEARTBEAT", "WriterLock", "is_process_there", "read_owner"]
+__all__ = [
+    "HEARTBEAT_SECONDS",
+    "LOCK_NAME",
+    "LONGEST_HEARTBEAT",
+    "Owner",
+    "WriterLock",
+    "is_process_there",
+    "read_owner",
+]
 
 HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0
-"""Seconds; nobody waits for more than three of these, whatever a lock says."""
+"""Seconds; the longest wait is three of these, whatever a lock says."""
 
 LOCK_NAME = "writer.json"
 
 _log = logging.getLogger("bayesmesh")
+
+
+class Owner(TypedDict, total=False):
+    """The content of a lock: a process and how to find out whether it still runs.
+
+    Attributes:
+        host, user, pid: of the process.
+        started_ticks: start of the process, in clock ticks since the boot; with `pid` it names one process.
+        boot, process_space: where that number can be looked up.
+        job: Slurm job, empty outside of Slurm.
+        token: random name of this lock.
+        heartbeat_seconds: time between two signs of life.
+    """
+
+    host: str
+    user: str
+    pid: int
+    started_ticks: str
+    boot: str
+    process_space: str
+    job: str
+    token: str
+    heartbeat_seconds: float
 
 
 class WriterLock:
@@ -42,7 +73,7 @@ class WriterLock:
     Args:
         folder: the chain group's folder; made if need be.
         heartbeat_seconds: time between two signs of life.
-        give_up: called while another owner's heartbeat is waited for; raises when that is to end.
+        give_up: called while waiting for another owner's heartbeat; raises to end the wait.
 
     Raises:
         StoreError: on entering, when another process holds it; names the owner.
@@ -112,8 +143,8 @@ class WriterLock:
         owner = read_owner(self.path)
         return owner is not None and owner.get("token") == self._token
 
-    def _set_aside(self, owner: Mapping[str, Any]) -> None:
-        """Remove the lock of a dead owner, and of nobody else: another process may have taken it over first."""
+    def _set_aside(self, owner: Owner) -> None:
+        """Remove the lock of a dead owner, and no other: another process may have taken it over first."""
         aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
@@ -122,7 +153,7 @@ class WriterLock:
                     os.link(aside, self.path)
             aside.unlink()
 
-    def _is_alive(self, owner: Mapping[str, Any]) -> bool:
+    def _is_alive(self, owner: Owner) -> bool:
         """Return whether the owner still works, by its process where it can be seen, else by its heartbeat."""
         is_there = is_process_there(owner)
         if is_there is not None:
@@ -152,20 +183,20 @@ class WriterLock:
                 _log.warning("%s: no heartbeat: %s", self.path, error)
 
 
-def is_process_there(owner: Mapping[str, Any]) -> bool | None:
-    """Return whether an owner's process is; None where it cannot be looked up from here."""
+def is_process_there(owner: Owner) -> bool | None:
+    """Return whether an owner's process still runs; None where it cannot be looked up from here."""
     here = _this_process()
-    # Machines may share a name, as containers and clones do: what can be seen is the process space of one boot.
+    # Machines may share a name, as containers and clones do, so a process is looked up within one boot and process space.
     is_in_sight = all(owner.get(name) == here[name] for name in ("host", "boot", "process_space"))
     if not is_in_sight or not owner.get("started_ticks"):
         return None
     return _start_of(owner["pid"]) == owner["started_ticks"]
 
 
-def read_owner(path: Path) -> dict[str, Any] | None:
-    """Return who holds a lock, None where there is none; of a damaged lock nothing is known but its heartbeat.
+def read_owner(path: Path) -> Owner | None:
+    """Return the owner of a lock, None where there is none; empty for a damaged lock, of which only the heartbeat is known.
 
-    A lock that cannot be read is no lock of a dead owner: that error is passed on.
+    An error in reading is passed on: it does not show that the owner is dead.
     """
     try:
         text = path.read_bytes()
@@ -174,7 +205,7 @@ def read_owner(path: Path) -> dict[str, Any] | None:
     except IsADirectoryError as error:
         raise StoreError(f"{path}: is a folder, not a lock", "move it away") from error
     try:
-        owner = json.loads(text)
+        owner: Owner = json.loads(text)
     except ValueError:
         return {}
     if not isinstance(owner, dict) or not isinstance(owner.get("heartbeat_seconds"), int | float):
@@ -182,7 +213,7 @@ def read_owner(path: Path) -> dict[str, Any] | None:
     return owner if isinstance(owner.get("pid"), int) and isinstance(owner.get("token"), str) else {}
 
 
-def _this_process() -> dict[str, Any]:
+def _this_process() -> Owner:
     return {
         "host": socket.gethostname(),
         "user": _user(),
@@ -203,9 +234,9 @@ def _user() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process began, in clock ticks since the machine did; empty when there is none.
+    """Return the start of a process, in clock ticks since the boot; empty when there is none, or only a zombie.
 
-    A process number is used again; together with this it names one process. A zombie has ended.
+    Process numbers are reused; number and start together name one process.
     """
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return "" if not fields or fields[0] in ("Z", "X") else fields[19]
@@ -225,14 +256,14 @@ def _link(path: str) -> str:
         return ""
 
 
-def _name(owner: Mapping[str, Any]) -> str:
+def _name(owner: Owner) -> str:
     if not owner:
         return "an unknown owner"
     job = f", job {owner['job']}" if owner.get("job") else ""
     return f"process {owner.get('pid')} of {owner.get('user')} on {owner.get('host')}{job}"
 
 
-def _remedy(owner: Mapping[str, Any]) -> str:
+def _remedy(owner: Owner) -> str:
     if not owner:
         return "wait until it has finished, or stop it"
     stop = f"scancel {owner['job']}" if owner.get("job") else f"kill {owner.get('pid')} on {owner.get('host')}"

@@ -1,6 +1,6 @@
-"""Markers: the small files that say which iterations are committed, in which files, with which hashes.
+"""Markers: small files that name committed iterations, their files and the hashes of these.
 
-What no marker covers was never written, as far as anybody is concerned.
+Iterations without a marker count as never written.
 """
 
 from __future__ import annotations
@@ -9,27 +9,56 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
-__all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "marker_names", "read_markers", "write_marker"]
+__all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "Facts", "marker_names", "read_markers", "write_marker"]
 
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
-"""Phase, first iteration and the one behind the last, in the name of a marker's file."""
+"""Phase, first iteration and end of the range, in the name of a marker's file."""
 
 DAMAGE_REMEDY = "move the chain's folder away to start it afresh, or restore the file"
 
 
+class Facts(TypedDict, total=False):
+    """How the iterations of one run in one segment were made.
+
+    Attributes:
+        first_new: absolute index of the first of them.
+        count: their number, of every chain.
+        seconds: wall time.
+        gradients: gradient evaluations, over all chains.
+        acceptance: mean acceptance rate.
+        divergences: divergent trajectories.
+        step_size: of the kernel, at the end.
+        committed_at: seconds since the epoch.
+        device, host, software: where they were made, and with which versions.
+        changed_environment: differences from the environment in which the chains began.
+    """
+
+    first_new: int
+    count: int
+    seconds: float
+    gradients: int
+    acceptance: float
+    divergences: int
+    step_size: float
+    committed_at: float
+    device: str
+    host: str
+    changed_environment: list[str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Commit:
-    """One marker: iterations [start, stop) of a phase, the files they are in, and the checkpoint behind them.
+    """One marker: iterations [start, stop) of a phase, their files, and the checkpoint after them.
 
-    `facts` are those of the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs,
-    `earlier` holds the facts of its earlier iterations. `previous` names the marker that this one continues: empty
-    for the first, None where it was not recorded. `replaces` names the marker of the same segment, when it held
-    less, that this one makes void. `metadata` holds a digest of the description of every array and group.
+    `facts` cover the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs, `earlier`
+    covers its earlier iterations. `previous` names the marker that this one continues: empty for the first, None where
+    it was not recorded. `replaces` names the shorter marker of the same segment that this one makes void. `metadata`
+    holds a digest of the description of every array and group.
     """
 
     phase: str
@@ -37,8 +66,8 @@ class Commit:
     stop: int
     files: Mapping[str, str]
     checkpoint: str
-    facts: Mapping[str, Any]
-    earlier: tuple[Mapping[str, Any], ...] = ()
+    facts: Facts
+    earlier: tuple[Facts, ...] = ()
     previous: str | None = None
     replaces: str = ""
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -49,12 +78,12 @@ class Commit:
         return f"{self.phase}-{self.start:09d}-{self.stop:09d}.json"
 
     @property
-    def all_facts(self) -> tuple[Mapping[str, Any], ...]:
+    def all_facts(self) -> tuple[Facts, ...]:
         """The facts of every run that filled the segment."""
         return (*self.earlier, self.facts)
 
     def follows(self, last: Commit | None) -> bool:
-        """Return whether nothing is missing between `last` and this one."""
+        """Return whether this commit continues `last` without a hole."""
         begin = last.stop if last is not None and last.phase == self.phase else 0
         return self.start == begin and self.previous in (None, last.name if last else "")
 
@@ -65,12 +94,12 @@ def marker_names(folder: Path) -> set[str]:
 
 
 def read_markers(folder: Path) -> list[Commit]:
-    """Return the markers of a chain group, warmup first, by start; those that another one replaces are left out.
+    """Return the markers of a chain group, warmup first, by start, without those that another one replaces.
 
     A writer may commit meanwhile.
 
     Raises:
-        StoreError: one cannot be read, or lacks what belongs in it.
+        StoreError: a marker cannot be read, or lacks a key.
     """
     while True:
         names = marker_names(folder)
@@ -79,7 +108,7 @@ def read_markers(folder: Path) -> list[Commit]:
         except StoreError:
             if names <= marker_names(folder):
                 raise
-            # A writer has removed one that a longer one replaces.
+            # Meanwhile a writer removed a marker that a longer one replaces.
             continue
         replaced = {c.replaces for c in found}
         return sorted(
@@ -91,10 +120,13 @@ def _read_marker(path: Path) -> Commit:
     value = read_sealed(path, DAMAGE_REMEDY, must_have_digest=True)
     try:
         if value["checkpoint"] not in value["files"]:
-            raise ValueError("its content is not what was written")
+            raise ValueError("its checkpoint is not among its files")
+        facts: Facts = value["facts"]
+        if not isinstance(facts, dict):
+            raise TypeError("its facts are not an object")
         phase, start, stop = path.stem.split("-")
         return Commit(
-            phase, int(start), int(stop), dict(value["files"]), str(value["checkpoint"]), dict(value["facts"]),
+            phase, int(start), int(stop), dict(value["files"]), str(value["checkpoint"]), facts,
             tuple(value["earlier"]), value["previous"], str(value["replaces"]), dict(value["metadata"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -102,6 +134,6 @@ def _read_marker(path: Path) -> Commit:
 
 
 def write_marker(folder: Path, commit: Commit) -> None:
-    """Write a marker, whole or not at all: from then on its segment is committed."""
+    """Write a marker, whole or not at all; this commits its segment."""
     content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
     write_sealed(folder / "commits" / commit.name, content)

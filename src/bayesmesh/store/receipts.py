@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json, write_json
@@ -96,7 +96,7 @@ def check_receipt(results: Path, path: Path) -> Receipt:
 
 
 def _read(path: Path) -> Receipt:
-    value: Any = read_json(path)
+    value = read_json(path)
     wanted = set(Receipt._fields)
     needed = wanted - set(Receipt._field_defaults)
     if not isinstance(value, dict) or not needed <= set(value) <= wanted or not isinstance(value["inputs"], dict):

@@ -1,4 +1,4 @@
-"""JSON that is written once and carries a digest of itself, so that no change of it passes unseen."""
+"""JSON that is written once and carries a digest of itself, so that every change of it is noticed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["read_sealed", "write_sealed", "write_sealed_once"]
 _KEY = "sha256"
 
 
-def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, content: Mapping[str, object]) -> None:
     """Write JSON with a digest of its name and content, whole or not at all.
 
     Args:
@@ -29,18 +29,18 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     write_json(path, _seal(path.name, content))
 
 
-def write_sealed_once(path: Path, content: Mapping[str, Any], remedy: str) -> dict[str, Any]:
-    """Write sealed JSON unless the file is there; returns what it holds, the same for all that ask at once.
+def write_sealed_once(path: Path, content: Mapping[str, object], remedy: str) -> dict[str, Any]:
+    """Write sealed JSON unless the file is there; return its content, the same for all processes that write at once.
 
     Raises:
-        StoreError: what is there is damaged; names the file.
+        StoreError: the file is damaged; names it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
     try:
         if not path.exists():
             write_json(temporary, _seal(path.name, content))
-            # A hard link, which fails where the name is taken: also on network file systems only one can win.
+            # A hard link fails where the name is taken: only one process wins, also on network file systems.
             with contextlib.suppress(FileExistsError):
                 os.link(temporary, path)
             sync(path.parent)
@@ -57,10 +57,10 @@ def read_sealed(
     Args:
         path: the file.
         remedy: what to do when it is damaged.
-        must_have_digest: refuse a file without one; otherwise it is taken for one of an earlier version.
+        must_have_digest: refuse a file without a digest; otherwise it counts as written by an earlier version.
 
     Raises:
-        StoreError: missing, not readable, or not what was written; names the file.
+        StoreError: missing, not readable, or changed since it was written; names the file.
     """
     value = read_json(path, remedy)
     if not isinstance(value, dict):
@@ -72,17 +72,17 @@ def read_sealed(
     return value
 
 
-def _seal(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    # Through JSON, as a reader will have it.
+def _seal(name: str, content: Mapping[str, object]) -> dict[str, object]:
+    # The digest is over the content as a reader will see it.
     plain = json.loads(json.dumps(content))
     return {**plain, _KEY: _digest(name, plain)}
 
 
-def _digest(name: str, content: Mapping[str, Any]) -> str:
-    """Return a sha256 over a file's name and content, so that no change of either passes unseen."""
+def _digest(name: str, content: Mapping[str, object]) -> str:
+    """Return a sha256 over a file's name and content."""
     return hashlib.sha256(json.dumps([name, content], sort_keys=True).encode()).hexdigest()
 
 
 def _is_nearly_key(name: str) -> bool:
-    """Return whether one letter makes the difference: damage must not pass for a file that never had a digest."""
+    """Return whether a key differs from the digest's by one letter: such damage must not pass for a file without digest."""
     return len(name) == len(_KEY) and sum(a != b for a, b in zip(name, _KEY, strict=True)) == 1

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_path, hash_file, sync
+from bayesmesh.files import JSON, atomic_path, hash_file, sync
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
-from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, marker_names, read_markers, write_marker
+from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 __all__ = ["IDENTITY_REMEDY", "ChainStore", "Commit", "segment_draws_of"]
@@ -68,7 +68,7 @@ class ChainStore:
         self,
         folder: Path,
         segment_draws: int,
-        record: Mapping[str, Any],
+        record: Mapping[str, object],
         fence: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self._fence = folder, fence
@@ -93,19 +93,17 @@ class ChainStore:
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
 
-    def _check_record(self, about: Path, record: dict[str, Any], *, must_have_environment: bool) -> None:
+    def _check_record(self, about: Path, record: Mapping[str, JSON], *, must_have_environment: bool) -> None:
         """Raise unless ``store.json`` is what was written; the length of its segments is in ``identity.json`` too."""
-        wanted = {"identity": str, "segment_draws": int}
-        if any(type(record.get(name)) is not kind for name, kind in wanted.items()):
+        segment_draws = record.get("segment_draws")
+        # A Boolean is an int too, and not a length.
+        if type(segment_draws) is not int or type(record.get("identity")) is not str:
             raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
         shared = self.folder.parent / "identity.json"
-        length = record["segment_draws"]
-        if shared.exists():
-            length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws")
-        if record["segment_draws"] < 1 or record["segment_draws"] != length:
+        length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
+        if segment_draws < 1 or segment_draws != length:
             raise StoreError(
-                f"{about}: is damaged: segments of {record['segment_draws']} iterations, {length} in {shared}",
-                DAMAGE_REMEDY,
+                f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}", DAMAGE_REMEDY
             )
         if not isinstance(record.get("environment", None if must_have_environment else {}), dict):
             raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
@@ -172,7 +170,7 @@ class ChainStore:
         start: int,
         values: Mapping[str, Mapping[str, np.ndarray]],
         checkpoint: Mapping[str, np.ndarray],
-        facts: Mapping[str, Any],
+        facts: Facts,
         *,
         count: int | None = None,
         is_final: bool = True,

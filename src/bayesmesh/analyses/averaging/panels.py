@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
 from bayesmesh.figures.canvas import MUTED, Panel, draw, log_axis, series
@@ -39,12 +38,12 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
     num_draws, single, average, spread = (kept[column].to_numpy() for column in columns)
     heading, reading = MEASURES[measure]
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         if measure == "accuracy" and np.isfinite(spread).any():
             axes.fill_between(num_draws, single - spread, single + spread, color=series(3), alpha=0.15, linewidth=0)
-        marks = {"marker": "o", "markersize": 3.5 if is_main else 2.5, "linewidth": 1.7}
-        axes.plot(num_draws, single, color=series(3), linestyle=(0, (4, 2)), **marks)
-        axes.plot(num_draws, average, color=series(0), **marks)
+        for values, colour, dashes in ((single, series(3), (0, (4, 2))), (average, series(0), "solid")):
+            (line,) = axes.plot(num_draws, values, color=colour, linestyle=dashes, marker="o", linewidth=1.7)
+            line.set_markersize(3.5 if is_main else 2.5)
         axes.set_xscale("log")
         log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
         if num_draws.max() < 10 * num_draws.min():
@@ -61,7 +60,7 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
     )
 
 
-def _mark_gain(axes: Any, at: float, single: float, average: float) -> None:
+def _mark_gain(axes: Axes, at: float, single: float, average: float) -> None:
     """Write both final values beside the ends of the lines."""
     for value, colour in ((single, series(3)), (average, series(0))):
         axes.annotate(
@@ -98,7 +97,7 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
     centre = (right + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(right * (1 - right) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
 
-    def plot(axes: Any) -> None:
+    def plot(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         axes.vlines(mean, centre - half, centre + half, color=series(0), linewidth=1.2)
         axes.plot(mean, right, color=series(0), marker="o", markersize=4, linewidth=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -108,11 +108,11 @@ def parse_files(contents: dict[str, bytes], where: Path) -> MovieLens:
     for column, known, what in ((0, users, "user"), (1, movies, "film")):
         unknown = np.flatnonzero(~np.isin(values[:, column], list(known)))
         if unknown.size:
-            _fail(where / "ratings.dat", unknown[0], lines["ratings.dat"], f"unknown {what}")
+            _fail(where / "ratings.dat", int(unknown[0]), lines["ratings.dat"], f"unknown {what}")
     order = np.lexsort((values[:, 1], values[:, 0]))
     same = np.flatnonzero((np.diff(values[order, :2], axis=0) == 0).all(axis=1))
     if same.size:
-        _fail(where / "ratings.dat", max(order[same[0] : same[0] + 2]), lines["ratings.dat"], "rated twice")
+        _fail(where / "ratings.dat", int(max(order[same[0] : same[0] + 2])), lines["ratings.dat"], "rated twice")
     films = np.unique(values[:, 1])
     return MovieLens(
         ratings=values[order],
@@ -143,6 +143,6 @@ def _table(lines: list[bytes], path: Path) -> dict[int, list[str]]:
     return table
 
 
-def _fail(path: Path, number: Any, lines: list[bytes], reason: str) -> None:
-    content = lines[int(number)][:80].decode(ENCODING)
-    raise DataError(f"{path}: line {int(number) + 1}: {reason}: {content!r}", "get the file again, or mend the line")
+def _fail(path: Path, number: int, lines: list[bytes], reason: str) -> None:
+    content = lines[number][:80].decode(ENCODING)
+    raise DataError(f"{path}: line {number + 1}: {reason}: {content!r}", "get the file again, or mend the line")

@@ -45,6 +45,7 @@ class Source(base.Source):
 
     pretty_name = "Digits (8 x 8)"
     offers = ("averaging",)
+    options: Options
 
     def read(self, folder: Path) -> Dataset:
         """Load the table and split it; rows keep the order of scikit-learn's file."""

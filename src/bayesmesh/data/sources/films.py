@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
-from bayesmesh.data.base import Dataset
+from bayesmesh.data.base import Column, Dataset
 
 __all__ = ["GENRES", "Options", "Source"]
 
@@ -33,6 +33,7 @@ class Source(base.Source):
 
     pretty_name = "Simulated watch matrix"
     offers = ("recommendation",)
+    options: Options
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; the same options give the same matrix."""
@@ -63,7 +64,7 @@ class Source(base.Source):
             kind="interactions",
         )
 
-    def _columns(self) -> dict[str, list[object]]:
+    def _columns(self) -> dict[str, Column]:
         options = self.options
         generator = np.random.default_rng([options.seed, 1000])
         genres = [
@@ -73,6 +74,6 @@ class Source(base.Source):
         return {
             "film_id": list(range(1, options.num_films + 1)),
             "title": [f"Film {number:03d}" for number in range(1, options.num_films + 1)],
-            "genres": list(genres),
+            "genres": genres,
             "user_id": list(range(1, options.num_users + 1)),
         }

@@ -28,6 +28,7 @@ class Source(base.Source):
 
     pretty_name = "Simulated normal rows"
     offers = ()
+    options: Options
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; the same options give the same rows."""

@@ -53,6 +53,7 @@ class Source(base.Source):
 
     pretty_name = "Simulated hidden Markov processes"
     offers = ()
+    options: Options
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; the same options give the same processes."""

@@ -1,9 +1,9 @@
 """MNIST, 70,000 handwritten digits of 28 x 28 pixels, prepared by TensorFlow Datasets as array_record.
 
-The four files come from ``BAYESMESH_MIRROR/mnist`` or from the network. TFDS keeps its name, version, folder and
-features of the data set; three things differ from its stock builder. It opens the archives and encodes the images
-without TensorFlow. It compresses them lightly. And it does not shuffle, so a row's number is the image's number in the
-published files.
+The four files come from ``BAYESMESH_MIRROR/mnist`` or from the network. Name, version, folder
+and features of the data set are those of TFDS; three things differ from its stock builder. This one opens the archives
+and encodes the images without TensorFlow. It compresses them lightly. And it does not shuffle, so a row's number is the
+image's number in the published files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,16 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.mirror import RegisteredFile, mirror_folder, verify_file
-from bayesmesh.data.records import download, prepare, read_records, registered_files, require_network
+from bayesmesh.data.records import (
+    Builder,
+    Downloads,
+    Example,
+    download,
+    prepare,
+    read_records,
+    registered_files,
+    require_network,
+)
 from bayesmesh.errors import DataError
 
 __all__ = ["Options", "Source"]
@@ -80,15 +88,15 @@ def encode_png(image: np.ndarray) -> bytes:
     )
 
 
-def _builder(folder: Path) -> Any:
+def _builder(folder: Path) -> Builder:
     """Return the TFDS builder of MNIST that neither extracts, shuffles nor needs TensorFlow."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.image_classification import mnist
 
-    class UnshuffledMNIST(mnist.MNIST):  # type: ignore[misc]
+    class UnshuffledMNIST(mnist.MNIST):
         name = "mnist"
 
-        def _info(self) -> Any:
+        def _info(self) -> object:
             info = super()._info()
             return tfds.core.DatasetInfo(
                 builder=self,
@@ -100,7 +108,7 @@ def _builder(folder: Path) -> Any:
                 disable_shuffling=True,
             )
 
-        def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        def _split_generators(self, dl_manager: Downloads) -> dict[str, Iterator[Example]]:
             paths = dl_manager.download({name: self.URL + name for name in FILES})
             return {
                 split: self._generate_examples(
@@ -109,7 +117,7 @@ def _builder(folder: Path) -> Any:
                 for split, part in PARTS.items()
             }
 
-        def _generate_examples(self, images: Path, labels: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        def _generate_examples(self, images: Path, labels: Path) -> Iterator[Example]:
             for number, (image, label) in enumerate(zip(read_idx(images), read_idx(labels), strict=True)):
                 yield number, {"image": encode_png(image), "label": int(label)}
 
@@ -121,12 +129,13 @@ class Source(base.Source):
 
     pretty_name = "MNIST"
     offers = ("averaging",)
+    options: Options
 
-    def fetch(self, folder: Path) -> dict[str, Any]:
+    def fetch(self, folder: Path) -> dict[str, object]:
         """Verify the four files, then let TFDS write array_record below `folder`.
 
         Raises:
-            DataError: within 10 seconds when there is neither mirror nor network; or naming a missing or damaged file.
+            DataError: within 10 seconds when there is neither mirror nor network; names a missing or damaged file.
         """
         import tensorflow_datasets as tfds
 
@@ -159,7 +168,7 @@ class Source(base.Source):
         )
 
 
-def _origin(files: dict[str, RegisteredFile], manual: Path | None, version: str) -> dict[str, Any]:
+def _origin(files: dict[str, RegisteredFile], manual: Path | None, version: str) -> dict[str, object]:
     return {
         "origin": str(manual) if manual else "network",
         "files": {f.name: {"url": f.url, "bytes": f.size, "sha256": f.sha256} for f in files.values()},

@@ -3,7 +3,7 @@
 Taken from the official archive when there is one, by its registered checksum; else from a folder with the three text
 files, under their own checksums. TensorFlow Datasets writes array_record: not its `movielens` (a record per rating,
 five minutes to write), but `movielens_watch`, a record per user and one per film, under a name of our own.
-The terms of use forbid to redistribute the data: nothing of it is part of this project.
+The terms of use forbid redistribution: this project contains none of the data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,16 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.mirror import mirror_folder, verify_file
-from bayesmesh.data.records import download, prepare, read_records, registered_files, require_network
+from bayesmesh.data.records import (
+    Builder,
+    Downloads,
+    Example,
+    download,
+    prepare,
+    read_records,
+    registered_files,
+    require_network,
+)
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file
@@ -38,7 +46,7 @@ RECONSTRUCTED = {
     "movies.dat": "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
     "users.dat": "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3",
 }
-"""sha256 of a known set of files: films and users as published; every rating, but a fifth of the times set to 0."""
+"""sha256 of a known set of files: films, users and ratings as published, but a fifth of the times set to 0."""
 
 
 class Options(Settings):
@@ -50,12 +58,13 @@ class Source(base.Source):
 
     pretty_name = "MovieLens-1M"
     offers = ("recommendation",)
+    options: Options
 
-    def fetch(self, folder: Path) -> dict[str, Any]:
+    def fetch(self, folder: Path) -> dict[str, object]:
         """Find the files, check every line, and write array_record below `folder`.
 
         Raises:
-            DataError: within 10 seconds when there is neither mirror nor network; or naming file, line and content.
+            DataError: within 10 seconds when there is neither mirror nor network; for a bad line, names file, line and content.
         """
         import tensorflow_datasets as tfds
 
@@ -92,7 +101,7 @@ class Source(base.Source):
         return Dataset(
             rows={"watched": np.stack(rows)},
             columns={
-                "film_id": film_ids.tolist(),
+                "film_id": [film[0] for film in films],
                 "title": [film[1] for film in films],
                 "genres": [film[2] for film in films],
                 "user_id": user_ids,
@@ -102,7 +111,7 @@ class Source(base.Source):
         )
 
 
-def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, Any]]:
+def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
     """Return the files' contents, where they were found, and the origin record."""
     archive = registered_files("movielens", [ARCHIVE])[ARCHIVE]
     mirror = mirror_folder()
@@ -125,7 +134,7 @@ def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, Any]]:
     }  # fmt: skip
 
 
-def _archive_origin(origin: str, path: Path) -> dict[str, Any]:
+def _archive_origin(origin: str, path: Path) -> dict[str, object]:
     return {
         "origin": origin,
         "files": {ARCHIVE: {"bytes": path.stat().st_size, "sha256": hash_file(path)}},
@@ -133,11 +142,11 @@ def _archive_origin(origin: str, path: Path) -> dict[str, Any]:
     }
 
 
-def _builder(folder: Path, config: str, parsed: MovieLens) -> Any:
+def _builder(folder: Path, config: str, parsed: MovieLens) -> Builder:
     """Return a TFDS builder: configuration ``users`` has a record per user, ``films`` one per film."""
     import tensorflow_datasets as tfds
 
-    def whole(dtype: Any) -> Any:
+    def whole(dtype: type) -> object:
         return tfds.features.Tensor(shape=(None,), dtype=dtype)
 
     features = {
@@ -148,12 +157,12 @@ def _builder(folder: Path, config: str, parsed: MovieLens) -> Any:
         "films": {"film_id": np.int64, "title": tfds.features.Text(), "genres": tfds.features.Text()},
     }  # fmt: skip
 
-    class MovielensWatch(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
+    class MovielensWatch(tfds.core.GeneratorBasedBuilder):
         name = "movielens_watch"
         VERSION = tfds.core.Version(VERSION)
         BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=name) for name in features]  # noqa: RUF012
 
-        def _info(self) -> Any:
+        def _info(self) -> object:
             return tfds.core.DatasetInfo(
                 builder=self,
                 description="MovieLens-1M, ratings gathered by user.",
@@ -162,17 +171,17 @@ def _builder(folder: Path, config: str, parsed: MovieLens) -> Any:
                 disable_shuffling=True,
             )
 
-        def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        def _split_generators(self, dl_manager: Downloads) -> dict[str, Iterator[Example]]:
             del dl_manager
             return {"train": self._generate_examples()}
 
-        def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        def _generate_examples(self) -> Iterator[Example]:
             yield from _user_examples(parsed) if config == "users" else _film_examples(parsed)
 
     return MovielensWatch(data_dir=folder, config=config, file_format="array_record")
 
 
-def _user_examples(parsed: MovieLens) -> Iterator[tuple[int, dict[str, Any]]]:
+def _user_examples(parsed: MovieLens) -> Iterator[Example]:
     ids = list(parsed.users)
     bounds = np.searchsorted(parsed.ratings[:, 0], [*ids, ids[-1] + 1])
     for number, user in enumerate(ids):
@@ -192,7 +201,7 @@ def _user_examples(parsed: MovieLens) -> Iterator[tuple[int, dict[str, Any]]]:
         )
 
 
-def _film_examples(parsed: MovieLens) -> Iterator[tuple[int, dict[str, Any]]]:
+def _film_examples(parsed: MovieLens) -> Iterator[Example]:
     for number, film in enumerate(parsed.films):
         yield (
             number,

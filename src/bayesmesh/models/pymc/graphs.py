@@ -1,4 +1,4 @@
-"""What a PyMC model computes, as JAX functions: prior, transforms and likelihood apart.
+"""The terms of a PyMC model as JAX functions: prior, transforms and likelihood apart.
 
 Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, because it changes XLA's flags.
 """
@@ -7,62 +7,65 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
+from jaxtyping import Array
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue, replace_rvs_by_values
 from pytensor.compile.mode import JAX
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.raise_op import Assert
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
 
 __all__ = ["Graphs", "to_jax"]
 
-Arrays = Mapping[str, jax.Array]
+Arrays = Mapping[str, Array]
 
 
 @jax_funcify.register(Assert)
-def _pass_through(op: Any, **_: Any) -> Callable[..., Any]:
-    """Assertions cannot raise inside a compiled program."""
+def _pass_through(op: Op, **_: object) -> Callable[..., Array]:
+    """Drop an assertion: a compiled program cannot raise."""
     del op
     return lambda value, *conditions: value
 
 
 @jax_funcify.register(CheckParameterValue)
-def _outside_of_support(op: Any, **_: Any) -> Callable[..., Any]:
-    """A parameter out of range has log density -inf, as where PyMC compiles a density; else NaN, as of a quantile."""
+def _outside_of_support(op: CheckParameterValue, **_: object) -> Callable[..., Array]:
+    """Give a parameter out of range the log density -inf, as PyMC does in a compiled density; a quantile is NaN."""
     instead = -np.inf if op.can_be_replaced_by_ninf else np.nan
     return lambda value, *conditions: jnp.where(functools.reduce(jnp.logical_and, conditions), value, instead)
 
 
-def to_jax(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[jax.Array]]:
+def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
     """Convert a graph to a JAX function; shared variables become constants."""
-    shared = {v: pt.constant(v.get_value()) for v in graph_inputs(outputs) if _is_shared_data(v)}
+    shared: dict[Variable, Variable] = {
+        v: pt.constant(v.get_value())
+        for v in graph_inputs(outputs)
+        if isinstance(v, SharedVariable) and not isinstance(v.type, RandomType)
+    }
     graph = FunctionGraph(inputs=list(inputs), outputs=clone_replace(list(outputs), replace=shared), clone=True)
     JAX.optimizer.rewrite(graph)
-    # Constants are made here and now, also while something else is traced.
+    # Without this, constants made while something else is traced would be its tracers.
     with jax.ensure_compile_time_eval():
-        converted: Callable[..., Sequence[jax.Array]] = jax_funcify(graph)
+        converted: Callable[..., Sequence[Array]] = jax_funcify(graph)
     return converted
 
 
-def _is_shared_data(variable: Any) -> bool:
-    return isinstance(variable, SharedVariable) and not isinstance(variable.type, RandomType)
-
-
 class Graphs:
-    """A PyMC model taken apart.
+    """A PyMC model split into terms.
 
     Args:
         model: the model.
@@ -77,7 +80,7 @@ class Graphs:
         ConfigError: the model has discrete latents, latents that depend on rows, or nothing that does.
     """
 
-    def __init__(self, model: pymc.Model, rows: Mapping[str, Any], name: str) -> None:
+    def __init__(self, model: pymc.Model, rows: Mapping[str, TensorVariable], name: str) -> None:
         self._model, self._rows, self._name = model, dict(rows), name
         self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
         self.names = [str(rv.name) for rv in self._free]
@@ -90,7 +93,7 @@ class Graphs:
         self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
         self.predicted = str(in_rows[0].name) if self._outcome else None
 
-    def _uses_rows(self, variable: Any) -> bool:
+    def _uses_rows(self, variable: Variable) -> bool:
         return not set(self._rows.values()).isdisjoint(ancestors([variable]))
 
     def _check_latents(self) -> None:
@@ -106,8 +109,8 @@ class Graphs:
                     "latents are shared by all rows; take a static shape, such as rows[...].type.shape[1]",
                 )
 
-    def _split_terms(self, observed: Mapping[Any, Any]) -> None:
-        """Log density terms by whether they depend on rows; all in constrained space, without Jacobians."""
+    def _split_terms(self, observed: Mapping[Variable, Variable]) -> None:
+        """Split log density terms by whether they depend on rows; all in constrained space, without Jacobians."""
         values = {**self._plain, **observed}
         free, seen = list(self._free), list(observed)
         found = transformed_conditional_logp(
@@ -125,26 +128,26 @@ class Graphs:
                 f"model {self._name}: nothing in it depends on the rows", "use the fields that build() is given"
             )
 
-    def _in_terms_of_values(self, variables: Sequence[Any]) -> list[Any]:
+    def _in_terms_of_values(self, variables: Sequence[Variable]) -> list[Variable]:
         """Replace latents by the symbols of their values."""
-        replaced: list[Any] = clone_replace(list(variables), replace=self._plain) if variables else []
+        replaced: list[Variable] = clone_replace(list(variables), replace=self._plain) if variables else []
         return replaced
 
     # -- JAX functions, each of dicts of arrays --------------------------------------------------------------------
 
-    def log_prior(self) -> Callable[[Arrays], jax.Array]:
-        """Latents -> log density of the prior, () float64."""
+    def log_prior(self) -> Callable[[Arrays], Array]:
+        """Return a function of latents: log density of the prior, () float64."""
         function = to_jax(self._values, [sum((pt.sum(t) for t in self._prior_terms), start=pt.constant(0.0))])
         return lambda latents: function(*self._of(latents))[0]
 
-    def log_likelihood(self) -> Callable[[Arrays, Arrays], jax.Array]:
-        """(latents, rows) -> log likelihood of each row, (row,) float64.
+    def log_likelihood(self) -> Callable[[Arrays, Arrays], Array]:
+        """Return a function of latents and rows: log likelihood of each row, (row,) float64.
 
-        The function raises ConfigError when it is traced: the first axis of a term is not that of the rows.
+        Tracing it raises ConfigError where the first axis of a term is not that of the rows.
         """
         function = to_jax([*self._values, *self._rows.values()], self._row_terms)
 
-        def per_row(latents: Arrays, rows: Arrays) -> jax.Array:
+        def per_row(latents: Arrays, rows: Arrays) -> Array:
             given = self._of_rows(rows)
             num_rows, total = len(given[0]), jnp.zeros(len(given[0]))
             for name, term in zip(self._row_names, function(*self._of(latents), *given), strict=True):
@@ -158,8 +161,8 @@ class Graphs:
 
         return per_row
 
-    def constrain(self) -> Callable[[Arrays], dict[str, jax.Array]]:
-        """Unconstrained values -> latents."""
+    def constrain(self) -> Callable[[Arrays], dict[str, Array]]:
+        """Return the map from unconstrained values to latents."""
         model = self._model
         outputs = replace_rvs_by_values(
             self._free, rvs_to_values=model.rvs_to_values, rvs_to_transforms=model.rvs_to_transforms
@@ -167,8 +170,8 @@ class Graphs:
         function = to_jax(self._unconstrained(), outputs)
         return lambda z: dict(zip(self.names, function(*self._of(z)), strict=True))
 
-    def log_jacobian(self) -> Callable[[Arrays], jax.Array]:
-        """Unconstrained values -> log determinant of the Jacobian of `constrain`, () float64."""
+    def log_jacobian(self) -> Callable[[Arrays], Array]:
+        """Return a function of unconstrained values: log determinant of the Jacobian of `constrain`, () float64."""
         model, terms = self._model, [pt.constant(0.0)]
         for rv in self._free:
             if (transform := model.rvs_to_transforms[rv]) is not None:
@@ -181,8 +184,8 @@ class Graphs:
         function = to_jax(self._unconstrained(), [total])
         return lambda z: function(*self._of(z))[0]
 
-    def unconstrain(self) -> Callable[[Arrays], dict[str, jax.Array]]:
-        """Latents -> unconstrained values, under the names of the latents."""
+    def unconstrain(self) -> Callable[[Arrays], dict[str, Array]]:
+        """Return the map from latents to unconstrained values, under the names of the latents."""
         outputs = []
         for rv, value in self._plain.items():
             transform = self._model.rvs_to_transforms[rv]
@@ -191,13 +194,13 @@ class Graphs:
         function = to_jax(self._values, outputs)
         return lambda latents: dict(zip(self.names, function(*self._of(latents)), strict=True))
 
-    def draw_prior(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
-        """A key -> a draw of the prior. Potentials have no part in it."""
+    def draw_prior(self) -> Callable[[Array], dict[str, Array]]:
+        """Return a function of a key: a draw of the prior, potentials left out."""
         function = self._draw([], self._free)
         return lambda key: dict(zip(self.names, function(key, []), strict=True))
 
-    def predict(self) -> tuple[Callable[..., jax.Array], Callable[..., jax.Array], Callable[[Arrays], jax.Array]]:
-        """Three functions of the variable observed in the rows.
+    def predict(self) -> tuple[Callable[..., Array], Callable[..., Array], Callable[[Arrays], Array]]:
+        """Return three functions of the variable observed in the rows.
 
         Returns:
             (key, latents, rows) -> a draw; (latents, rows, value) -> log density of each entry; rows -> its values.
@@ -223,24 +226,24 @@ class Graphs:
             lambda rows: outcome(*self._of_rows(rows))[0],
         )
 
-    def _draw(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Sequence[jax.Array]]:
-        """A function of a key and input values; every generator of the graph gets a key of its own."""
+    def _draw(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[..., Sequence[Array]]:
+        """Return a function of a key and input values; every generator of the graph gets its own key."""
         generators = [v for v in graph_inputs(outputs) if isinstance(v.type, RandomType)]
         symbols = [v.type() for v in generators]
         drawn = clone_replace(list(outputs), replace=dict(zip(generators, symbols, strict=True)))
         function = to_jax([*symbols, *inputs], drawn)
 
-        def draw(key: jax.Array, values: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        def draw(key: Array, values: Sequence[Array]) -> Sequence[Array]:
             keys = [jax.random.key_data(jax.random.fold_in(key, i)) for i in range(len(symbols))]
             return function(*({"jax_state": data} for data in keys), *values)
 
         return draw
 
-    def _unconstrained(self) -> list[Any]:
+    def _unconstrained(self) -> list[Variable]:
         return [self._model.rvs_to_values[rv] for rv in self._free]
 
-    def _of(self, latents: Arrays) -> list[jax.Array]:
+    def _of(self, latents: Arrays) -> list[Array]:
         return [latents[name].astype(v.dtype) for name, v in zip(self.names, self._values, strict=True)]
 
-    def _of_rows(self, rows: Arrays) -> list[jax.Array]:
+    def _of_rows(self, rows: Arrays) -> list[Array]:
         return [jnp.asarray(rows[name], np.dtype(v.dtype)) for name, v in self._rows.items()]

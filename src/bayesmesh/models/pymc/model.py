@@ -14,8 +14,8 @@ In a package of your own, named in the experiment as ``module:attribute``::
             pymc.Normal("y", slope * rows["x"], 1, observed=rows["y"])
 
 The density is PyMC's own, through its conversion to JAX; transforms and draws of the prior are PyMC's too. Limits:
-latents are continuous and shared by all rows, what depends on rows has the row axis first, and arithmetic is in
-PyTensor's float64 whatever the experiment's dtype is.
+latents are continuous and shared by all rows, terms that depend on rows have the row axis first, and arithmetic is in
+PyTensor's float64 whatever the experiment's dtype.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc
 import pytensor.tensor as pt
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from pytensor.tensor.variable import TensorVariable
 
+from bayesmesh.models import base
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.pymc.graphs import Graphs
 
@@ -40,9 +43,9 @@ __all__ = ["PymcModel"]
 class Bijector(NamedTuple):
     """PyMC's transforms, with the methods of a bijector of TFP that the pipeline calls; all of dicts by latent."""
 
-    forward: Callable[[Latents], dict[str, jax.Array]]
-    inverse: Callable[[Latents], dict[str, jax.Array]]
-    forward_log_det_jacobian: Callable[[Latents], jax.Array]
+    forward: Callable[[Latents], dict[str, Array]]
+    inverse: Callable[[Latents], dict[str, Array]]
+    forward_log_det_jacobian: Callable[[Latents], Array]
 
 
 class Prior:
@@ -53,7 +56,7 @@ class Prior:
         self._draw, self.log_prob = graphs.draw_prior(), graphs.log_prior()
         self._bijector = Bijector(graphs.constrain(), graphs.unconstrain(), graphs.log_jacobian())
 
-    def sample(self, *, seed: jax.Array) -> dict[str, jax.Array]:
+    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
         """Return a draw; the same key gives the same draw."""
         return {name: jnp.asarray(value, self._dtype) for name, value in self._draw(seed).items()}
 
@@ -70,27 +73,27 @@ class Predictive:
         self._draw, self._log_prob, outcome = graphs.predict()
         self.batch_shape = jax.eval_shape(outcome, rows).shape
 
-    def sample(self, *, seed: jax.Array) -> jax.Array:
-        """Return one draw, (rows, ...)."""
+    def sample(self, *, seed: PRNGKeyArray) -> Shaped[Array, "rows ..."]:
+        """Return one draw."""
         return self._draw(seed, self._latents, self._rows)
 
-    def log_prob(self, value: jax.Array) -> jax.Array:
+    def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]:
         """Return the log density, in nats."""
         return self._log_prob(self._latents, self._rows, value)
 
 
 class PymcModel(Model):
-    """Base of PyMC models in the pipeline: subclass it and say what is in the model.
+    """Base of PyMC models in the pipeline: subclass it and declare the variables in `build`.
 
     Declare ``offers`` as for any model; a PyMC model predicts no TFP distribution, so it is ``()``.
     """
 
     @abstractmethod
-    def build(self, rows: Mapping[str, Any]) -> None:
+    def build(self, rows: Mapping[str, TensorVariable]) -> None:
         """Declare the variables; called inside of a `pymc.Model`.
 
         Args:
-            rows: field -> PyTensor variable (row, ...), of an unknown number of rows. Whatever depends on them has the
+            rows: field -> PyTensor variable (row, ...), of an unknown number of rows. Everything that depends on them has the
                 row axis first: observed variables, and potentials with one value a row.
         """
 
@@ -105,32 +108,32 @@ class PymcModel(Model):
         return Graphs(model, rows, type(self).__name__)
 
     @functools.cached_property
-    def _log_likelihood(self) -> Callable[[Latents, Rows], jax.Array]:
+    def _log_likelihood(self) -> Callable[[Latents, Rows], Array]:
         return self._graphs.log_likelihood()
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
         return Prior(self._graphs, data_spec.dtype)
 
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the terms that depend on rows, summed for each row, in nats, shape (rows,)."""
         per_row = self._log_likelihood(latents, rows)
         return per_row.astype(next(iter(latents.values())).dtype)
 
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
+    def predict(self, latents: Latents, inputs: Rows) -> base.Predictive:
         """Return the distribution of the variable observed in the rows."""
         return Predictive(self._graphs, latents, inputs)
 
-    def outcome(self, rows: Rows) -> jax.Array:
+    def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
         """Return the values of the variable observed in the rows."""
         return self._graphs.predict()[2](rows)
 
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
-        """Return all latents. Override it where not all are identified."""
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return all latents; override this where some are not identified."""
         del rows
         return dict(latents)
 
 
 def _symbol_dtype(stored: str) -> str:
-    """Floating-point fields are float64, as all of PyTensor's arithmetic; integers stay as they are."""
+    """Return float64 for floating-point fields, as in all of PyTensor's arithmetic; keep integers as they are."""
     return "float64" if np.dtype(stored).kind == "f" else stored

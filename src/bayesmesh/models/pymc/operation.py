@@ -1,20 +1,22 @@
 """A model of the pipeline as an operation in a PyMC model: its log likelihood, with its gradient.
 
-Two forms, as in PyMC's example gallery ("How to wrap a JAX function for use in PyMC"). In the first an operation gives
-the value, and another its gradient; this is what `pytensor.wrap_jax` does, and PyTensor's own operation is used. In the
-second one operation gives both, so that a sampler which wants both pays for one pass. Either way the gradient is that
-of the model's fast path, also where PyMC compiles to JAX and where JAX differentiates.
+Two forms, as in PyMC's example gallery ("How to wrap a JAX function for use in PyMC"). Form ``two`` has one operation for
+the value and another for its gradient, as `pytensor.wrap_jax` makes them; it uses PyTensor's own operation. Form ``one``
+has a single operation for both, so that a sampler that needs both pays for one pass. Either way the gradient comes from
+the model's fast path, also where PyMC compiles to JAX and where JAX differentiates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Variable
 from pytensor.link.jax.ops import JAXOp
 from pytensor.tensor.type import TensorType
 
@@ -27,20 +29,22 @@ Values = tuple[jax.Array, ...]
 
 
 class ValueAndGradient(JAXOp):
-    """The log likelihood and its gradient by every latent, from one pass."""
+    """The log likelihood and its gradient with respect to every latent, from one pass."""
 
-    def pullback(self, inputs: Sequence[Any], outputs: Sequence[Any], output_gradients: Sequence[Any]) -> list[Any]:
-        """Return what the operation has computed already, times the derivative by the value."""
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], output_gradients: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return the gradient that the operation has computed already, times the derivative with respect to the value."""
         del inputs
         by_value, *by_gradient = output_gradients
         if any(not isinstance(g.type, DisconnectedType) for g in by_gradient):
             raise NotImplementedError("second derivatives; use form='two', whose gradient is an operation of its own")
-        return [by_value * gradient for gradient in outputs[1:]]
+        return [pt.mul(by_value, gradient) for gradient in outputs[1:]]
 
 
 def log_likelihood_operation(
     model: Model, rows: Mapping[str, np.ndarray], form: Literal["one", "two"] = "one"
-) -> Callable[..., Any]:
+) -> Callable[..., Variable]:
     """Return a function of PyTensor variables that gives the log likelihood, summed over all rows.
 
     The prior stays PyMC's: declare the latents there and add a potential::
@@ -60,7 +64,7 @@ def log_likelihood_operation(
         A function of keyword arguments, one for each latent, in constrained space and of the prior's shape.
 
     Raises:
-        ConfigError: from the function: a latent is missing, or is none of the model's.
+        ConfigError: from the function: a latent is missing, or a name is not a latent of the model.
     """
     shapes = jax.eval_shape(lambda: model.prior(model.spec).sample(seed=jax.random.key(0)))
     names = sorted(shapes)
@@ -68,22 +72,22 @@ def log_likelihood_operation(
     both = _value_and_gradient(model, {k: jnp.asarray(v) for k, v in rows.items()}, names)
     value_type = TensorType("float64", shape=())
     if form == "one":
-        operation = ValueAndGradient(types, [value_type, *types], both, name="log_likelihood_and_gradient")
+        operation: JAXOp = ValueAndGradient(types, [value_type, *types], both, name="log_likelihood_and_gradient")
     else:
         operation = JAXOp(types, [value_type], lambda *values: both(*values)[:1], name="log_likelihood")
 
-    def apply(**latents: Any) -> Any:
+    def apply(**latents: Variable) -> Variable:
         for name in [*latents, *names]:
             if name not in latents or name not in shapes:
-                what = "missing" if name in shapes else "no latent of the model"
+                what = "missing" if name in shapes else "not a latent of the model"
                 raise ConfigError(f"log likelihood of {type(model).__name__}: '{name}' is {what}", suggest(name, names))
-        return operation(*(latents[name] for name in names), return_list=True)[0]
+        return operation.make_node(*(latents[name] for name in names)).outputs[0]
 
     return apply
 
 
 def _value_and_gradient(model: Model, rows: Mapping[str, jax.Array], names: Sequence[str]) -> Callable[..., Values]:
-    """A function of the latents' values that returns (value, gradient by each), and has the value's derivative."""
+    """Return a function of the latents' values to (value, gradient by each), differentiable in the value."""
     is_row = jnp.ones(len(next(iter(rows.values()))), bool)
 
     @jax.custom_vjp
@@ -96,7 +100,7 @@ def _value_and_gradient(model: Model, rows: Mapping[str, jax.Array], names: Sequ
         return found, found[1:]
 
     def backward(gradient: Values, weights: Values) -> Values:
-        # The weights of the gradients themselves would be second derivatives; nothing asks for them.
+        # The weights of the gradients themselves would be second derivatives, which `pullback` refuses.
         return tuple((weights[0] * g).astype(g.dtype) for g in gradient)
 
     both.defvjp(forward, backward)

@@ -6,9 +6,9 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding, ask
+from bayesmesh.operations.doctor.probe import Probed
 from bayesmesh.running.slurm.variables import job_id
 
 __all__ = ["check"]
@@ -53,7 +53,7 @@ def _failure(stderr: str, environ: Mapping[str, str]) -> Finding:
     return Finding(GROUP, "platform", f"JAX cannot start: {last[-300:]}", BLOCKS, remedy)
 
 
-def judge(seen: Mapping[str, Any], environ: Mapping[str, str]) -> list[Finding]:
+def judge(seen: Probed, environ: Mapping[str, str]) -> list[Finding]:
     """Return findings from the output of the probe.
 
     Args:
@@ -79,7 +79,7 @@ def judge(seen: Mapping[str, Any], environ: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-def _forgotten(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Finding | None:
+def _forgotten(seen: Probed, environ: Mapping[str, str]) -> Finding | None:
     """Return a warning if there are GPUs, or the scheduler assigned some, but JAX uses the CPU by default."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     is_hidden = visible is not None and visible.strip() in ("", "-1", "NoDevFiles")

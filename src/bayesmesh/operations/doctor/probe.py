@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-__all__ = ["look"]
+__all__ = ["Probed", "look"]
 
 
-def look() -> dict[str, Any]:
+class Probed(TypedDict):
+    """JAX's version and platform, the kind of each device, a float32 product's relative error, and GPU device files."""
+
+    version: str
+    platform: str
+    kinds: list[str]
+    error: float
+    gpu_files: int
+
+
+def look() -> Probed:
     """Return JAX's version and devices, and the largest relative error of a float32 matrix product."""
     import jax
     import numpy as np

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.operations.status.manifest_facts import Manifest
 from bayesmesh.operations.status.writers import Writer, read_writer
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
+from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Facts
 
 __all__ = ["FEWEST_DRAWS", "GroupProgress", "current_groups", "read_group"]
 
@@ -125,7 +125,7 @@ def read_group(folder: Path) -> GroupProgress:
     )  # fmt: skip
 
 
-def _facts(path: Path) -> dict[str, Any] | None:
+def _facts(path: Path) -> Facts | None:
     """Return the facts of a marker to show; None if the marker has vanished."""
     marker = _read(path)
     if marker is None:
@@ -133,16 +133,18 @@ def _facts(path: Path) -> dict[str, Any] | None:
     try:
         facts = marker["facts"]
         return {
-            **{k: float(facts[k]) for k in ("acceptance", "committed_at")},
+            "acceptance": float(facts["acceptance"]),
+            "committed_at": float(facts["committed_at"]),
             # Stores of the first release lack these.
-            **{k: float(facts.get(k, 0)) for k in ("count", "seconds")},
+            "count": int(facts.get("count", 0)),
+            "seconds": float(facts.get("seconds", 0)),
             "host": str(facts.get("host", "")),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
     """Return a JSON object of the chain group; None if the file does not exist."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from bayesmesh.files import write_text
 from bayesmesh.reproduction.benchmarks.harness import Outcome, Ratio
@@ -29,7 +28,7 @@ HISTORY = ("measured_at", "benchmark", "case", "contender", "metric", "value", "
 """Columns of the history."""
 
 
-def add_row(path: Path, row: Mapping[str, Any]) -> None:
+def add_row(path: Path, row: Mapping[str, object]) -> None:
     """Add a row to a CSV file, with when, where and with which versions it was measured.
 
     Columns that an earlier run did not have stay empty in its rows.
@@ -44,7 +43,7 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
     _write(path, rows, list(dict.fromkeys(name for r in reversed(rows) for name in r)))
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], inputs: Iterable[Path] = ()) -> None:
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
     """Replace a further table of a benchmark, with when, where and with which versions it was made, and its receipt.
 
     Args:
@@ -102,12 +101,12 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
     _append(layout.history, [_with(row, about) for row in kept])
 
 
-def _with(row: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+def _with(row: Mapping[str, object], about: Mapping[str, object]) -> dict[str, object]:
     """Return a row with when and where, and the versions of its contender where it said them."""
     return {**row, **about, "versions": row.get("versions") or about["versions"]}
 
 
-def _case(row: Mapping[str, Any]) -> str:
+def _case(row: Mapping[str, object]) -> str:
     """The case of a row: what stands before its contender."""
     names = list(row)
     return ", ".join(f"{name} {row[name]}" for name in names[: names.index("contender")])
@@ -117,7 +116,7 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> list[dict[str, object]]:
     """Return the rows of a table, none where there is none; a damaged one is set aside."""
     if not path.exists():
         return []
@@ -134,7 +133,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Add rows to the history, behind those of any other run that writes at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = _text([], HISTORY).encode()
@@ -159,11 +158,11 @@ def _set_aside(path: Path) -> None:
     _log.warning("%s is no table that a benchmark wrote: kept as %s, and begun anew", path, kept.name)
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _write(path: Path, rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
     write_text(path, _text(rows, columns))
 
 
-def _text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+def _text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()

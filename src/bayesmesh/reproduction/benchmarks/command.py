@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bayesmesh.config.benchmark_settings import BenchmarkSettings
 from bayesmesh.errors import ConfigError
@@ -29,16 +28,16 @@ PAGE = "page"
 """Not a benchmark: writes the page of all."""
 
 
-def add_benchmark(verbs: Any, parents: Sequence[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+def add_benchmark(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], parents: Sequence[argparse.ArgumentParser]
+) -> argparse.ArgumentParser:
     """Add the verb to the command line, with the options of `parents`, and return it."""
     found = {
         **list_benchmarks(),
         WRITING: "throughput and memory, with and without a store",
         PAGE: "write results/benchmarks/index.html over the tables that exist",
     }
-    verb: argparse.ArgumentParser = verbs.add_parser(
-        "benchmark", parents=parents, help="measure contenders in turns, in one run"
-    )
+    verb = verbs.add_parser("benchmark", parents=parents, help="measure contenders in turns, in one run")
     verb.add_argument("name", choices=tuple(found), help="; ".join(f"{name}: {what}" for name, what in found.items()))
     verb.add_argument(
         "--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv"

@@ -9,12 +9,15 @@ project makes of it: the compile stage counts the equations of every model at tw
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict
 
 from bayesmesh.files import write_json
 from bayesmesh.reproduction.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, compare
 from bayesmesh.reproduction.benchmarks.platforms import ON_CPU, on_platforms
+
+if TYPE_CHECKING:
+    import jax
 
 __all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
 
@@ -28,6 +31,12 @@ _START_S = 60.0
 
 _DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
 """Mean and standard deviation of the two normal densities."""
+
+
+class GridCase(TypedDict):
+    """Points of the grid."""
+
+    n: int
 
 
 def run(options: Options) -> Outcome:
@@ -59,7 +68,7 @@ def _texts(measured: list[Measurement]) -> dict[str, dict[str, str]]:
     return found
 
 
-def make_integral(arm: str) -> Callable[[Any, Any], Any]:
+def make_integral(arm: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Return the integral as a function of a shift of the first density, and the grid (n,).
 
     Args:
@@ -70,7 +79,7 @@ def make_integral(arm: str) -> Callable[[Any, Any], Any]:
 
     total = sum if arm == PYTHON_SUM else jnp.sum
 
-    def integral(shift: Any, grid: Any) -> Any:
+    def integral(shift: jax.Array, grid: jax.Array) -> jax.Array:
         (first, first_sd), (second, second_sd) = _DENSITIES
         values = norm.pdf(grid, first + shift, first_sd) * norm.pdf(grid, second, second_sd)
         return total(values) * (grid[1] - grid[0])
@@ -78,7 +87,7 @@ def make_integral(arm: str) -> Callable[[Any, Any], Any]:
     return integral
 
 
-def _inputs(n: int) -> tuple[Any, Any]:
+def _inputs(n: int) -> tuple[jax.Array, jax.Array]:
     import jax.numpy as jnp
 
     return jnp.zeros(()), jnp.linspace(-100.0, 100.0, n)
@@ -94,7 +103,7 @@ class Compilation:
     def __init__(self, *, arm: str) -> None:
         self._arm = arm
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: GridCase) -> dict[str, object]:
         """Count equations, and compile once."""
         import jax
 
@@ -107,7 +116,7 @@ class Compilation:
         self.run(-1)
         return {"equations": count_equations(jaxpr), **({"text": text} if text else {})}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Compile a function that JAX has not seen, so that nothing comes from its caches."""
         import jax
 
@@ -130,12 +139,12 @@ class Compilation:
 class Uncompiled:
     """The integral with `jnp.sum`, operation by operation."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: GridCase) -> dict[str, object]:
         """Run once: each operation is compiled then."""
         self._inputs, self._work = _inputs(case["n"]), make_integral(JNP_SUM)
         return self.run(-1)
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Integrate."""
         del repeat
         return {"value": float(self._work(*self._inputs))}

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from bayesmesh.reproduction.benchmarks.process import Contender, Ended, Process
+from bayesmesh.reproduction.benchmarks.worker import Answer
 from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = ["OK", "Case", "Contender", "Limits", "Measurement", "Options", "Outcome", "Ratio", "compare", "ratio"]
@@ -98,7 +99,7 @@ class Case(NamedTuple):
         limits: its own, in place of those of all; the limit of memory is always that of all.
     """
 
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     contenders: Sequence[Contender]
     series: str = ""
     limits: Limits | None = None
@@ -126,7 +127,7 @@ class Measurement:
     peak_mib: float = float("nan")
     versions: str = ""
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return a row of the benchmark's table; without a time the three columns of seconds are empty."""
         spread = (
             (statistics.median(self.seconds), min(self.seconds), max(self.seconds)) if self.seconds else ("", "", "")
@@ -193,7 +194,7 @@ class _Pool:
     def __init__(self, limits: Limits) -> None:
         self._limits, self._running = limits, dict[str, Process]()
 
-    def ask(self, contender: Contender, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def ask(self, contender: Contender, request: Mapping[str, object], limit_s: float) -> Answer:
         key = repr(contender)
         if key not in self._running:
             self._running[key] = Process(contender, self._limits.memory_mib)
@@ -236,7 +237,7 @@ def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measu
             if answer := _ask(pool, contender, request, limits.prepare_s, measurement):
                 measurement.facts |= answer["facts"]
                 measurement.versions = answer["versions"]
-    begin, said = time.monotonic(), {id(m): list[Mapping[str, Any]]() for _, m in measured}
+    begin, said = time.monotonic(), {id(m): list[Mapping[str, object]]() for _, m in measured}
     for repeat in range(limits.rounds):
         if repeat >= limits.least_rounds and time.monotonic() - begin > limits.case_s:
             break
@@ -251,8 +252,8 @@ def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measu
 
 
 def _ask(
-    pool: _Pool, contender: Contender, request: Mapping[str, Any], limit_s: float, measurement: Measurement
-) -> dict[str, Any] | None:
+    pool: _Pool, contender: Contender, request: Mapping[str, object], limit_s: float, measurement: Measurement
+) -> Answer | None:
     """Return the answer; without one, write into the measurement why."""
     try:
         answer = pool.ask(contender, request, limit_s)
@@ -265,7 +266,7 @@ def _ask(
     return answer
 
 
-def _middle(said: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _middle(said: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Of facts of several runs: the median of numbers, the last of anything else.
 
     >>> _middle([{"a": 1, "b": "x"}, {"a": 5, "b": "y"}, {"a": 2, "b": "z"}])
@@ -273,8 +274,9 @@ def _middle(said: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     names = dict.fromkeys(name for facts in said for name in facts)
     columns = {name: [facts[name] for facts in said if name in facts] for name in names}
+    numbers = {name: [v for v in values if type(v) is int or type(v) is float] for name, values in columns.items()}
     return {
-        name: statistics.median_low(values) if all(type(v) in (int, float) for v in values) else values[-1]
+        name: statistics.median_low(numbers[name]) if len(numbers[name]) == len(values) else values[-1]
         for name, values in columns.items()
     }
 
@@ -288,7 +290,7 @@ def _line(measurement: Measurement) -> str:
 
 def ratio(
     measured: Iterable[Measurement],
-    case: Mapping[str, Any],
+    case: Mapping[str, object],
     contender: str,
     *,
     against: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from bayesmesh.reproduction.benchmarks.process import Contender, ask_once
 
@@ -21,7 +20,7 @@ _LIMIT_S = 120.0
 class Platforms:
     """Says which platforms there are; nothing is timed."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Return platform -> what ``JAX_PLATFORMS`` calls it."""
         import jax
 
@@ -32,7 +31,7 @@ class Platforms:
             word = "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
         return {"platforms": {"cpu": "cpu", device.platform: word}}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Nothing is timed."""
         raise NotImplementedError(f"round {repeat} of what does not change")
 

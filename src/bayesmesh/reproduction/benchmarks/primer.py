@@ -8,8 +8,8 @@ JAX returns before it is, and a clock without that measures nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from bayesmesh.reproduction.benchmarks.harness import (
 from bayesmesh.reproduction.benchmarks.platforms import list_platforms
 from bayesmesh.reproduction.benchmarks.process import ask_once
 
+if TYPE_CHECKING:
+    import jax
+
 __all__ = ["Gradient", "JaxWork", "NumpyWork", "run"]
 
 PHASES = ("transfer_s", "trace_s", "lower_s", "compile_s", "first_s", "back_s")
@@ -36,6 +39,19 @@ SELU_SCALE, SELU_ALPHA = 1.05, 1.67
 """Constants as the primer has them, rounded."""
 
 _LIMIT_S = 120.0
+
+
+class WorkCase(TypedDict):
+    """A work, ``product`` or ``selu``, and the size of its input."""
+
+    work: str
+    n: int
+
+
+class SeedCase(TypedDict):
+    """The seed of points that are drawn now."""
+
+    seed: int
 
 
 def run(options: Options) -> Outcome:
@@ -63,20 +79,20 @@ def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
     return [*found, *(ratio(measured, {"work": "selu"}, f"jax {p}", against=f"jax {p} without jit") for p in platforms)]
 
 
-def _gradient() -> list[dict[str, Any]]:
+def _gradient() -> list[dict[str, object]]:
     """Rows of the gradient at the published point, and at one that is drawn now."""
     gradient = Contender("gradient", f"{__name__}:Gradient")
-    rows: list[dict[str, Any]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
+    rows: list[dict[str, object]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
     return rows
 
 
-def _input(case: Mapping[str, Any]) -> np.ndarray:
+def _input(case: WorkCase) -> np.ndarray:
     """Return the float32 input of a work: a matrix or a vector of standard normals."""
     shape = (case["n"], case["n"]) if case["work"] == "product" else (case["n"],)
     return np.random.default_rng(1).standard_normal(shape, np.float32)
 
 
-def _numpy_work(work: str) -> Callable[[np.ndarray], Any]:
+def _numpy_work(work: str) -> Callable[[np.ndarray], np.ndarray]:
     if work == "product":
         return lambda x: x @ x.T
     return lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.exp(x) - SELU_ALPHA)
@@ -85,14 +101,14 @@ def _numpy_work(work: str) -> Callable[[np.ndarray], Any]:
 class NumpyWork:
     """The works in NumPy, which has the phases first run and steady run."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: WorkCase) -> dict[str, object]:
         """Make the input, and run once."""
         self._input, self._work = _input(case), _numpy_work(case["work"])
         begin = time.perf_counter()
         self._work(self._input)
         return {"first_s": time.perf_counter() - begin, "device": "cpu"}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Run."""
         del repeat
         self._work(self._input)
@@ -109,15 +125,15 @@ class JaxWork:
     def __init__(self, *, is_compiled: bool) -> None:
         self._is_compiled = is_compiled
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: WorkCase) -> dict[str, object]:
         """Go through all phases up to the first run, and time a copy back of its result."""
         import jax
 
         work, host = _jax_work(case["work"]), _input(case)
         jax.block_until_ready(jax.numpy.zeros(()))  # the backend starts outside of the clock
-        facts: dict[str, Any] = {"device": jax.devices()[0].device_kind}
+        facts: dict[str, object] = {"device": jax.devices()[0].device_kind}
         self._input, facts["transfer_s"] = _timed(lambda: jax.block_until_ready(jax.device_put(host)))
-        self._work: Callable[[Any], Any] = work
+        self._work: Callable[[jax.Array], jax.Array] = work
         if self._is_compiled:
             traced, facts["trace_s"] = _timed(lambda: jax.jit(work).trace(self._input))
             lowered, facts["lower_s"] = _timed(traced.lower)
@@ -126,7 +142,7 @@ class JaxWork:
         _, facts["back_s"] = _timed(lambda: np.array(found))
         return facts
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Run, until the result is there."""
         import jax
 
@@ -135,7 +151,7 @@ class JaxWork:
         return {}
 
 
-def _jax_work(work: str) -> Callable[[Any], Any]:
+def _jax_work(work: str) -> Callable[[jax.Array], jax.Array]:
     import jax.numpy as jnp
 
     if work == "product":
@@ -143,13 +159,13 @@ def _jax_work(work: str) -> Callable[[Any], Any]:
     return lambda x: SELU_SCALE * jnp.where(x > 0, x, SELU_ALPHA * jnp.exp(x) - SELU_ALPHA)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _timed[T](work: Callable[[], T]) -> tuple[T, float]:
     begin = time.perf_counter()
     found = work()
     return found, time.perf_counter() - begin
 
 
-def sum_logistic(x: Any) -> Any:
+def sum_logistic(x: jax.Array) -> jax.Array:
     """Return the sum of 1 / (1 + exp(-x)), float32 in and out."""
     import jax.numpy as jnp
 
@@ -159,7 +175,7 @@ def sum_logistic(x: Any) -> Any:
 class Gradient:
     """The gradient of the summed logistic function, at the published point and at one that nobody knows beforehand."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: SeedCase) -> dict[str, object]:
         """Evaluate; the point of case ``probe`` follows from the seed."""
         import jax
 
@@ -171,6 +187,6 @@ class Gradient:
             rows += [{"case": name, "x": float(a), "gradient": float(g)} for a, g in zip(x, gradient, strict=True)]
         return {"rows": rows}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Nothing is timed."""
         raise NotImplementedError(f"round {repeat} of numbers that do not change")

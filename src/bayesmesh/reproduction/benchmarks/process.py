@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bayesmesh.reproduction.benchmarks.worker import Answer
+
 __all__ = ["Contender", "Ended", "Process", "ask_once"]
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -80,7 +82,7 @@ class Process:
         self._selector.register(self._answers, selectors.EVENT_READ)
         self._buffer = b""
 
-    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, object], limit_s: float) -> Answer:
         """Return the answer to a request.
 
         Raises:
@@ -104,7 +106,7 @@ class Process:
                     self._explain_end(str(request["do"]))
                 self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         return answer
 
     def __enter__(self) -> Process:
@@ -151,12 +153,12 @@ class Process:
         self._end("failed", f"{doing}: {last[:300]}")
 
 
-def ask_once(contender: Contender, case: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+def ask_once(contender: Contender, case: Mapping[str, object], limit_s: float) -> dict[str, Any]:
     """Return the facts of one preparation, of what is evaluated and not timed.
 
     Raises:
         Ended: there are none.
     """
     with Process(contender) as process:
-        facts: dict[str, Any] = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
+        facts = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
     return facts

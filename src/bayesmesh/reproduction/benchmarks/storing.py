@@ -10,8 +10,11 @@ import os
 import shutil
 import statistics
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from bayesmesh.data.shards import open_shards
 from bayesmesh.errors import ConfigError
@@ -27,6 +30,7 @@ from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.markers import Facts
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.segments import ChainStore, Commit
 
@@ -60,9 +64,9 @@ class _Unwritten(ChainStore):
         self,
         phase: str,
         start: int,
-        values: Any,
-        checkpoint: Any,
-        facts: Any,
+        values: Mapping[str, Mapping[str, np.ndarray]],
+        checkpoint: Mapping[str, np.ndarray],
+        facts: Facts,
         *,
         count: int | None = None,
         is_final: bool = True,

@@ -27,23 +27,33 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import NotRequired, Protocol, TextIO, TypedDict
 
 from bayesmesh.reproduction.benchmarks.versions import version_line
 
-__all__ = ["Work", "peak_mib", "serve"]
+__all__ = ["Answer", "Work", "peak_mib", "serve"]
 
 _PR_SET_PDEATHSIG = 1
 _STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-class Work(Protocol):
+class Answer(TypedDict):
+    """The answer to a request; `versions` of a preparation, `seconds` of a run."""
+
+    ok: bool
+    facts: dict[str, object]
+    peak_mib: float
+    versions: NotRequired[str]
+    seconds: NotRequired[float]
+
+
+class Work[C](Protocol):
     """What a contender's factory returns."""
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: C) -> Mapping[str, object]:
         """Get ready for a case, outside of the clock."""
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Do the work of the prepared case."""
 
 
@@ -69,7 +79,7 @@ def _forget_peak() -> None:
         _REFERENCES.write_text("5", encoding="ascii")
 
 
-def serve(factory: Callable[[], Work], requests: Iterable[str]) -> Iterator[dict[str, Any]]:
+def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterator[Answer]:
     """Yield the answer to each request.
 
     >>> class Nothing:
@@ -79,7 +89,7 @@ def serve(factory: Callable[[], Work], requests: Iterable[str]) -> Iterator[dict
     >>> answers[0]["facts"], answers[1]["seconds"]
     ({'size': 3}, 0.5)
     """
-    work: Work | None = None
+    work: Work[C] | None = None
     for line in requests:
         request = json.loads(line)
         if request["do"] == "exit":
@@ -95,7 +105,9 @@ def serve(factory: Callable[[], Work], requests: Iterable[str]) -> Iterator[dict
         begin = time.perf_counter()
         facts = dict(work.run(request["repeat"]))
         seconds = time.perf_counter() - begin
-        yield {"ok": True, "seconds": facts.pop("seconds", seconds), "facts": facts, "peak_mib": peak_mib()}
+        if isinstance(own := facts.pop("seconds", None), float):
+            seconds = own
+        yield {"ok": True, "seconds": seconds, "facts": facts, "peak_mib": peak_mib()}
 
 
 def _take_stdout() -> TextIO:

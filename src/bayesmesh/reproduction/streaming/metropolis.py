@@ -244,7 +244,7 @@ def compile_walk(
     layout = lay_out(num_chains, len(devices), tile_chains)
     mesh = Mesh(np.array(devices[: layout.num_devices]), (_AXIS,))
     spread, whole = PartitionSpec(_AXIS), PartitionSpec()
-    specs = Walk(spread, spread, spread, spread, whole)
+    specs = Walk._make([spread, spread, spread, spread, whole])
     body = functools.partial(_walk_device, density_fn, layout)
     walk = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(specs, whole, whole, whole), out_specs=specs))
     sharding = NamedSharding(mesh, spread)
@@ -255,6 +255,6 @@ def compile_walk(
 
     position = shape_of(np.float32, layout.shape, sharding)
     sums = shape_of(np.float64, layout.shape, sharding)
-    shapes = Walk(position, sums, sums, sums, shape_of(np.int64))
+    shapes = Walk._make([position, sums, sums, sums, shape_of(np.int64)])
     compiled = walk.lower(shapes, shape_of(np.int64), shape_of(np.float32), shape_of(np.uint32)).compile()
     return Program(layout, sharding, everywhere, compiled)

@@ -25,6 +25,7 @@ from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import look_numbers, within
 from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState
 from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
 
 __all__ = ["RULES", "SPEEDS", "Setting", "make_draws", "measure", "stop_runs"]
@@ -94,9 +95,9 @@ def make_draws(replications: int, num_draws: int, num_leapfrog_steps: int, seed:
         keys = jax.random.split(key_steps, CHAINS * replications)
         start = {"x": jax.random.normal(key_start, (CHAINS * replications, DIMENSION), jnp.float64)}
 
-        def step(state: object, draw: jax.Array) -> tuple[object, jax.Array]:
+        def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             at_draw = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
-            state, info = kernel.step(at_draw, state, log_density, tuning)  # type: ignore[arg-type]
+            state, info = kernel.step(at_draw, state, log_density, tuning)
             return state, jnp.concatenate([state.position["x"], info.lp[:, None]], axis=1)
 
         return jax.lax.scan(step, kernel.init(start, log_density), jnp.arange(num_draws))[1]

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Protocol
 
 __all__ = ["PLUGIN", "keep_unreported", "patch_executor"]
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 
 _MARK = "_bayesmesh_keeps_unreported"
+
+
+class _Executor(Protocol):
+    """The methods of the executor that are wrapped."""
+
+    report_job_success: Callable[..., None]
+    report_job_error: Callable[..., None]
+
+
+type _Check[E: _Executor, J] = Callable[[E, list[J]], AsyncIterator[J]]
 
 
 def patch_executor() -> None:
@@ -24,20 +34,18 @@ def patch_executor() -> None:
         executor.check_active_jobs = keep_unreported(executor.check_active_jobs)
 
 
-def keep_unreported(
-    check: Callable[[Any, list[Any]], AsyncIterator[Any]],
-) -> Callable[[Any, list[Any]], AsyncIterator[Any]]:
+def keep_unreported[E: _Executor, J](check: _Check[E, J]) -> _Check[E, J]:
     """Return a method `check_active_jobs` that yields every job whose success or failure it has not reported.
 
     Args:
         check: the executor's method, which reports ended jobs and yields those to ask for again.
     """
 
-    async def check_active_jobs(self: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
+    async def check_active_jobs(self: E, active_jobs: list[J]) -> AsyncIterator[J]:
         settled: set[int] = set()
 
         def noting(report: Callable[..., None]) -> Callable[..., None]:
-            def reported(job: Any, *arguments: Any, **named: Any) -> None:
+            def reported(job: J, *arguments: object, **named: object) -> None:
                 settled.add(id(job))
                 report(job, *arguments, **named)
 

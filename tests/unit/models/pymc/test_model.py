@@ -24,7 +24,8 @@ from bayesmesh.sampling.mesh import lay_out_rows
 NUM_ROWS = 11
 GENERATOR = np.random.default_rng(3)
 X = GENERATOR.standard_normal((NUM_ROWS, 2))
-ROWS = {"x": X, "y": X @ [1.0, -2.0] + 0.5 * GENERATOR.standard_normal(NUM_ROWS)}
+DATA = {"x": X, "y": X @ [1.0, -2.0] + 0.5 * GENERATOR.standard_normal(NUM_ROWS)}
+ROWS = {name: jnp.asarray(value) for name, value in DATA.items()}
 SPEC = DataSpec(NUM_ROWS, {"x": FieldSpec((2,), "float64"), "y": FieldSpec((), "float64")}, {}, "float64")
 
 
@@ -110,7 +111,7 @@ def test_it_is_sampled_as_any_model(dtype: str) -> None:
     """Two devices' rows, tiles and padding; ChEES takes steps that are accepted, and the state keeps its dtype."""
     spec = DataSpec(NUM_ROWS, SPEC.fields, {}, dtype)
     target = Target(Regression(Settings(), spec), spec, lay_out_rows(NUM_ROWS, 2, 3))
-    data = {k: jnp.asarray(v) for k, v in target.lay_out(ROWS).items()}
+    data = {k: jnp.asarray(v) for k, v in target.lay_out(DATA).items()}
     kernel = Chees(CheesOptions(), 5)
 
     @jax.jit

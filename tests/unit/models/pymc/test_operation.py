@@ -62,7 +62,8 @@ def test_value_and_gradient_by_pytensor(form: str, mode: str) -> None:
     found, *by = pytensor.function(list(inputs.values()), [value, *gradient], mode=mode)(*DATASET.truth.values())
     assert (f"{float(found):.8f}", f"{float(by[0]):.8f}") == PUBLISHED
     truth = {k: jax.numpy.asarray(v) for k, v in DATASET.truth.items()}
-    expected = jax.grad(lambda z: MODEL.log_likelihood(z, DATASET.rows).sum())(truth)
+    rows = {k: jax.numpy.asarray(v) for k, v in DATASET.rows.items()}
+    expected = jax.grad(lambda z: MODEL.log_likelihood(z, rows).sum())(truth)
     for name, one in zip(inputs, by, strict=True):
         np.testing.assert_allclose(one, expected[name], rtol=1e-10)
 
@@ -89,7 +90,7 @@ def test_one_operation_runs_once_for_value_and_gradient() -> None:
 def test_latents_are_named() -> None:
     operation = log_likelihood_operation(MODEL, DATASET.rows)
     inputs = symbols()
-    with pytest.raises(ConfigError, match="'signl' is no latent of the model"):
+    with pytest.raises(ConfigError, match="'signl' is not a latent of the model"):
         operation(**{"signl": inputs.pop("signal"), **inputs})
     with pytest.raises(ConfigError, match="'signal' is missing"):
         operation(**inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
@@ -11,7 +12,7 @@ from bayesmesh.operations.scaffold.templates.model import NewModel, Options
 
 
 def test_likelihood_is_that_of_scipy() -> None:
-    rows = {"x": np.random.default_rng(1).standard_normal((7, 3))}
+    rows = {"x": jnp.asarray(np.random.default_rng(1).standard_normal((7, 3)))}
     spec = DataSpec(7, {"x": FieldSpec((3,), "float64")}, {}, "float64")
     model = NewModel(Options(), spec)
     latents = model.prior(spec).sample(seed=jax.random.key(2))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Real
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["NewModel", "Options"]
 
@@ -32,8 +29,9 @@ class NewModel(Model):
     pretty_name = "New model"
     # Words of analyses that the model can serve: docs/contracts/model.md.
     offers = ()
+    options: Options
 
-    def prior(self, data_spec: SpecLike) -> Any:
+    def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``mean`` (dimension,) and ``scale`` (), which is positive."""
         zero = jnp.zeros((), data_spec.dtype)
         deviation = zero + self.options.prior_scale
@@ -44,20 +42,20 @@ class NewModel(Model):
             }
         )
 
-    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log density of each row, in nats, shape (rows,)."""
         return self.predict(latents, rows).log_prob(rows["x"].astype(latents["mean"].dtype))
 
-    def predict(self, latents: Latents, inputs: Rows) -> Any:
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of a new observation for each row."""
         mean = jnp.broadcast_to(latents["mean"], inputs["x"].shape)
         return tfd.Independent(tfd.Normal(mean, latents["scale"]), 1)
 
-    def outcome(self, rows: Rows) -> jax.Array:
+    def outcome(self, rows: Rows) -> Real[Array, "rows dimension"]:
         """Return the observed vector of each row."""
         return rows["x"]
 
-    def summaries(self, latents: Latents, rows: Rows) -> Mapping[str, jax.Array]:
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return the latents themselves: they are identified."""
         del rows
         return dict(latents)

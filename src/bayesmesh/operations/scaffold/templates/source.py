@@ -26,6 +26,7 @@ class NewSource(Source):
     pretty_name = "New source"
     # Words of analyses that the data can be used for: docs/contracts/source.md.
     offers = ()
+    options: Options
 
     def read(self, folder: Path) -> Dataset:
         """Simulate; a source with files overrides `fetch` too, and reads here what that brought into `folder`."""

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -124,7 +123,7 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     return [*found, *on_platforms(options.pick(others, quick=others[:1]), ON_CPU)]
 
 
-def _ratios(measured: Sequence[Measurement], case: Mapping[str, Any], options: Options) -> list[Ratio]:
+def _ratios(measured: Sequence[Measurement], case: Mapping[str, object], options: Options) -> list[Ratio]:
     """Ours against each of the others, and with a gate against the best of them, if all answered and ours converged."""
     rates = {m.contender: m.facts["ess_per_s"] for m in measured if "ess_per_s" in m.facts}
     others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
@@ -148,13 +147,13 @@ def _reason(measured: Sequence[Measurement]) -> str:
     return "; ".join(missing)
 
 
-def _exact(peers: str | None, values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[Measurement]]:
+def _exact(peers: str | None, values: Mapping[str, object]) -> tuple[list[dict[str, object]], list[Measurement]]:
     """Return rows of the numbers that must hold to the digits that were published, and at points drawn now.
 
     The last of them need PyMC. Who cannot be asked is returned as a measurement that says why: what was measured before is not
     lost by it, and claims find no number.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     silent: list[Measurement] = []
     case = {"seed": time.time_ns()}
     for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):

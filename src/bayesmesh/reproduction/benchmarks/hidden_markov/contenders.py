@@ -7,7 +7,8 @@ in `prepare`.
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -18,6 +19,13 @@ from bayesmesh.reproduction.benchmarks.hidden_markov.published import (
     pytensor_log_likelihood,
 )
 
+if TYPE_CHECKING:
+    import jax
+    import pymc
+    import xarray as xr
+
+Arrays = dict[str, "jax.Array"]
+
 __all__ = ["BlackjaxNuts", "NumpyroNuts", "Nutpie", "PymcNuts"]
 
 LOWERING_AND_COMPILING = (
@@ -25,6 +33,15 @@ LOWERING_AND_COMPILING = (
     "/jax/core/compile/backend_compile_duration",
 )
 """Events whose durations JAX reports."""
+
+
+class Budget(TypedDict):
+    """Arguments of every contender: see `_Contender`."""
+
+    data: str
+    chains: int
+    warmup: int
+    draws: int
 
 
 class _Contender:
@@ -40,7 +57,7 @@ class _Contender:
         self.chains, self.warmup, self.num_draws = chains, warmup, draws
 
 
-def pymc_model(emissions: np.ndarray, likelihood: str) -> Any:
+def pymc_model(emissions: np.ndarray, likelihood: str) -> pymc.Model:
     """Return the model in PyMC; `likelihood` is ``jax`` (one operation that wraps JAX) or ``pytensor``."""
     import pymc
     import pytensor
@@ -60,11 +77,11 @@ def pymc_model(emissions: np.ndarray, likelihood: str) -> Any:
 class PymcNuts(_Contender):
     """PyMC's own NUTS; chains in processes of their own. The time is the one that PyMC reports."""
 
-    def __init__(self, likelihood: str, **budget: Any) -> None:
+    def __init__(self, likelihood: str, **budget: Unpack[Budget]) -> None:
         super().__init__(**budget)
         self.likelihood = likelihood
 
-    def _sample(self, warmup: int, draws: int, seed: int) -> Any:
+    def _sample(self, warmup: int, draws: int, seed: int) -> xr.DataTree:
         import pymc
 
         with self.model:
@@ -73,7 +90,7 @@ class PymcNuts(_Contender):
                 compute_convergence_checks=False, mp_ctx="forkserver", nuts_sampler="pymc",
             )  # fmt: skip
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Build, compile and sample a little."""
         del case
         begin = time.perf_counter()
@@ -81,7 +98,7 @@ class PymcNuts(_Contender):
         self._sample(5, 5, 0)
         return {"compile_s": time.perf_counter() - begin, "warmup": self.warmup, "platform": "cpu"}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample."""
         posterior = self._sample(self.warmup, self.num_draws, 1 + repeat).posterior
         return describe({k: posterior[k].values for k in LATENTS}, float(posterior.attrs["sampling_time"]))
@@ -90,18 +107,18 @@ class PymcNuts(_Contender):
 class Nutpie(_Contender):
     """nutpie on the model in PyMC; chains in threads."""
 
-    def __init__(self, backend: str, **budget: Any) -> None:
+    def __init__(self, backend: str, **budget: Unpack[Budget]) -> None:
         super().__init__(**budget)
         self.backend = backend
 
-    def _sample(self, warmup: int, draws: int, seed: int) -> Any:
+    def _sample(self, warmup: int, draws: int, seed: int) -> xr.DataTree:
         import nutpie
 
         return nutpie.sample(
             self.compiled, draws=draws, tune=warmup, chains=self.chains, cores=self.chains, seed=seed, progress_bar=False
         )  # fmt: skip
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile and sample a little."""
         import nutpie
 
@@ -113,7 +130,7 @@ class Nutpie(_Contender):
         self._sample(5, 5, 0)
         return {"compile_s": time.perf_counter() - begin, "warmup": self.warmup, "platform": "cpu"}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample."""
         begin = time.perf_counter()
         trace = self._sample(self.warmup, self.num_draws, 1 + repeat)
@@ -127,7 +144,7 @@ class NumpyroNuts(_Contender):
     NumPyro compiles in every run that has a device a chain; what JAX says that this took is no part of the time.
     """
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Sample once."""
         import jax
         import numpyro
@@ -156,11 +173,11 @@ class NumpyroNuts(_Contender):
         _, compiling = self._time(jax.random.key(0))
         return {"compile_s": compiling, "warmup": self.warmup, "platform": jax.devices()[0].platform}
 
-    def _listen(self, event: str, seconds: float, **_: Any) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event in LOWERING_AND_COMPILING:
-            self._compiling += seconds
+            self._compiling += duration_secs
 
-    def _time(self, key: Any) -> tuple[float, float]:
+    def _time(self, key: jax.Array) -> tuple[float, float]:
         """Return the seconds of sampling and those of compilation."""
         import jax
 
@@ -169,7 +186,7 @@ class NumpyroNuts(_Contender):
         jax.block_until_ready(self.mcmc.get_samples())
         return time.perf_counter() - begin - self._compiling, self._compiling
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample."""
         import jax
 
@@ -181,7 +198,7 @@ class NumpyroNuts(_Contender):
 class BlackjaxNuts(_Contender):
     """BlackJAX's NUTS after its window adaptation; one device a chain, so that none waits for another's trees."""
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile the whole run ahead of time."""
         import jax
 
@@ -194,7 +211,7 @@ class BlackjaxNuts(_Contender):
             "compile_s": time.perf_counter() - begin, "warmup": self.warmup, "platform": jax.devices()[0].platform
         }  # fmt: skip
 
-    def _log_density(self, z: dict[str, Any]) -> Any:
+    def _log_density(self, z: Arrays) -> jax.Array:
         """In unconstrained space, with the log and the logits of the first states as coordinates."""
         import jax.numpy as jnp
 
@@ -202,18 +219,18 @@ class BlackjaxNuts(_Contender):
         prior = -0.5 * latents["signal"] ** 2 - 0.5 * latents["noise"] ** 2
         return jnp.asarray(prior + log_jacobian + jax_log_likelihood(self.emissions, **latents))
 
-    def _sample(self, key: Any) -> Any:
+    def _sample(self, key: jax.Array) -> Arrays:
         import blackjax
         import jax
 
-        def chain(key: Any) -> Any:
+        def chain(key: jax.Array) -> Arrays:
             key_start, key_warmup, key_draws = jax.random.split(key, 3)
             start = _draw_start(key_start)
             adaptation = blackjax.window_adaptation(blackjax.nuts, self._log_density)
             (state, parameters), _ = adaptation.run(key_warmup, start, num_steps=self.warmup)
             kernel = blackjax.nuts(self._log_density, **parameters)
 
-            def one(state: Any, key: Any) -> Any:
+            def one(state: blackjax.HMCState, key: jax.Array) -> tuple[blackjax.HMCState, Arrays]:
                 state, _ = kernel.step(key, state)
                 return state, _constrain(state.position)[0]
 
@@ -224,7 +241,7 @@ class BlackjaxNuts(_Contender):
         every = jax.shard_map(jax.vmap(chain), mesh=mesh, in_specs=along, out_specs=along, check_vma=False)
         return every(jax.random.split(key, self.chains))
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample."""
         import jax
 
@@ -234,7 +251,7 @@ class BlackjaxNuts(_Contender):
         return describe({k: np.asarray(v) for k, v in draws.items()}, seconds)
 
 
-def _draw_start(key: Any) -> dict[str, Any]:
+def _draw_start(key: jax.Array) -> Arrays:
     """Uniform in (-2, 2) in unconstrained space, as Stan and NumPyro start."""
     import jax
 
@@ -246,12 +263,12 @@ def _draw_start(key: Any) -> dict[str, Any]:
     }
 
 
-def _constrain(z: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _constrain(z: Arrays) -> tuple[Arrays, jax.Array]:
     """Latents, and the log Jacobian: noise is an exponential, simplices are softmaxes with the last logit 0."""
     import jax
     import jax.numpy as jnp
 
-    def simplex(logits: Any) -> tuple[Any, Any]:
+    def simplex(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
         whole = jnp.concatenate([logits, jnp.zeros((*logits.shape[:-1], 1))], -1)
         log_values = jax.nn.log_softmax(whole)
         # The determinant of a softmax with one fixed logit is the product of all its values.

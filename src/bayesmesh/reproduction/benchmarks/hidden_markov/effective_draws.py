@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from arviz_stats.base import array_stats
@@ -21,7 +20,7 @@ def _coordinates(draws: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
         yield from (np.ascontiguousarray(flat[..., i]) for i in range(flat.shape[2]))
 
 
-def describe(draws: Mapping[str, np.ndarray], seconds: float) -> dict[str, Any]:
+def describe(draws: Mapping[str, np.ndarray], seconds: float) -> dict[str, object]:
     """Return the smallest bulk effective sample size over all coordinates, its rate, and where the posterior lies.
 
     Args:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsFloat, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
@@ -48,7 +48,7 @@ def draw_point(seed: int) -> Point:
     return Point(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3), seed)
 
 
-def _model() -> tuple[HiddenMarkov, dict[str, Any]]:
+def _model() -> tuple[HiddenMarkov, dict[str, np.ndarray]]:
     jax.config.update("jax_enable_x64", True)
     source = SourceOptions()
     emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
@@ -56,15 +56,22 @@ def _model() -> tuple[HiddenMarkov, dict[str, Any]]:
     return HiddenMarkov(Options(), spec), {"emissions": emissions}
 
 
+class SeedCase(TypedDict):
+    """The seed of points that are drawn now."""
+
+    seed: int
+
+
 class Exact:
     """Log likelihood of the first process and of all, its derivative by the signal, and the terms of our prior."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: SeedCase) -> dict[str, object]:
         """Evaluate at the published points and at some that follow from the ``seed`` of the case."""
         model, rows = _model()
         per_row = jax.jit(model.log_likelihood)
         both = jax.jit(model.log_likelihood_and_gradient)
         prior = model.prior(model.spec)
+        assert isinstance(prior, tfp.distributions.JointDistributionNamed)
         drawn = {f"probe-{i}": draw_point(case["seed"] + i) for i in range(1, NUM_PROBES + 1)}
         found = []
         for name, point in {**PUBLISHED, **drawn}.items():
@@ -80,7 +87,7 @@ class Exact:
             found += [_row(quantity, name, "model", value, point) for quantity, value in quantities.items()]
         return {"rows": found}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Nothing is timed."""
         raise NotImplementedError(f"round {repeat} of numbers that do not change")
 
@@ -98,7 +105,7 @@ def _log_volumes(point: Point) -> dict[str, float]:
 class ExactInPymc:
     """Terms of the log density in PyMC, with our likelihood as an operation in a PyMC model."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: SeedCase) -> dict[str, object]:
         """Evaluate where PyMC starts, and at a point that follows from the ``seed`` of the case."""
         import pymc
 
@@ -128,12 +135,12 @@ class ExactInPymc:
             found += [_row(names[k], label, "PyMC", v, at) for k, v in terms.items()]
         return {"rows": found}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Nothing is timed."""
         raise NotImplementedError(f"round {repeat} of numbers that do not change")
 
 
-def _row(quantity: str, case: str, by: str, value: Any, point: Point) -> dict[str, Any]:
+def _row(quantity: str, case: str, by: str, value: SupportsFloat, point: Point) -> dict[str, object]:
     def text(values: np.ndarray) -> str:
         return " ".join(repr(float(x)) for x in np.ravel(values))
 

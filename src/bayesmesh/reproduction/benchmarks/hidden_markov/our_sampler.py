@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov.effective_draws import LATENTS, describe
 from bayesmesh.sampling.collective import make_target
@@ -40,15 +41,15 @@ class Ours:
         warmup: int,
         draws: int,
         dtype: str,
-        initial: dict[str, Any],
-        options: dict[str, Any],
+        initial: dict[str, object],
+        options: dict[str, object],
     ) -> None:
         self.emissions = np.load(data, allow_pickle=False)
         self.num_draws, self.kernel, self.kernel_options = draws, kernel, options
         self.compute = ComputeSettings.model_validate({"dtype": dtype})
         self.sampling = SamplingSettings.model_validate({"chains": chains, "warmup": warmup, "initial": initial})
 
-    def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile the programs, and run them once."""
         del case
         configure_jax(self.compute)
@@ -77,7 +78,7 @@ class Ours:
         kernel = load_component("kernel", self.kernel)(options, warmup)
         return Program(target, kernel, mesh, self.sampling, num_chains, max(warmup, self.num_draws))
 
-    def _sample(self, seed: int) -> tuple[Any, Any, Any]:
+    def _sample(self, seed: int) -> tuple[HamiltonianInfo, HamiltonianInfo, dict[str, np.ndarray]]:
         """Return infos of warmup, those of the draws, and the draws (draw, chain, ...) on the host."""
         import jax
 
@@ -87,10 +88,10 @@ class Ours:
         state, warm = self.compiled["warmup"](*key, self.data, state, first, np.int32(self.sampling.warmup))
         carry = self.compiled["finish"](state)
         _, info, draws = self.compiled["sample"](*key, self.data, carry, first, np.int32(self.num_draws))
-        found: tuple[Any, Any, Any] = jax.device_get((warm, info, draws))
+        found: tuple[HamiltonianInfo, HamiltonianInfo, dict[str, np.ndarray]] = jax.device_get((warm, info, draws))
         return found
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample from the start: warmup and draws."""
         begin = time.perf_counter()
         warm, info, draws = self._sample(1 + repeat)

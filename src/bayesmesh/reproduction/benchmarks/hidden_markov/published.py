@@ -7,17 +7,23 @@ the processes. Written here as the text describes it; nothing of it is used by t
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:
+    from pytensor.tensor.variable import TensorVariable
 
 __all__ = ["NUM_STATES", "jax_log_likelihood", "pytensor_log_likelihood"]
 
 NUM_STATES = 3
 
 
-def _process(emissions: jax.Array, signal: Any, noise: Any, log_initial: Any, log_transition: Any) -> jax.Array:
+def _process(
+    emissions: jax.Array, signal: jax.Array, noise: jax.Array, log_initial: jax.Array, log_transition: jax.Array
+) -> jax.Array:
     """Log likelihood of one process (time,)."""
 
     def log_emission(emission: jax.Array) -> jax.Array:
@@ -32,13 +38,21 @@ def _process(emissions: jax.Array, signal: Any, noise: Any, log_initial: Any, lo
     return jax.scipy.special.logsumexp(last)
 
 
-def jax_log_likelihood(emissions: Any, signal: Any, noise: Any, initial: Any, transition: Any) -> jax.Array:
+def jax_log_likelihood(
+    emissions: np.ndarray, signal: jax.Array, noise: jax.Array, initial: jax.Array, transition: jax.Array
+) -> jax.Array:
     """Log likelihood of all processes (process, time), ()."""
     by_process = jax.vmap(_process, in_axes=(0, None, None, None, None))
     return jnp.sum(by_process(jnp.asarray(emissions), signal, noise, jnp.log(initial), jnp.log(transition)))
 
 
-def pytensor_log_likelihood(emissions: Any, signal: Any, noise: Any, initial: Any, transition: Any) -> Any:
+def pytensor_log_likelihood(
+    emissions: np.ndarray,
+    signal: TensorVariable,
+    noise: TensorVariable,
+    initial: TensorVariable,
+    transition: TensorVariable,
+) -> TensorVariable:
     """The same recurrence as a graph of PyTensor, all processes at a time, for its own compilers."""
     import pytensor
     import pytensor.tensor as pt
@@ -51,7 +65,7 @@ def pytensor_log_likelihood(emissions: Any, signal: Any, noise: Any, initial: An
     )
     log_transition = pt.log(transition)
 
-    def step(log_emission: Any, log_alpha: Any, log_transition: Any) -> Any:
+    def step(log_emission: TensorVariable, log_alpha: TensorVariable, log_transition: TensorVariable) -> TensorVariable:
         return pt.logsumexp(log_alpha[:, :, None] + log_transition[None], axis=1) + log_emission
 
     alphas = pytensor.scan(

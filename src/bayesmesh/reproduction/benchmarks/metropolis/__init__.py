@@ -18,7 +18,7 @@ import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bayesmesh.reproduction.benchmarks.harness import (
     Case,
@@ -47,7 +47,7 @@ NUMPY, STEPWISE, LOOP, TFP, TFP_PLAIN, TFP_EAGER, OURS = (
 )
 
 
-def _contender(name: str, work: str, **options: Any) -> Contender:
+def _contender(name: str, work: str, **options: object) -> Contender:
     return Contender(name, f"{__name__}.{work}", options)
 
 
@@ -86,7 +86,7 @@ GATE = 20.0
 """What ours is to be at least, in steps per second of NumPy."""
 
 
-def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_means: bool = False) -> dict[str, Any]:
+def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_means: bool = False) -> dict[str, object]:
     return {"arm": arm, "chains": chains, "samples": samples, "scale": scale, "keeps_means": keeps_means}
 
 
@@ -147,7 +147,7 @@ def run(options: Options) -> Outcome:
     return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
 
 
-def _row(measurement: Measurement) -> dict[str, Any]:
+def _row(measurement: Measurement) -> dict[str, object]:
     """Return the row of the table; rates become facts of the measurement."""
     if measurement.seconds:
         seconds, facts = statistics.median(measurement.seconds), measurement.facts

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from jax import lax
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import describe_states, warm_up
+from bayesmesh.reproduction.benchmarks.metropolis.last_states import WalkCase, describe_states, warm_up
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS
 
 __all__ = ["Loop", "Stepwise"]
@@ -53,7 +52,7 @@ class _Jax:
         # As published, whatever the environment says; the process is this contender's own.
         jax.config.update("jax_enable_x64", False)
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Compile ahead of time, and warm up."""
         self.case = case
         start = jnp.full(case["chains"], START, jnp.float32)
@@ -72,6 +71,10 @@ class _Jax:
     def _compile(self) -> None:
         raise NotImplementedError
 
+    def run(self, repeat: int) -> Mapping[str, object]:
+        """Take all steps of all chains."""
+        raise NotImplementedError
+
     def _step(self, key: jax.Array, state: State) -> State:
         return _step(key, state, self.case["scale"], is_published=self.is_published)
 
@@ -86,7 +89,7 @@ class Stepwise(_Jax):
         self.steps: Callable[[jax.Array, State], State] = jax.jit(steps)
         jax.block_until_ready(self.steps(jax.random.key(0), self.start))
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains."""
         state = self.start
         for key in jax.random.split(jax.random.key(repeat), self.case["samples"]):
@@ -116,7 +119,7 @@ class Loop(_Jax):
         self.program = program.lower(keys, self.start, jnp.int32(1)).compile()
         jax.block_until_ready(self.program(keys, self.start, jnp.int32(1)))
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains."""
         keys = self.split(jax.random.key(repeat))
         last, means = jax.block_until_ready(self.program(keys, self.start, jnp.int32(self.case["samples"])))

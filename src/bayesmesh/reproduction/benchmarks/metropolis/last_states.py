@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
 
-__all__ = ["STATES", "describe_states", "effective_sample_size", "warm_up"]
+__all__ = ["STATES", "WalkCase", "describe_states", "effective_sample_size", "warm_up"]
 
 STATES = "BAYESMESH_STATES"
 """Environment variable of a contender: the file that its last states are saved in, where they are wanted."""
@@ -18,7 +19,22 @@ STATES = "BAYESMESH_STATES"
 _WARM_STEPS = 1_000_000
 
 
-def describe_states(last: Any, means: Any = None) -> dict[str, Any]:
+class WalkCase(TypedDict):
+    """A walk: its sizes, the scale of the proposal, and whether each chain's mean is kept."""
+
+    chains: int
+    samples: int
+    scale: float
+    keeps_means: bool
+
+
+class _Walker(Protocol):
+    case: WalkCase
+
+    def run(self, repeat: int) -> Mapping[str, object]: ...
+
+
+def describe_states(last: ArrayLike, means: ArrayLike | None = None) -> dict[str, object]:
     """Return mean and variance of the last states over chains, and the effective sample size where means are given.
 
     Args:
@@ -28,16 +44,16 @@ def describe_states(last: Any, means: Any = None) -> dict[str, Any]:
     last = np.asarray(last, dtype=np.float64)
     if STATES in os.environ:
         np.save(os.environ[STATES], last)
-    found = {"mean": float(last.mean()), "variance": float(last.var())}
+    found: dict[str, object] = {"mean": float(last.mean()), "variance": float(last.var())}
     if means is not None:
         found["ess"] = effective_sample_size(np.asarray(means, dtype=np.float64))
     return found
 
 
-def warm_up(contender: Any, case: Mapping[str, Any]) -> None:
+def warm_up(contender: _Walker, case: WalkCase) -> None:
     """Run a contender once, as `case` says, unless that takes so long that what is cold does not matter."""
     if case["chains"] * case["samples"] <= _WARM_STEPS:
-        kept, contender.case = contender.case, dict(case)
+        kept, contender.case = contender.case, case
         contender.run(0)
         contender.case = kept
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import describe_states, warm_up
+from bayesmesh.reproduction.benchmarks.metropolis.last_states import WalkCase, describe_states, warm_up
 from bayesmesh.reproduction.benchmarks.metropolis.target import START, density
 from bayesmesh.reproduction.streaming.adaptation import adapt_scale
 from bayesmesh.reproduction.streaming.metropolis import TILE_CHAINS, compile_walk
@@ -37,7 +36,7 @@ def target(x: jax.Array) -> jax.Array:
 class Ours:
     """`bayesmesh.reproduction.streaming.metropolis`."""
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Compile, and warm up."""
         _configure()
         self.case = case
@@ -53,7 +52,7 @@ class Ours:
         warm_up(self, case)
         return {"compile_s": seconds, "platform": devices[0].platform, "device": devices[0].device_kind}
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains; moments of all states are always kept."""
         samples = self.case["samples"]
         walk = self.program.advance(self.start, samples, scale=self.case["scale"], seed=repeat)
@@ -64,11 +63,11 @@ class Ours:
 class Adaptation:
     """The scale that the contenders of the adapted arm are given; no part of their time."""
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Nothing to keep."""
         _configure()
         return {}
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Adapt."""
         return {"scale_found": round(adapt_scale(target, START, seed=repeat), 2)}

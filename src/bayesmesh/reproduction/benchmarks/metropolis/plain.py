@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import describe_states
+from bayesmesh.reproduction.benchmarks.metropolis.last_states import WalkCase, describe_states
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS, density
 
 __all__ = ["Correct", "Published"]
@@ -20,7 +19,7 @@ _COLUMN = (-1, 1)
 class Published:
     """The published sampler: components by `scipy.stats`, in log scale, with the published density."""
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Keep the sizes; there is nothing to compile."""
         self.case = case
         self.components = norm(np.reshape(LOCATIONS, _COLUMN), np.reshape(SCALES, _COLUMN))
@@ -31,7 +30,7 @@ class Published:
         log_density: np.ndarray = -logsumexp(self.log_weights - self.components.logpdf(position), axis=0)
         return log_density
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains."""
         generator, chains = np.random.default_rng(repeat), self.case["chains"]
         position = np.full(chains, START)
@@ -48,12 +47,12 @@ class Published:
 class Correct:
     """The right density, written for speed: no logarithm, four exponentials, sums in place."""
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Keep the sizes; there is nothing to compile."""
         self.case = case
         return {"compile_s": 0.0, "platform": "cpu"}
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains; where means are asked for, sum up every state."""
         generator, chains = np.random.default_rng(repeat), self.case["chains"]
         position, total = np.full(chains, START), np.zeros(chains)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import tensorflow_probability.substrates.jax as tfp
 
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import describe_states, warm_up
+from bayesmesh.reproduction.benchmarks.metropolis.last_states import WalkCase, describe_states, warm_up
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS
 
 __all__ = ["Tfp"]
@@ -31,7 +30,7 @@ class Tfp:
         # Float32 like the others, whatever the environment says; the process is this contender's own.
         jax.config.update("jax_enable_x64", False)
 
-    def prepare(self, case: dict[str, Any]) -> Mapping[str, Any]:
+    def prepare(self, case: WalkCase) -> Mapping[str, object]:
         """Compile ahead of time, and warm up; without compilation one step fills what JAX caches of single operations."""
         self.case = case
         self.start = jax.block_until_ready(jnp.full(case["chains"], START, jnp.float32))
@@ -46,7 +45,7 @@ class Tfp:
             program = jax.jit(lambda key, start: self._sample(key, start, case["samples"]))
             self.program = program.lower(jax.random.key(0), self.start).compile()
             seconds = time.perf_counter() - begin
-        warm_up(self, case | {"samples": case["samples"] if self.is_compiled else 1})
+        warm_up(self, {**case, "samples": case["samples"] if self.is_compiled else 1})
         return {"compile_s": seconds, "platform": jax.default_backend(), "device": jax.devices()[0].device_kind}
 
     def _sample(self, key: jax.Array, start: jax.Array, samples: int) -> jax.Array:
@@ -55,7 +54,7 @@ class Tfp:
         )
         return draws
 
-    def run(self, repeat: int) -> Mapping[str, Any]:
+    def run(self, repeat: int) -> Mapping[str, object]:
         """Take all steps of all chains."""
         key = jax.random.key(repeat)
         if self.is_compiled:

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
 
 __all__ = ["LOCATIONS", "MEAN", "SCALES", "START", "STEP", "VARIANCE", "WEIGHTS", "cdf", "density", "log_terms"]
 
@@ -36,7 +41,7 @@ def log_terms() -> list[tuple[float, float, float]]:
     return [(m, s, math.log(w / s)) for m, s, w in zip(LOCATIONS, SCALES, WEIGHTS, strict=True)]
 
 
-def density(x: Any, exp: Callable[[Any], Any]) -> Any:
+def density[A: (np.ndarray, "jax.Array")](x: A, exp: Callable[[A], A]) -> A:
     """Return sqrt(2 pi) times the density.
 
     Args:
@@ -51,9 +56,9 @@ def density(x: Any, exp: Callable[[Any], Any]) -> Any:
     return (parts[0] + parts[1]) + (parts[2] + parts[3])
 
 
-def type_of(x: Any) -> Callable[[float], Any]:
+def type_of(x: np.ndarray | jax.Array) -> type[np.floating]:
     """Return what makes a constant of the array's type, so that nothing is promoted."""
-    kind: Callable[[float], Any] = x.dtype.type
+    kind: type[np.floating] = x.dtype.type
     return kind
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ def _write_store(path: Path, values: np.ndarray, dims: tuple[str, ...]) -> None:
     write_hashes(path, {})
 
 
-def moments(draws: np.ndarray) -> list[dict[str, Any]]:
+def moments(draws: np.ndarray) -> list[dict[str, object]]:
     """Return mean and standard deviation of each coordinate with their Monte Carlo standard errors.
 
     The error of the deviation is that of the variance over twice the deviation.
@@ -102,7 +101,7 @@ def moments(draws: np.ndarray) -> list[dict[str, Any]]:
     """
     of_draws = convergence_table(draws)
     of_squares = convergence_table((draws - of_draws["mean"]) ** 2)
-    rows = []
+    rows: list[dict[str, object]] = []
     for coordinate in range(draws.shape[-1]):
         row = {name: float(values[coordinate]) for name, values in of_draws.items()}
         rows.append(
@@ -111,7 +110,7 @@ def moments(draws: np.ndarray) -> list[dict[str, Any]]:
     return rows
 
 
-def _facts() -> dict[str, list[dict[str, Any]]]:
+def _facts() -> dict[str, list[dict[str, object]]]:
     """Return the rows of sums and of densities over devices."""
     collectives = Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES)
     return ask_once(collectives, {"seed": time.time_ns() % 2**31}, _LIMIT_S)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState
 from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
 
 __all__ = ["Ours", "Tfp", "on_devices"]
@@ -27,7 +28,7 @@ STEP_SIZE, NUM_STEPS, WARMUP = 0.1, 10, 1000
 SEED = 20261121
 
 
-def on_devices(function: Callable[..., Any], num_outputs: int = 1) -> Any:
+def on_devices(function: Callable[..., object], num_outputs: int = 1) -> jax.stages.Wrapped:
     """Compile a function that every device runs on its own part of the leading axis of all arguments."""
     mesh = jax.make_mesh((jax.device_count(),), ("device",), axis_types=(AxisType.Auto,))
     out = P("device") if num_outputs == 1 else (P("device"),) * num_outputs
@@ -39,6 +40,12 @@ def _log_density(x: jax.Array) -> jax.Array:
     return jnp.sum(-0.5 * x**2 - 0.5 * jnp.log(2 * jnp.pi))
 
 
+class DrawsCase(TypedDict):
+    """Draws of each chain, or trajectories."""
+
+    draws: int
+
+
 class _Chains:
     """A contender: compiles in `prepare`, samples in `run`."""
 
@@ -46,7 +53,7 @@ class _Chains:
         """Return states (1, draw, chain, coordinate) of one device out of its keys (1,)."""
         raise NotImplementedError
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: DrawsCase) -> dict[str, object]:
         """Compile, and sample once."""
         begin = time.perf_counter()
         self._keys = jax.random.split(jax.random.key(SEED), jax.device_count())
@@ -55,7 +62,7 @@ class _Chains:
         jax.block_until_ready(self._run(self._keys))
         return {"compile_s": compile_s, "device": jax.devices()[0].device_kind, "devices": jax.device_count()}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample, until the states are there."""
         del repeat
         self.states = jax.block_until_ready(self._run(self._keys))
@@ -82,7 +89,7 @@ class Ours(_Chains):
             value, gradient = jax.vmap(jax.value_and_grad(_log_density))(position["x"])
             return Density(jnp.zeros_like(value), value, {"x": gradient})
 
-        def step(state: Any, draw: jax.Array) -> tuple[Any, jax.Array]:
+        def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(chain_keys)
             state, _ = kernel.step(key, state, density, tuning)
             return state, state.position["x"]
@@ -91,7 +98,7 @@ class Ours(_Chains):
         _, states = jax.lax.scan(step, state, jnp.arange(WARMUP + num_draws))
         return states[None, WARMUP:]
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample; the states are saved outside of the clock."""
         begin = time.perf_counter()
         facts = super().run(repeat)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,19 @@ SCALE = 2.0
 """Standard deviation of the sharded part."""
 
 
+Array = np.ndarray | jax.Array
+
+
+class SeedCase(TypedDict):
+    """The seed of inputs that are drawn now."""
+
+    seed: int
+
+
 class Collectives:
     """Evaluates both; nothing is timed."""
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: SeedCase) -> dict[str, object]:
         """Return the rows of both tables; what is drawn follows from the seed."""
         generator = np.random.default_rng(case["seed"])
         inputs = {"published": np.arange(jax.device_count()), "probe": generator.integers(-99, 99, jax.device_count())}
@@ -31,7 +40,7 @@ class Collectives:
         key = jax.random.key(case["seed"])
         return {"sums": sums, "densities": [*_single(key), *_joint(key)]}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Nothing is timed."""
         raise NotImplementedError(f"round {repeat} of numbers that do not change")
 
@@ -41,13 +50,13 @@ def sum_over_devices(x: jax.Array) -> jax.Array:
     return jax.lax.psum(x, "device")
 
 
-def _sums(case: str, values: np.ndarray) -> list[dict[str, Any]]:
+def _sums(case: str, values: np.ndarray) -> list[dict[str, object]]:
     totals = np.asarray(on_devices(sum_over_devices)(jnp.asarray(values)))
     text = " ".join(map(str, values))
     return [{"case": case, "device": d, "inputs": text, "total": int(total)} for d, total in enumerate(totals)]
 
 
-def _single(key: jax.Array) -> Iterator[dict[str, Any]]:
+def _single(key: jax.Array) -> Iterator[dict[str, object]]:
     """Rows of a sharded normal: each device draws its own value, and reports the density of all."""
 
     def sample(keys: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -60,10 +69,10 @@ def _single(key: jax.Array) -> Iterator[dict[str, Any]]:
     yield from _rows("single", values, densities, plain, np.zeros(len(values)), np.full(len(values), SCALE))
 
 
-def _joint(key: jax.Array) -> Iterator[dict[str, Any]]:
+def _joint(key: jax.Array) -> Iterator[dict[str, object]]:
     """Rows of a joint distribution: one plain normal, which all devices draw alike, and a sharded one about it."""
 
-    def joint(part: Any) -> Any:
+    def joint(part: Callable[[object], object]) -> tfp.distributions.JointDistributionSequential:
         return tfd.JointDistributionSequential(
             [tfd.Normal(jnp.zeros(()), 1.0), lambda centre: part(tfd.Normal(centre, SCALE))]
         )
@@ -85,7 +94,9 @@ def _repeated(key: jax.Array) -> jax.Array:
     return jnp.stack([key] * jax.device_count())
 
 
-def _rows(case: str, values: Any, densities: Any, plain: Any, loc: Any, scale: Any) -> Iterator[dict[str, Any]]:
+def _rows(
+    case: str, values: Array, densities: Array, plain: jax.Array, loc: Array, scale: Array
+) -> Iterator[dict[str, object]]:
     inputs = {
         name: " ".join(repr(float(x)) for x in found)
         for name, found in (("values", values), ("loc", loc), ("scale", scale))

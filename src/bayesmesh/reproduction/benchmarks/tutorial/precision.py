@@ -6,17 +6,18 @@ are rounded explicitly, so that every device shows the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.data.sources import digits
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Density, LogDensityFn, Position
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo, HamiltonianState
 from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+from bayesmesh.reproduction.benchmarks.tutorial.chains import DrawsCase
 
 __all__ = ["Trajectories", "log_density"]
 
@@ -70,7 +71,7 @@ class Trajectories:
     def __init__(self, *, precision: str) -> None:
         self._precision = precision
 
-    def prepare(self, case: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, case: DrawsCase) -> dict[str, object]:
         """Find where to begin, in full precision, and compile."""
         rows = digits.Source(digits.Options()).read(Path("nowhere")).rows
         features = jnp.asarray(np.tile(rows["features"], (REPEATS, 1)) / 16, jnp.float32)
@@ -87,7 +88,7 @@ class Trajectories:
         self._start = _ascend(features, labels)
         return {"device": jax.devices()[0].device_kind, **self.run(-1)}
 
-    def run(self, repeat: int) -> dict[str, Any]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Sample; says the mean acceptance probability, and the share of divergent trajectories."""
         del repeat
         info = jax.block_until_ready(self._sample(self._start))
@@ -105,12 +106,12 @@ def _ascend(features: jax.Array, labels: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, ASCENT_STEPS, lambda _, w: w + ASCENT_RATE * gradient(w), start)
 
 
-def _sample(density: Any, start: jax.Array, num_draws: int) -> Any:
+def _sample(density: LogDensityFn, start: jax.Array, num_draws: int) -> HamiltonianInfo:
     kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS), 0)
     tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"weights": jnp.ones(start.shape, jnp.float32)})
     keys = jax.random.split(jax.random.key(SEED), CHAINS)
 
-    def step(state: Any, draw: jax.Array) -> tuple[Any, Any]:
+    def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, HamiltonianInfo]:
         key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
         return kernel.step(key, state, density, tuning)
 
