@@ -93,14 +93,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             path.unlink(missing_ok=True)
 
 
-LONGEST_FIRST = ("workflow", "chaos", "exact", "contract", "browser")
-"""Folders whose modules take a minute or more: begun last, one of them would keep one worker busy and the others idle."""
+LONGEST_FIRST = ("test_docs", "workflow", "chaos", "scaffold", "compile", "exact", "contract", "browser")
+"""Modules, and folders of modules, that take a minute or more: begun last, one of them would keep one worker busy and the
+others idle."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the long modules."""
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    last = len(places)
+    items.sort(key=lambda item: min(places.get(item.path.stem, last), places.get(item.path.parent.name, last)))
 
 
 @pytest.fixture(autouse=True)
