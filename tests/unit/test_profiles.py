@@ -34,13 +34,13 @@ def test_a_job_over_several_nodes_asks_each_for_its_share_as_the_scheduler_was_a
     assert of_gpus | {"--signal=TERM@90"} <= set(words)
     # Slurm takes tasks per GPU or per node, not both.
     assert not [word for word in words if word.startswith("--ntasks-per-gpu")]
-    assert of_gpus <= set(site_module._test_command(load_site()[1], "gpu", True))
+    assert of_gpus <= set(site_module._options_of_largest(load_site()[1], "gpu", True))
 
 
 @pytest.mark.parametrize("rule", ["compile", "sample"])
 def test_a_job_on_one_gpu_asks_for_it_as_the_scheduler_was_asked_before(rule: str) -> None:
     assert "--gpus=h100:1" in sbatch_command("slurm-gpu", rule)
-    assert "--gpus=h100:1" in site_module._test_command(load_site()[1], "gpu", False)
+    assert "--gpus=h100:1" in site_module._options_of_largest(load_site()[1], "gpu", False)
     for profile in ("slurm-gpu", "slurm-cpu"):
         assert read_profile(profile)["set-resources"][rule]["processes"] == "1x1"
 
