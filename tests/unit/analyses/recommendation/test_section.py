@@ -56,9 +56,9 @@ def test_lists_are_ordered_by_activity_and_rank(written: dict[str, Path]) -> Non
     assert genre_colours(found) == {"Sci-Fi": 0, "Crime": 1, "Drama": 2}
 
 
-def test_the_more_open_user_is_named(written: dict[str, Path]) -> None:
+def test_names_the_user_with_more_uncertainty(written: dict[str, Path]) -> None:
     said = compare_users(read_users(written))
-    assert "more open about the least active user" in said
+    assert "less certain about the least active user" in said
     assert "too low" not in said
 
 
