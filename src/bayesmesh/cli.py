@@ -1,7 +1,7 @@
 """The command line: one table of verbs, from which the parser and its help are built.
 
-The body of a verb stands beside what it does and is imported when the verb is called, so that `bayesmesh status`
-starts without JAX.
+The function of a verb is in the module that does the work and is imported only when the verb is called, so that
+`bayesmesh status` starts without JAX.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _log = logging.getLogger("bayesmesh")
 
 
 class Verb(NamedTuple):
-    """A verb: its sentence, ``module:function`` that takes the parsed arguments and returns the exit code, options."""
+    """A verb: help text, ``module:function`` from parsed arguments to exit code, options."""
 
     help: str
     run: str
     options: tuple[Option, ...] = ()
 
 
-_LATER = option("--later", metavar="FILE,...", help="specifications of later stages, to be checked before sampling")
+_LATER = option("--later", metavar="FILE,...", help="specifications of later stages to check before sampling")
 _GROUP = option("--group", default="group-000", help="chain group, such as group-000")
 
 OF_STAGES: dict[str, tuple[Option, ...]] = {
@@ -41,13 +41,13 @@ OF_STAGES: dict[str, tuple[Option, ...]] = {
     "compile": (CORES, GPUS, PROCESSES, _LATER),
     "sample": (CORES, GPUS, PROCESSES, _GROUP),
 }
-"""Stage -> options beside those of all stages; a stage that is not listed computes on the devices of one process."""
+"""Stage -> options besides the common ones; other stages compute on the devices of one process."""
 
 VERBS = {
-    "index": Verb("write results/index.html over the pages that exist", "stages.report:run_index", JOB),
+    "index": Verb("write results/index.html from the existing pages", "stages.report:run_index", JOB),
     "schema": Verb(
         "write config/schema.json and config/README.md", "config.schema:run",
-        (option("--check", action="store_true", help="only say whether they are up to date"),),
+        (option("--check", action="store_true", help="only check whether they are up to date"),),
     ),
     "new": Verb(
         "write a new model, source, kernel or analysis with its test, or an experiment", "operations.scaffold.new:run",
@@ -57,20 +57,20 @@ VERBS = {
         ),
     ),
     "status": Verb(
-        "how far every experiment is, its verdict, and the path of the report", "operations.status:run",
-        (option("--watch", action="store_true", help="show it again every few seconds, on a terminal"),),
+        "show progress and verdict of every experiment, and the path of the report", "operations.status:run",
+        (option("--watch", action="store_true", help="refresh the table every few seconds, on a terminal"),),
     ),
     "verify": Verb(
-        "hash all that experiments stored, and name what is damaged", "operations.verify:run",
-        (option("experiment", nargs="?", help="name of an experiment, or its folder; all that were run"),),
+        "check the hashes of everything stored, and list damage", "operations.verify:run",
+        (option("experiment", nargs="?", help="name of an experiment, or its folder; all by default"),),
     ),
     "gc": Verb(
-        "show chains that no configuration names any more, and remove them after asking", "operations.gc:run",
-        (option("--yes", action="store_true", help="remove them without asking"),),
+        "list chains that no configuration uses, and remove them after asking", "operations.gc:run",
+        (option("--yes", action="store_true", help="remove without asking"),),
     ),
-    "doctor": Verb("what this machine offers, what stands in the way of a run, and what helps", "operations.doctor:run"),
+    "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
-"""The verbs beside the stages and those of the reproduction."""
+"""The verbs besides stages and reproduction."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -100,7 +100,7 @@ def _add_verb(verbs: Any, name: str, about: Verb) -> argparse.ArgumentParser:
 
 
 def _first_line(stage: str) -> str:
-    """The first line of the stage's module or of the analysis, read without importing it."""
+    """Return the first docstring line of the stage or analysis without importing it."""
     from bayesmesh.config.declarations import analysis_of_verb
 
     path = Path(__file__).parent / "stages" / f"{stage}.py"
@@ -110,7 +110,7 @@ def _first_line(stage: str) -> str:
 
 
 def _set_up_logging(path: Path | None, process: int = 0) -> None:
-    """Log to the terminal and to a file; of several processes all but the first only show what is amiss."""
+    """Log to the terminal and to a file; processes other than the first show only warnings on the terminal."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if process:
         handlers[0].setLevel(logging.WARNING)
@@ -126,15 +126,15 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code: 0, or that of the `UserError`."""
+    """Run one verb and return the exit code: 0, or that of the `UserError`."""
     words = sys.argv[1:] if argv is None else list(argv)
-    # First of all: a scheduler may ask a job to stop at any time.
+    # First of all, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         return _main(words)
 
 
 def _main(words: list[str]) -> int:
-    # XLA's own log lines about the machine drown what the user should read.
+    # Hide XLA's log lines about the machine, which would drown the messages.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     arguments = make_parser().parse_args(words)
     _set_up_logging(None)
@@ -146,14 +146,14 @@ def _main(words: list[str]) -> int:
             raise
         _log.error("error: %s", error)
         if error.is_abrupt:
-            # Devices and other processes would be waited for at the interpreter's end, and the time for that is over.
+            # Skip interpreter shutdown, which would wait for devices and other processes.
             logging.shutdown()
             os._exit(error.exit_code)
         return error.exit_code
 
 
 def _run(arguments: argparse.Namespace, words: list[str]) -> int:
-    """Run the verb here, or start the processes that it asks for; returns the exit code."""
+    """Run the verb here, or start its processes, and return the exit code."""
     process = 0
     if "processes" in arguments:
         from bayesmesh.running.launch import launch

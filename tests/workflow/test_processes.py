@@ -250,9 +250,9 @@ def test_all_stop_together(finished: Callable[[int], Experiment], make: Callable
         (
             1,
             {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"},
-            "is 1, and there are 2",
+            "is 1, but there are 2",
         ),
-        (2, {}, "is 2, and there are 1"),
+        (2, {}, "is 2, but there are 1"),
     ],
 )
 def test_another_number_of_processes_is_refused_before_anything_is_written(

@@ -15,4 +15,4 @@ class BenchmarkSettings(Settings):
     quick: bool = False
     """Small sizes: each benchmark in under a minute, too small for claims."""
     seconds_limit: float = Field(20.0, gt=0, le=1e6)
-    """Time limit of one run of one contender, in seconds; the table says who met it."""
+    """Time limit of one run of one contender, in seconds; the table shows which ones reached it."""

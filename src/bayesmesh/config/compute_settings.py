@@ -32,11 +32,11 @@ class ComputeSettings(Settings):
     """Processes that run one program together, each with its own share of the devices and of the rows. They are started
     by a launcher such as `srun`, or by `bayesmesh sample --processes`."""
     sharding: Literal["named", "shard_map"] = "named"
-    """Who adds up over the devices of a mesh: `named` leaves it to the compiler; `shard_map` states it, one sum over
+    """How sums over devices are expressed: `named` leaves them to the compiler; `shard_map` states them, one sum over
     `data` per gradient. Both give the same draws up to rounding."""
     dtype: Literal["float32", "float64"] = "float32"
     """Type of latents, data and gradients. Log densities are summed in float64 in either case."""
     matmul_precision: Literal["highest", "high", "default"] = "highest"
     """Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."""
     row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Rows of one device that are in flight at once; bounds the memory of the likelihood."""
+    """Rows that one device processes at a time; limits the memory of the likelihood."""

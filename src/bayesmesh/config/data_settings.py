@@ -10,7 +10,7 @@ __all__ = ["DataSettings"]
 
 
 class DataSettings(Settings):
-    """What every source accepts beside its own options."""
+    """Keys that every source accepts in addition to its own options."""
 
     held_out_fraction: float = Field(0.0, ge=0, lt=1)
     """Share kept from the chains for evaluation: of the rows, or of each user's films in a watch matrix (those cells

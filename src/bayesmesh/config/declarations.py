@@ -1,6 +1,6 @@
-"""What components declare in their classes, read from source text: the words they offer, and all of an analysis.
+"""Read the declarations of components from their source text: `offers`, and the attributes of an analysis.
 
-Nothing is imported, so that parsing the Snakefile stays free of array libraries. A declaration is therefore a literal.
+Nothing is imported, so that parsing the Snakefile needs no array library. Declarations must therefore be literals.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 READABLE = ("posterior", "data", "verdict")
-"""What an analysis may read of an experiment: draws; shards and the model; the tables of the diagnose stage."""
+"""Possible inputs of an analysis: draws; shards and the model; the tables of the diagnose stage."""
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _FILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg|zarr)")
 
 
 class AnalysisDeclaration(NamedTuple):
-    """What the class of an analysis declares; `bayesmesh.analyses.base.Analysis` says what each attribute means."""
+    """Declarations of an analysis class; `bayesmesh.analyses.base.Analysis` documents each attribute."""
 
     name: str
     path: Path
@@ -52,12 +52,12 @@ class AnalysisDeclaration(NamedTuple):
         return {name: experiment_folder / self.folder / name for name in self.outputs}
 
     def needs(self, kind: str) -> tuple[str, ...]:
-        """Return the words that a component of a kind, ``source`` or ``model``, must offer."""
+        """Return the entries that a ``source`` or a ``model`` must list in ``offers``."""
         return self.needs_of_source if kind == "source" else self.needs_of_model
 
     @property
     def section_file(self) -> Path:
-        """The source file that shows results: ``section.py`` of a folder, or the one file that the analysis is."""
+        """The source file of the section: ``section.py`` of a folder, or the file of the analysis."""
         return self._beside("section.py") or self.path
 
     @property
@@ -85,10 +85,10 @@ def list_analyses() -> list[AnalysisDeclaration]:
 
 
 def analysis_of_verb(verb: str) -> AnalysisDeclaration:
-    """Return the analysis whose rule and verb of the command line have a name.
+    """Return the analysis with a given verb.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no analysis has the verb.
     """
     verbs = {each.verb: each for each in list_analyses()}
     if verb not in verbs:
@@ -97,10 +97,10 @@ def analysis_of_verb(verb: str) -> AnalysisDeclaration:
 
 
 def declared(name: str) -> AnalysisDeclaration:
-    """Return what an analysis declares.
+    """Return the declarations of an analysis.
 
     Raises:
-        ConfigError: no such analysis, or its file lacks a declaration or holds one that cannot be read.
+        ConfigError: no such analysis, or a declaration is missing or not a literal.
     """
     return _declared(name, component_path("analysis", name))
 
@@ -135,7 +135,7 @@ def _declared(name: str, path: Path) -> AnalysisDeclaration:
 
 
 class _Literals:
-    """Attributes of a class whose values are written out."""
+    """Attributes of a class with literal values."""
 
     def __init__(self, path: Path, node: ast.ClassDef) -> None:
         self._path = path
@@ -183,7 +183,7 @@ class _Literals:
 
 
 def _names_assigned(statement: ast.stmt) -> list[str]:
-    """Return the names to which a statement gives a value; an annotation alone gives none."""
+    """Return the names that a statement assigns; an annotation alone assigns none."""
     if isinstance(statement, ast.Assign):
         targets: Iterable[ast.expr] = statement.targets
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
@@ -194,7 +194,7 @@ def _names_assigned(statement: ast.stmt) -> list[str]:
 
 
 def _literal(statement: ast.stmt) -> Any:
-    """Return the value of an assignment, None where it is not written out."""
+    """Return the value of an assignment, None if it is not a literal."""
     try:
         return ast.literal_eval(statement.value)  # type: ignore[attr-defined]
     except ValueError:
@@ -205,14 +205,14 @@ def _literal(statement: ast.stmt) -> Any:
 
 
 def offer_words() -> list[str]:
-    """Return the words that sources and models may offer: those that some analysis needs."""
+    """Return the valid entries of ``offers``: those that some analysis needs."""
     return sorted({word for each in list_analyses() for word in (*each.needs_of_source, *each.needs_of_model)})
 
 
 def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
-    """Return what the class of a source or a model declares in ``offers``, from its source text alone.
+    """Return ``offers`` of a source or model class, read from its source text.
 
-    None when its file does not say: the class may inherit it, or leave it to the compile stage to find out.
+    None if the file does not assign it: the class may inherit it, or leave the decision to the compile stage.
 
     Raises:
         ConfigError: ``offers`` is not a tuple of words, or a word is not one of `offer_words`.

@@ -1,4 +1,4 @@
-"""The whole configuration: `config.yaml` (what to run) and one `Experiment` per file."""
+"""The whole configuration: `config.yaml`, which lists what to run, and one `Experiment` per file."""
 
 from __future__ import annotations
 
@@ -49,41 +49,41 @@ RESERVED_NAMES = frozenset(
     | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"}
     | {each.verb for each in list_analyses()}
 )
-"""Targets, rules and folders that no experiment may be called."""
+"""Names of targets, rules and folders, which an experiment must not have."""
 
 EXTERNAL = "module:attribute"
 
 
 class NamedBlock(Settings):
-    """A model or a kernel: its name beside its options."""
+    """A model or a kernel: its name and its options."""
 
     name: str
 
 
 class SourceBlock(DataSettings):
-    """A source: its name beside its options and the held-out split."""
+    """A source: its name, its options and the held-out split."""
 
     source: str
 
 
 class ExternalModel(NamedBlock):
-    """A model of the user's own package."""
+    """A model from the user's own package."""
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")
     """The model, as `module:attribute`."""
     options: dict[str, Any] = Field({})
-    """Its options, checked by its own class Options."""
+    """Options of the model, validated by its class Options."""
 
 
 class RunSettings(Settings):
-    """`config/config.yaml`: which experiments the plain command runs."""
+    """`config/config.yaml`: the experiments of each target."""
 
     experiments: list[Name] = Field(min_length=1)
     """Experiments that `make run` and plain `snakemake` run."""
     reproduce: list[Name] = Field([])
-    """Experiments of the published pieces, the target `reproduce`."""
+    """Published experiments, run by the target `reproduce`."""
     reproduce_accelerated: list[Name] = Field([])
-    """Further ones of that target where `sample` has a GPU or a TPU: those with the published budgets."""
+    """Further experiments of that target if `sample` has a GPU or a TPU: those with the published budgets."""
     benchmarks: BenchmarkSettings = Field(BenchmarkSettings())
     """The target `benchmarks`."""
 
@@ -98,7 +98,7 @@ class ExperimentBase(Settings):
     compute: ComputeSettings = Field(ComputeSettings())
     """Devices, mesh and arithmetic."""
     posterior: PosteriorSettings = Field(PosteriorSettings())
-    """What is kept beside the draws."""
+    """Quantities stored with the draws."""
     gates: GateSettings = Field(GateSettings())
     """Convergence gates."""
     report: ReportSettings = Field(ReportSettings())
@@ -110,7 +110,7 @@ class ExperimentBase(Settings):
         return {name: settings for name, settings in asked.items() if settings is not None}
 
     def named_experiments(self, analysis: str) -> tuple[str, ...]:
-        """Return the other experiments that an analysis reads: those of the key ``experiments`` in its settings."""
+        """Return the other experiments that an analysis reads, from the key ``experiments`` of its settings."""
         return tuple(getattr(getattr(self, analysis, None), "experiments", ()))
 
     @model_validator(mode="after")
@@ -137,8 +137,8 @@ class ExperimentBase(Settings):
         if compute.processes > 1 and sampling.mode != "sharded":
             raise does_not_fit(
                 "compute.processes",
-                f"{compute.processes} processes share the rows of one program, and sampling.mode is {sampling.mode}",
-                "use\n    sampling:\n      mode: sharded\n  or leave compute.processes at 1: chain groups are processes of their own",
+                f"{compute.processes} processes share the rows of one program, but sampling.mode is {sampling.mode}",
+                "use\n    sampling:\n      mode: sharded\n  or set compute.processes to 1: chain groups are separate processes",
             )
         if compute.mesh != "auto" and compute.mesh.data % compute.processes:
             raise does_not_fit(
@@ -156,20 +156,20 @@ class ExperimentBase(Settings):
         if self.compute.processes > 1:
             raise does_not_fit(
                 "sampling.stop",
-                f"looks at draws that one process holds, and compute.processes is {self.compute.processes}",
-                "leave sampling.stop out, or use one process",
+                f"needs all draws in one process, but compute.processes is {self.compute.processes}",
+                "remove sampling.stop, or use one process",
             )
         if stop.max_r_hat is not None and sampling.chains_per_group < 2:
             raise does_not_fit(
                 "sampling.stop.max_r_hat",
-                "R-hat compares chains, and a chain group decides by itself; its groups have one chain each",
+                "R-hat compares the chains of a group, but the groups have one chain each",
                 "use fewer chain_groups, more chains, or another target",
             )
         if stop.first_look > sampling.draws:
             raise does_not_fit(
                 "sampling.stop.first_look",
-                f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look at all",
-                "raise sampling.draws, which is the limit, or look earlier",
+                f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look",
+                "raise sampling.draws, the limit, or lower first_look",
             )
         return self
 
@@ -189,7 +189,7 @@ def _tag_of(key: str, names: tuple[str, ...]) -> Any:
 
 
 def _union(kind: str, key: str, base: type[Settings]) -> Any:
-    """One variant per registered component, told apart by `key`."""
+    """One variant per registered component, discriminated by `key`."""
     names = tuple(list_components(kind))
     variants: list[Any] = []
     for name in names:
@@ -206,13 +206,13 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
 
 
 def _analysis_fields() -> dict[str, Any]:
-    """Return one optional key an analysis, named after it."""
+    """Return one optional key per analysis, named after it."""
     fields: dict[str, Any] = {}
     for each in list_analyses():
         if each.name in {*ExperimentBase.model_fields, "data", "model", "kernel"}:
-            raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "take another name")
+            raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "choose another name")
         options = read_options(each.path)
-        # A class of its own name: all are called Options where they are written.
+        # Give the class a unique name, because all are called Options in their files.
         block = create_model(f"{each.name}_settings", __base__=options, __doc__=options.__doc__)
         meaning = (options.__doc__ or each.pretty_name).partition("\n")[0].rstrip(".")
         fields[each.name] = (block | None, Field(None, description=f"{meaning}; left out when absent."))
@@ -233,7 +233,7 @@ def experiment_class() -> type[ExperimentBase]:
 
 
 def component_options(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a component out of its block: the block less its name and the keys that all share."""
+    """Return the options of a component: its block without the name and the shared keys."""
     if kind == "model" and ":" in str(config["name"]):
         return dict(config.get("options", {}))
     shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}

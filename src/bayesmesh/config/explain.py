@@ -1,4 +1,4 @@
-"""Turns what pydantic found into one message: the key as the user wrote it, what is wrong with it, and the remedy."""
+"""Turn errors of pydantic into one message: the key as written by the user, the problem, and the remedy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bayesmesh.errors import ConfigError, suggest
 __all__ = ["Place", "explain", "locate"]
 
 _COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
-"""Top-level key -> kind of component, and the key that names it."""
+"""Top-level key -> kind of component, and the key with its name."""
 
 
 class Place(NamedTuple):
-    """Where in a configuration a finding is.
+    """Position of an error in a configuration.
 
     Attributes:
-        keys: as the user wrote them, outermost first; an item of a list is ``key[index]``.
-        owner: the block that the last key lies in.
-        expected: the type that was expected there; None where that is unknown.
+        keys: keys as written by the user, outermost first; an item of a list is ``key[index]``.
+        owner: block that contains the last key.
+        expected: expected type; None if unknown.
     """
 
     keys: list[str]
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
-    """Follow a location of pydantic's from a settings class, leaving out the labels of unions, which no user wrote.
+    """Follow a location from pydantic through a settings class, dropping labels of unions, which are not keys.
 
     >>> from bayesmesh.config.experiment import ExperimentBase
     >>> locate(ExperimentBase, ("compute", "mesh", "MeshSettings", "chian")).key
@@ -67,7 +67,7 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
 
 
 def _arms(expected: Any) -> list[Any]:
-    """What a type may be besides None; pydantic labels the arms of a union when there are several."""
+    """Return the members of a union except None; pydantic labels them if there are several."""
     if get_origin(expected) in (Union, UnionType):
         return [arm for arm in get_args(expected) if arm is not type(None)]
     return [] if expected is None else [expected]
@@ -87,13 +87,13 @@ def _is_block(expected: Any) -> bool:
 
 
 def explain(path: Path, error: ValidationError, cls: type[Settings], under: str = "") -> ConfigError:
-    """Return one message for the first finding, with the other wrong keys by name.
+    """Return one message for the first error, which also lists the other wrong keys.
 
     Args:
         path: the file.
-        error: what pydantic found.
-        cls: the class that the file's content was checked against.
-        under: dotted key of the block that was checked, when it is not the whole file.
+        error: errors of pydantic.
+        cls: class against which the content was validated.
+        under: dotted key of the validated block, if it is not the whole file.
     """
     found: dict[str, list[Any]] = {}
     places: dict[str, Place] = {}
@@ -101,9 +101,9 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
         place = locate(cls, detail["loc"])
         places[place.key] = place
         found.setdefault(place.key, []).append(detail)
-    # A mapping given where a mapping or a word may stand: what is wrong inside it says more than "not the word".
+    # For a mapping where a mapping or a word is valid, errors inside the mapping are more useful than "not the word".
     keys = [key for key in found if not key or not any(other.startswith(f"{key}.") for other in found)]
-    # A misspelt key is also a missing one: the misspelling comes first.
+    # A misspelt key is also a missing key: report the misspelling first.
     keys.sort(key=lambda key: found[key][0]["type"] != "extra_forbidden")
     prefix = [under] if under else []
     first = places[keys[0]]
@@ -114,7 +114,7 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
 
 
 def _say(place: Place, details: list[Any]) -> tuple[str, str]:
-    """Return message and remedy of the findings at one place."""
+    """Return message and remedy of the errors at one position."""
     first = details[0]
     kind, name = first["type"], place.key
     if kind == "extra_forbidden":
@@ -126,13 +126,13 @@ def _say(place: Place, details: list[Any]) -> tuple[str, str]:
     if kind == "does_not_fit":
         return f"key '{_key_within(place, first['ctx']['key'])}': {first['ctx']['problem']}", first["ctx"]["remedy"]
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME_PATTERN:
-        return f"key '{name}': {first['input']!r} is no name", f"names match {NAME_PATTERN}"
+        return f"key '{name}': {first['input']!r} is not a valid name", f"names match {NAME_PATTERN}"
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
 
 
 def _key_within(place: Place, key: str) -> str:
-    """Return a key that a block named, behind that of the block unless it says it itself."""
+    """Return a key named by a block, prefixed with the key of the block if necessary."""
     return (
         key if not place.keys or key.startswith(f"{place.keys[0]}.") or key == place.keys[0] else f"{place.key}.{key}"
     )
@@ -156,7 +156,7 @@ def _arms_of_owner(place: Place) -> list[type[Settings]]:
 
 
 def _say_component(key: str, given: Any) -> tuple[str, str]:
-    """A source, model or kernel that is not there, or is not named."""
+    """Explain a source, model or kernel that is unknown or has no name."""
     kind, word = _COMPONENTS[key]
     names = list_components(kind)
     example = f"for example\n    {key}:\n      {word}: {names[0]}"

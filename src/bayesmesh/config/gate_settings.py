@@ -12,16 +12,18 @@ __all__ = ["Gate", "GateSettings"]
 
 
 class Gate(Settings):
-    """One limit and what it means to miss it."""
+    """A limit, and the verdict if it is missed."""
 
     limit: float
     """The limit itself."""
     severity: Literal["fail", "warn"] = "fail"
-    """Verdict when the gate does not hold."""
+    """Verdict if the gate does not pass."""
 
 
 def _gate(limit: float, text: str) -> Gate:
-    return Field(Gate(limit=limit, severity="fail"), description=f"{text} A plain number is a limit whose miss fails.")
+    return Field(
+        Gate(limit=limit, severity="fail"), description=f"{text} A plain number is a limit with severity `fail`."
+    )
 
 
 class GateSettings(Settings):
@@ -34,8 +36,8 @@ class GateSettings(Settings):
     divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
     max_coordinates: int = Field(2000, ge=1, le=10_000_000)
-    """Coordinates of each latent that are listed in summary.csv, drawn evenly when there are more; gates look at
-    summaries, which are always listed in full."""
+    """Most coordinates of each latent in summary.csv, evenly spaced if there are more. Gates assess summaries, which
+    are always listed in full."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Loads the configuration: every file checked by itself and against the others, before any job starts."""
+"""Load the configuration and check every file, alone and against the others, before any job starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_run(path: Path) -> RunSettings:
     """Return the settings of `config.yaml`.
 
     Raises:
-        ConfigError: see `read_yaml`; or an unknown or wrong key.
+        ConfigError: see `read_yaml`; or a key is unknown or invalid.
     """
     try:
         return RunSettings.model_validate(read_yaml(path))
@@ -35,14 +35,14 @@ def load_run(path: Path) -> RunSettings:
 
 
 def load_experiment(path: Path) -> ExperimentBase:
-    """Return the experiment that one file holds; its name is the file's.
+    """Return the experiment of a file; its name is that of the file.
 
     Raises:
-        ConfigError: see `read_yaml`; or a bad name, an unknown key or component, a value out of range, or keys that
-            do not go together.
+        ConfigError: see `read_yaml`; or an invalid name, an unknown key or component, a value out of range, or
+            conflicting keys.
     """
     if not re.fullmatch(NAME_PATTERN, path.stem):
-        raise ConfigError(f"{path}: '{path.stem}' is no name for an experiment", f"names match {NAME_PATTERN}")
+        raise ConfigError(f"{path}: '{path.stem}' is not a valid name for an experiment", f"names match {NAME_PATTERN}")
     if path.stem in RESERVED_NAMES:
         raise ConfigError(f"{path}: '{path.stem}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
     value = read_yaml(path)
@@ -56,7 +56,7 @@ def load_experiment(path: Path) -> ExperimentBase:
 
 
 def _check_external(path: Path, experiment: Any) -> None:
-    """Hold the options of a model `module:attribute` to its own class, and read all its code, before any job starts."""
+    """Validate the options of a model `module:attribute` and read all its code, before any job starts."""
     if ":" not in experiment.model.name:
         return
     try:
@@ -72,12 +72,12 @@ def _check_external(path: Path, experiment: Any) -> None:
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase] | None = None) -> None:
-    """Refuse what data and model are known not to offer; what they do not declare is found out when compiling.
+    """Refuse analyses that data or model declare not to offer; undeclared offers are checked when compiling.
 
     Args:
-        path: of the experiment.
-        experiment: whose analyses are looked at.
-        others: experiments that these may name; its own data and model are looked at when None.
+        path: file of the experiment.
+        experiment: the experiment.
+        others: experiments that its analyses may name; if None, only its own data and model are checked.
     """
     for analysis in map(declared, experiment.analyses()):
         if others is None:
@@ -91,7 +91,7 @@ def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, E
 
 
 def _misfit(analysis: AnalysisDeclaration, experiment: Any) -> str:
-    """Return which component of an experiment does not offer what an analysis needs; nothing where all may."""
+    """Return a message about the component that does not offer what an analysis needs; empty if none."""
     for kind, name in {"source": experiment.data.source, "model": experiment.model.name}.items():
         offers, needs = read_offers(kind, name), analysis.needs(kind)
         if offers is not None and not set(needs) <= set(offers):
@@ -109,18 +109,16 @@ def _other_components(analysis: AnalysisDeclaration) -> str:
     if not all(fitting.values()):
         return remove
     return (
-        f"{remove}, or take data and a model that offer it"
+        f"{remove}, or use data and a model that offer it"
         f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
         f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
     )
 
 
 def _experiment_files(folder: Path) -> dict[str, Path]:
-    """Return name -> file of all experiments; what looks like one under another ending is an error, not ignored."""
+    """Return name -> file of all experiments; a file with a similar ending is an error."""
     if not folder.is_dir():
-        raise ConfigError(
-            f"{folder}: there is no such folder", f"make it, and write one file for every experiment\n{EXAMPLE}"
-        )
+        raise ConfigError(f"{folder}: no such folder", f"create it, and write one file per experiment\n{EXAMPLE}")
     files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     for path in files:
         if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
@@ -132,16 +130,16 @@ def _experiment_files(folder: Path) -> dict[str, Path]:
 
 
 def refuse_overrides(given: Any, own: Path) -> None:
-    """Refuse what was given to Snakemake as `--config` or `--configfile`, or in a profile: nothing would read it.
+    """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
 
     Args:
         given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
-        own: the project's ``config.yaml``, which may be named there, since it is read anyway.
+        own: the project's ``config.yaml``, which is allowed because it is read anyway.
 
     Raises:
-        ConfigError: anything else was given; names it.
+        ConfigError: anything else was given; the message names it.
     """
-    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: a file can be checked, and compared with the last run"
+    remedy = f"write it into {own} or into {own.parent}/experiments/NAME.yaml: files are checked and compared with the last run"
     if given.config:
         raise ConfigError(f"--config {' '.join(f'{k}={v}' for k, v in given.config.items())}: is not read", remedy)
     other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
@@ -153,10 +151,10 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     """Return `config/config.yaml` and every experiment beside it, in sorted order.
 
     Args:
-        config: the folder that holds ``config.yaml`` and ``experiments/``.
+        config: the folder with ``config.yaml`` and ``experiments/``.
 
     Raises:
-        ConfigError: any file is wrong, or `config.yaml` names an experiment that has no file.
+        ConfigError: any file is invalid, or `config.yaml` names an experiment that has no file.
     """
     run = load_run(config / "config.yaml")
     folder = config / "experiments"
@@ -167,7 +165,7 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     for key, name in listed:
         if name not in paths:
             raise ConfigError(
-                f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml is not there): {suggest(name, paths)}"
+                f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml does not exist): {suggest(name, paths)}"
             )
     experiments = {name: load_experiment(path) for name, path in paths.items()}
     check_named(paths, experiments)

@@ -1,4 +1,4 @@
-"""Checks the other experiments that analyses name in their settings."""
+"""Check the other experiments that analyses name in their settings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["check_named"]
 
 
 def check_named(paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase]) -> None:
-    """Check that the experiments which analyses name are there, and that none is named in a circle.
+    """Check that the experiments named by analyses exist, without duplicates or cycles.
 
     Args:
         paths: name -> file of every experiment.
         experiments: name -> experiment.
 
     Raises:
-        ConfigError: an experiment names one that has no file, one twice, or one that leads back to itself.
+        ConfigError: a named experiment has no file, is named twice, or leads back to the experiment itself.
     """
     for name, experiment in experiments.items():
         for analysis in experiment.analyses():
@@ -29,18 +29,18 @@ def check_named(paths: Mapping[str, Path], experiments: Mapping[str, ExperimentB
                 if other not in experiments:
                     raise ConfigError(f"{where}: no experiment '{other}'", suggest(other, set(experiments) - {name}))
                 if named.count(other) > 1:
-                    raise ConfigError(f"{where}: '{other}' is named twice", "name every experiment once")
+                    raise ConfigError(f"{where}: '{other}' is named twice", "name each experiment once")
             circle = _circle(analysis, [name], experiments)
             if circle:
                 raise ConfigError(
                     f"{where}: the request is circular: {' -> '.join(circle)}",
-                    f"the experiment with the key '{analysis}' is one of those that are read; name only the others,"
-                    " and none that names it",
+                    f"an analysis always reads its own experiment; name only others in '{analysis}',"
+                    " and none that names this one",
                 )
 
 
 def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentBase]) -> list[str]:
-    """Return a way from an experiment along named ones back to itself, nothing where there is none."""
+    """Return a cycle from an experiment through named ones back to itself, empty if there is none."""
     for other in experiments[way[-1]].named_experiments(analysis):
         if other == way[0]:
             return [*way, other]

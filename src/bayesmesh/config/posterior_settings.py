@@ -1,4 +1,4 @@
-"""The `posterior` key: what the posterior store keeps beside the draws."""
+"""The `posterior` key: quantities stored with the draws."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ __all__ = ["PosteriorSettings"]
 
 
 class PosteriorSettings(Settings):
-    """Bounds of the quantities that would otherwise grow with draws x observations."""
+    """Limits on quantities that would otherwise grow with draws x observations."""
 
     probe_rows: int = Field(32, ge=1, le=10_000)
-    """Rows at which the model's summaries (logits) are followed through all draws; spread evenly over the data."""
+    """Rows at which the model's summaries (such as logits) are computed for all draws; evenly spaced over the data."""
     pointwise_mebibytes: float = Field(16.0, ge=0, le=65_536)
-    """Bound on each of the groups log_likelihood and posterior_predictive, in MiB; rows are left out evenly to keep
-    it."""
+    """Limit on each of the groups log_likelihood and posterior_predictive, in MiB; they keep evenly spaced rows."""

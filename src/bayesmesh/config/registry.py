@@ -92,7 +92,7 @@ def parse_classes(path: Path) -> list[ast.ClassDef]:
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
+        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
     return [node for node in tree.body if isinstance(node, ast.ClassDef)]
 
 

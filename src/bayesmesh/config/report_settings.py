@@ -1,4 +1,4 @@
-"""The `report` key: what the page of an experiment shows."""
+"""The `report` key: content of the page of an experiment."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["ReportSettings"]
 
 
 class ReportSettings(Settings):
-    """Texts and bounds of the page."""
+    """Texts and limits of the page."""
 
     caption: str = Field("", max_length=4000)
     """A paragraph under the title of the page."""
     category: str = Field("Experiments", max_length=100)
     """Heading in Snakemake's own report."""
     num_traces: int = Field(6, ge=1, le=50)
-    """Summaries whose traces are drawn, the worst first."""
+    """Number of summaries with traces, the worst first."""

@@ -20,7 +20,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 class Settings(BaseModel):
-    """A block of the configuration: immutable; an unknown key is an error, and so is a value of another type.
+    """A block of the configuration: immutable; unknown keys and values of another type are errors.
 
     YAML has lists and no tuples, so a list is accepted where a field is a tuple. A string below a field describes it.
     """
@@ -47,14 +47,14 @@ class Settings(BaseModel):
 
 
 def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
-    """Return the error of keys that do not go together; both texts reach the user as they are."""
+    """Return the error for conflicting keys; the user sees both texts unchanged."""
     return PydanticCustomError(
         "does_not_fit", "key '{key}': {problem}", {"key": key, "problem": problem, "remedy": remedy}
     )
 
 
 def _as_tuple(annotation: Any, value: Any) -> Any:
-    """Return a list as a tuple where the type is one, at any depth.
+    """Convert lists to tuples where the type is a tuple, at any depth.
 
     >>> _as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), _as_tuple(list[int], [1])
     (((1, 2), 'a'), [1])

@@ -1,8 +1,8 @@
-"""Which source files a module runs: its own and all that it imports, followed file by file.
+"""Find the source files that a module runs: its own and all that it imports, followed file by file.
 
-Configuration code is left out: all that it can change is the configuration a stage is given, and that is compared
-by itself. Of a user's own file what it imports of the user's own code is followed too, but no installed package. The
-files are read as text; nothing is imported.
+Configuration code is left out: it can change only the configuration of a stage, which is compared separately. For a
+user's own file, imports of the user's own code are followed too, but not installed packages. Files are read as text;
+nothing is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def python_path() -> list[Path]:
-    """Return the folders in which a module of the user is looked for: the current one first."""
+    """Return the folders to search for a module of the user, the current one first."""
     return list(dict.fromkeys([Path.cwd(), *(Path(entry).absolute() for entry in sys.path)]))
 
 
@@ -41,11 +41,11 @@ def _file_in(folder: Path, parts: Sequence[str]) -> Path | None:
 
 @functools.cache
 def _imports(path: Path) -> list[tuple[int, str]]:
-    """Return what a file imports anywhere: level of a relative import, and dotted name."""
+    """Return all imports of a file: level of a relative import, and dotted name."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: no valid Python: {error.msg}") from error
+        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
     found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -57,40 +57,40 @@ def _imports(path: Path) -> list[tuple[int, str]]:
 
 
 def _prefixes(name: str) -> Iterator[list[str]]:
-    """`a.b.c` as [a], [a, b], [a, b, c]: importing a module runs the packages that hold it."""
+    """Return `a.b.c` as [a], [a, b], [a, b, c], because importing a module runs its parent packages."""
     parts = name.split(".")
     return (parts[:i] for i in range(1, len(parts) + 1))
 
 
 @functools.cache
 def imported_modules(path: Path) -> frozenset[str]:
-    """Return the modules of this package that a file imports anywhere, with the packages that hold them."""
+    """Return the modules of this package that a file imports anywhere, with their parent packages."""
     names = [name for level, name in _imports(path) if not level and name.split(".")[0] == PACKAGE]
     found = {".".join(parts) for name in names for parts in _prefixes(name)}
     return frozenset(name for name in found if _file_of(name))
 
 
 def own_imports(path: Path) -> set[Path]:
-    """Return the files of the user's own code that a file of theirs imports, with the packages that hold them.
+    """Return the files of the user's own code that a user's file imports, with their parent packages.
 
-    Own is what lies in the file's own package, or on the Python path outside of what is installed.
+    Own code is in the file's package, or on the Python path outside of installed packages.
     """
     found = {init for folder in enclosing_packages(path) if (init := folder / "__init__.py").is_file()}
     for level, name in _imports(path):
         if level:
-            # One dot is the folder of the file, be it a module or a package.
+            # One dot is the folder of the file, for modules and packages alike.
             folders = [path.parents[level - 1]] if level <= len(path.parents) else []
         else:
             top = name.split(".")[0]
             holding = [f for f in python_path() if top != PACKAGE and _is_own(f, top, path)]
-            # Like Python: the first regular package or module, and only without one all folders of that name.
+            # As in Python: the first regular package or module, else all folders of that name.
             folders = [f for f in holding if _file_in(f, [top])][:1] or holding
         found |= {file for folder in folders for parts in _prefixes(name) if name and (file := _file_in(folder, parts))}
     return found
 
 
 def enclosing_packages(path: Path) -> Iterator[Path]:
-    """The folders above a file, as far as they are packages, innermost first."""
+    """Return the parent folders of a file that are packages, innermost first."""
     for folder in path.parents:
         if not (folder / "__init__.py").is_file():
             return
@@ -98,7 +98,7 @@ def enclosing_packages(path: Path) -> Iterator[Path]:
 
 
 def _is_own(folder: Path, top: str, path: Path) -> bool:
-    """Whether a folder of the Python path holds a module or package `top` that is the user's own code."""
+    """Return whether a folder of the Python path has a module or package `top` of the user's own code."""
     if not ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
         return False
     is_installed = _INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
@@ -106,15 +106,15 @@ def _is_own(folder: Path, top: str, path: Path) -> bool:
 
 
 def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without: Iterable[Path] = ()) -> list[Path]:
-    """Return the files that the entries import, directly or not, themselves included, sorted.
+    """Return the entries and all files that they import, directly or not, sorted.
 
     Args:
         entries: files to start from.
-        only: packages of the project to stay in, such as ``bayesmesh.models``; all of them when empty.
-        without: files that are left out, with what they alone import.
+        only: packages to stay in, such as ``bayesmesh.models``; all if empty.
+        without: files to leave out, with imports that only they need.
 
     Raises:
-        ConfigError: one of the files is no valid Python.
+        ConfigError: a file is not valid Python.
     """
     waiting, seen, left_out = list(entries), set(), set(without)
     while waiting:

@@ -1,4 +1,4 @@
-"""The `sampling.stop` key: run until the draws are good enough, by a rule that is written down before sampling."""
+"""The `sampling.stop` key: a stopping rule, fixed before sampling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXAMPLE = "for example\n    sampling:\n      stop:\n        min_ess_bulk: 400\n
 
 
 class StopSettings(Settings):
-    """Targets, the summaries they are about, and when to look; sampling ends at the first look that meets them all.
+    """Targets, monitored summaries, and numbers of draws at which to look; sampling ends when a look meets all targets.
 
     Reference:
         Glynn and Whitt 1992, "The asymptotic validity of sequential stopping rules for stochastic simulations",
@@ -31,11 +31,11 @@ class StopSettings(Settings):
     max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
     """Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary."""
     summaries: tuple[str, ...] | None = Field(None, min_length=1)
-    """Summaries that R-hat and effective sample sizes are judged on; all that the gates look at by default."""
+    """Summaries for R-hat and effective sample sizes; by default, all that the gates assess."""
     first_look: int = Field(100, ge=1, le=100_000_000)
-    """Draws per chain at the first look; a look uses the first so many draws."""
+    """Draws per chain at the first look; a look uses all draws up to its number."""
     growth: float = Field(1.5, ge=1.1, le=10)
-    """Each look comes at so many times the draws of the look before it (no unit)."""
+    """Factor between the numbers of draws of successive looks (no unit)."""
     max_seconds: float | None = Field(None, gt=0, le=1e9)
     """Limit on the time spent on draws over all runs, in seconds of wall time, warmup not counted; noticed at the next
     commit."""
@@ -44,5 +44,5 @@ class StopSettings(Settings):
     def _check_targets(self) -> StopSettings:
         names = ("min_ess_bulk", "min_ess_tail", "max_r_hat", "max_mcse")
         if all(getattr(self, name) is None for name in names):
-            raise does_not_fit("sampling.stop", f"no target; give at least one of {', '.join(names)}", _EXAMPLE)
+            raise does_not_fit("sampling.stop", f"no target; set at least one of {', '.join(names)}", _EXAMPLE)
         return self

@@ -1,4 +1,4 @@
-"""Reads YAML as data: safe, bounded, without duplicate keys, and with messages that say what to do."""
+"""Read YAML as data: safe, with size limits, without duplicate keys, and with messages that name a remedy."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ EXAMPLE = """\
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, bounded, without aliases (they can blow up) and with duplicate keys as errors.
+    """PyYAML's safe loader with size limits, without aliases (they can expand exponentially) or duplicate keys.
 
-    The loader in Python, not the one in C: that one composes nodes by itself, and none of the checks would be made.
-    Plain words mean what they mean in YAML 1.2: `1e-3` is a number, `no` and `010` are words.
+    This is the Python loader; the C loader composes nodes itself and would bypass the checks. Plain words have their
+    meaning in YAML 1.2: `1e-3` is a number, `no` and `010` are words.
     """
 
     nodes = 0
@@ -44,7 +44,7 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(
                 problem="aliases (*name) are not accepted",
                 problem_mark=event.start_mark,
-                note="write the value again in place of the alias",
+                note="repeat the value instead of the alias",
             )
         self.nodes += 1
         self.depth += 1
@@ -66,7 +66,7 @@ class _StrictLoader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(
                     problem=f"duplicate key '{key}', first given in line {seen[key]}",
                     problem_mark=key_node.start_mark,
-                    note="keep one of the two lines, or join what is below them under one key",
+                    note="keep one of the two keys, or merge their values",
                 )
             if key.startswith("__"):
                 raise yaml.MarkedYAMLError(
@@ -90,11 +90,11 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping that a YAML file holds.
+    """Return the mapping of a YAML file.
 
     Raises:
         ConfigError: missing, too large, not UTF-8, not YAML, not a mapping, with an alias, a tag, a duplicate key or
-            a key that begins with two underscores; names file and line.
+            a key that begins with two underscores; the message names file and line.
     """
     raw = _read_bounded(path)
     if not raw.strip():
@@ -112,14 +112,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(value, dict):
         what = "nothing but comments" if value is None else type(value).__name__
-        raise ConfigError(f"{path}: a configuration is a mapping of keys, this is {what}", f"for example\n{EXAMPLE}")
+        raise ConfigError(
+            f"{path}: a configuration is a mapping of keys, but this is {what}", f"for example\n{EXAMPLE}"
+        )
     return value
 
 
 def _read_bounded(path: Path) -> bytes:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ConfigError(f"{path}: is no plain file")
+            raise ConfigError(f"{path}: is not a regular file")
         with path.open("rb") as handle:
             raw = handle.read(MAX_BYTES + 1)
     except OSError as error:
@@ -130,10 +132,10 @@ def _read_bounded(path: Path) -> bytes:
 
 
 def _whence(path: Path) -> str:
-    """What to do about a file that cannot be read."""
+    """Return the remedy for an unreadable file."""
     other = next((p for p in (path.with_suffix(".yml"), path.with_suffix(".YAML")) if p.is_file()), None)
     if other is not None:
         return f"rename {other} to {path.name}"
     if not path.parent.is_dir():
-        return f"there is no folder {path.parent}; start in the folder of the project, which holds config/"
-    return "" if path.exists() else f"write {path}, or take it from the project again"
+        return f"the folder {path.parent} does not exist; start in the folder of the project, which has config/"
+    return "" if path.exists() else f"write {path}, or restore it from the project"

@@ -1,4 +1,4 @@
-"""A fingerprint of the source code that a stage runs."""
+"""Compute a fingerprint of the source code that a stage runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["fingerprint"]
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Return 16 hexadecimal digits over names and contents of source files; where the user's own lie does not matter."""
+    """Return 16 hexadecimal digits over names and contents of source files; the location of user files does not count."""
     lines = sorted(f"{_name(path)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Counts devices and processes of jobs without importing JAX, to refuse what cannot be before any job starts."""
+"""Count devices and processes of jobs without JAX, to refuse impossible meshes before any job starts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_devices", "check_processes", "count_devices"]
 
 
 def count_devices(platform: str, cores: int) -> int:
-    """Return how many devices of a platform this machine shows; a CPU core counts as a device.
+    """Return the number of devices of a platform on this machine; a CPU core counts as a device.
 
     Args:
         platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
-        cores: cores that the workflow may use.
+        cores: cores available to the workflow.
     """
     gpus, tpus = (
         len(list(Path("/dev").glob("nvidia[0-9]*"))),
@@ -38,28 +38,28 @@ def count_devices(platform: str, cores: int) -> int:
 
 
 def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
-    """Compare an experiment's mesh with what one job of it gets on this machine.
+    """Compare an experiment's mesh with the devices of one of its jobs on this machine.
 
     Args:
-        path: the experiment's file.
-        experiment: what it holds.
+        path: file of the experiment.
+        experiment: the experiment.
         cores: cores of one job; chain groups share those of the workflow.
 
     Raises:
-        ConfigError: it asks for more devices than there are.
+        ConfigError: the mesh needs more devices than a job has.
     """
     mesh = experiment.compute.mesh
     if mesh == "auto" or experiment.compute.processes > 1:
-        # What several processes find, on one machine or on many, is known once they have been started.
+        # The devices of several processes are known only after their start.
         return
     platform, groups = experiment.compute.platform, experiment.sampling.chain_groups
     available = count_devices(platform, cores)
     if mesh.chain * mesh.data > available:
-        share = f" for each of the {groups} chain groups, which run side by side" if groups > 1 else ""
-        fewer = ", or set sampling.chain_groups to less" if groups > 1 else ""
+        share = f" for each of the {groups} chain groups, which run at the same time" if groups > 1 else ""
+        fewer = ", or lower sampling.chain_groups" if groups > 1 else ""
         raise ConfigError(
             f"{path}: key 'compute.mesh': chain {mesh.chain} x data {mesh.data} needs {mesh.chain * mesh.data} devices, and there are {available} for platform '{platform}'{share}",
-            f"use\n    compute:\n      mesh: auto\n  or give more with --cores{fewer}",
+            f"use\n    compute:\n      mesh: auto\n  or allow more with --cores{fewer}",
         )
 
 
@@ -67,14 +67,14 @@ def check_processes(path: Path, experiment: ExperimentBase, nodes: int, each: in
     """Compare an experiment's processes with those that a profile starts in each job.
 
     Args:
-        path: the experiment's file.
-        experiment: what it holds.
+        path: file of the experiment.
+        experiment: the experiment.
         nodes: nodes of a job.
         each: processes on each node.
-        site: the site's file, of which the profile has them.
+        site: the site's file, from which the profile takes both.
 
     Raises:
-        ConfigError: they differ; the job would find that out, again with each attempt.
+        ConfigError: they differ; otherwise each attempt of the job would fail.
     """
     wanted, given = experiment.compute.processes, nodes * each
     if wanted == given:
@@ -82,7 +82,7 @@ def check_processes(path: Path, experiment: ExperimentBase, nodes: int, each: in
     source = f"{nodes} x {each}, by {site}: keys 'gpu.nodes' and 'gpu.gpus_per_node'"
     profile = "profiles/slurm-gpu" if wanted == 1 else "profiles/slurm-gpu-multinode"
     raise ConfigError(
-        f"{path}: key 'compute.processes': is {wanted}, and each job of this profile has {given}"
+        f"{path}: key 'compute.processes': is {wanted}, but each job of this profile has {given}"
         + (f" ({source})" if given > 1 else ""),
         f"use {profile}, or set\n    compute:\n      processes: {given}"
         if 1 in (wanted, given)

@@ -1,4 +1,4 @@
-"""What the Snakefile asks: which experiments there are, where their files are, and what each job is told."""
+"""Answer the Snakefile: experiments, their files, and the specification of each job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Plan", "use_own_environment"]
 
 
 def use_own_environment() -> None:
-    """Let jobs find the commands of the environment that Snakemake itself runs in, activated or not."""
+    """Let jobs find the commands of Snakemake's own environment, whether or not it is activated."""
     folder = str(Path(sys.executable).parent)
     if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
@@ -42,11 +42,11 @@ class Plan:
     Args:
         config: folder with ``config.yaml`` and ``experiments/``.
         results: folder of results.
-        workflow: Snakemake's, asked once jobs are planned whether this is a dry run, where jobs run, and with how many
-            cores; None outside of Snakemake, where no spec is written.
+        workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
+            cores they have; None outside Snakemake, where no spec is written.
 
     Raises:
-        ConfigError: anything in the configuration is wrong.
+        ConfigError: the configuration is invalid.
     """
 
     def __init__(self, config: str = "config", results: str = "results", *, workflow: Any = None) -> None:
@@ -56,9 +56,9 @@ class Plan:
         self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
 
     def _check_job(self, stage: str, name: str) -> None:
-        """End the run with exit code 2 when an experiment does not fit this machine, or the profile, if it is to run.
+        """Exit with code 2 if a requested experiment does not fit this machine or the profile.
 
-        Snakemake knows where jobs run only once it plans them, and would wrap an error of ours in one of its own.
+        Snakemake knows where jobs run only when it plans them, and would wrap our exception in its own.
         """
         if self.workflow is None:
             return
@@ -66,7 +66,7 @@ class Plan:
         try:
             if self.workflow.local_exec:
                 check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
-            # What another profile has made is taken as it is.
+            # Do not check finished results, which another profile may have made.
             made = {"compile": [self.layout(name).audit], "sample": self.manifests(name)}.get(stage, [])
             if self._processes is not None and not all(file.exists() for file in made):
                 check_processes(path, experiment, *self._processes, load_site()[0])
@@ -75,7 +75,7 @@ class Plan:
             sys.exit(error.exit_code)
 
     def _asked(self, resource: str) -> str | None:
-        """What a profile or the command line asks for each sampling job, as it is written there; None for nothing."""
+        """A resource of sampling jobs as written in the profile or on the command line; None if unset."""
         if self.workflow is None:
             return None
         asked = self.workflow.resource_settings.overwrite_resources.get("sample", {})
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def _processes(self) -> tuple[int, int] | None:
-        """Nodes of a program and processes on each, where the profile says; the experiment does otherwise."""
+        """Nodes of a program and processes on each as set by the profile, else by the experiment."""
         asked = self._asked("processes")
         return None if asked is None else parse_processes(asked)
 
@@ -91,7 +91,7 @@ class Plan:
         """Return one experiment.
 
         Raises:
-            ConfigError: there is none of that name.
+            ConfigError: no experiment has that name.
         """
         if name not in self.experiments:
             raise ConfigError(
@@ -137,30 +137,30 @@ class Plan:
 
     @property
     def cores(self) -> int:
-        """Cores that jobs on this machine share; inside a job of a cluster, those of the job.
+        """Cores that jobs on this machine share; inside a cluster job, those of the job.
 
-        The process that submits to a cluster has no such number: what a job gets is in its profile.
+        The process that submits to a cluster has no such number: the profile sets the cores of a job.
         """
         cores = None if self.workflow is None else self.workflow.resource_settings.cores
         return cores if cores is not None else 1
 
     def processes(self, name: str) -> str:
-        """Return the processes of a program, nodes x processes on each; a profile for several nodes says otherwise."""
+        """Return the processes of a program as nodes x processes; a profile for several nodes overrides it."""
         return f"1x{self.experiments[name].compute.processes}"
 
     def threads(self, name: str, cores: int | None) -> int:
-        """Return the cores of one chain group's job: an even share of the machine, or all of a cluster's job."""
+        """Return the cores of one chain group's job: an even share of the machine, or all cores of a cluster job."""
         is_alone = self.workflow is not None and self.workflow.remote_exec
         return max(1, (cores or 1) // (1 if is_alone else self.num_groups(name)))
 
     @functools.cached_property
     def site(self) -> Site:
-        """What the cluster is like; all defaults where there is none."""
+        """The cluster's site settings; defaults without a cluster."""
         return load_site()[1]
 
     @property
     def _sample_job(self) -> SampleJob:
-        """What a sampling job is on the cluster."""
+        """Limits and shape of a sampling job on the cluster."""
         limits = self.site.cpu if self._asked("gpu") is None else self.site.gpu
         return SampleJob(limits, self.site.stop_minutes, (self._processes or (1, 1))[0])
 
@@ -178,7 +178,7 @@ class Plan:
         return [self.layout(name).sampled(g) for g in self.groups(name)]
 
     def reported(self, name: str) -> list[Path]:
-        """Return what the page of an experiment is made of."""
+        """Return the inputs of the page of an experiment."""
         layout, experiment = self.layout(name), self.experiments[name]
         files = [
             self.data_layout(name).sharded,
@@ -197,11 +197,11 @@ class Plan:
         return list_analyses()
 
     def analysis_outputs(self, analysis: AnalysisDeclaration) -> list[str]:
-        """Return what an analysis writes, with ``{experiment}`` in place of the name."""
+        """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
         return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
 
     def analysis_inputs(self, analysis: AnalysisDeclaration) -> Callable[[Any], list[Path]]:
-        """Return a function of wildcards that gives what an analysis reads, of all experiments that it is about."""
+        """Return a function of wildcards that returns the inputs of an analysis, from all experiments that it reads."""
 
         def inputs(wildcards: Any) -> list[Path]:
             named = self.experiments[wildcards.experiment].named_experiments(analysis.name)
@@ -219,9 +219,9 @@ class Plan:
         return [file for word in analysis.reads for file in files[word]]
 
     def indexed(self) -> list[Path]:
-        """Return the pages that the index needs: of the listed experiments, and of others that are there already.
+        """Return the pages that the index needs: of the listed experiments, and existing pages of others.
 
-        Listed are those of `make run`, or of `make reproduce` when that is asked for; the latter has a page of claims.
+        Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
         """
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
@@ -244,22 +244,22 @@ class Plan:
         return self.experiments[name].report.category
 
     def spec(self, stage: str) -> Callable[[Any], str]:
-        """Return a function of wildcards that gives the file of the stage's spec, for `params`.
+        """Return a function of wildcards that returns the file of the stage's spec, for `params`.
 
-        The file is named after what it says, so that it never changes: another configuration is another file, and
-        with it another value of the rule's param.
+        The file is named after its content, so it never changes: another configuration is another file, and thus
+        another value of the rule's param.
         """
         return lambda wildcards: self._spec(stage, self._name(wildcards))
 
     def later(self, name: str) -> str:
-        """Return the specs of the stages that `compile` holds data and model to, separated by commas.
+        """Return the specs of the stages for which `compile` checks data and model, separated by commas.
 
-        They are no `params` of its rule: asking for an analysis of finished chains must not compile them again.
+        They are not `params` of its rule, because asking for an analysis of finished chains must not compile again.
         """
         return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
     def code(self, stage: str) -> Callable[[Any], str]:
-        """Return a function of wildcards that gives the fingerprint of the stage's code, for `params`."""
+        """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
         return lambda wildcards: self._code(stage, self._name(wildcards))
 
     def code_of(self, stage: str) -> str:
@@ -267,21 +267,21 @@ class Plan:
         return fingerprint(files_without_components(stage))
 
     def reproduction(self) -> list[str]:
-        """Return the experiments of the target `reproduce`: where chains run on an accelerator, published budgets too."""
+        """Return the experiments of the target `reproduce`; on an accelerator also those with published budgets."""
         return [*self.run.reproduce, *(self.run.reproduce_accelerated if self._is_accelerated() else [])]
 
     def _is_accelerated(self) -> bool:
-        """Return whether chains will run on a GPU or a TPU: their jobs ask for one, or this machine has it."""
+        """Return whether chains will run on a GPU or a TPU: their jobs request one, or this machine has one."""
         if self.workflow is None:
             return False
         return self._asked("gpu") is not None or (self.workflow.local_exec and has_accelerator(os.environ))
 
     def is_asked(self, target: str) -> bool:
-        """Return whether a target is one of those that Snakemake was asked for."""
+        """Return whether Snakemake was asked for a target."""
         return self.workflow is not None and target in self.workflow.dag_settings.targets
 
     def _name(self, wildcards: Any) -> str:
-        """An experiment; for a dataset, the first experiment that uses it."""
+        """Return an experiment; for a dataset, the first experiment that uses it."""
         values = dict(wildcards.items())
         if "experiment" in values:
             return str(values["experiment"])
@@ -296,7 +296,7 @@ class Plan:
         spec = make_spec(stage, name, self.experiments[name], self.results, self.experiments)
         layout = self.layout(name)
         if stage in ("fetch", "shard"):
-            # Shared by experiments: whoever asks first must not matter.
+            # Experiments share data, so the spec must not depend on which of them asks first.
             spec = spec.model_copy(update={"experiment": "data"})
             layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
         text = spec.canonical() + "\n"

@@ -1,4 +1,4 @@
-"""What a job asks of a scheduler: memory and time of sampling, from what the compile stage measured."""
+"""Compute memory and time of a sampling job from the measurements of the compile stage."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from bayesmesh.store.sealed import read_sealed
 __all__ = ["SampleJob", "sample_memory_mb", "sample_minutes"]
 
 BASE_MEMORY_MB = 2000
-"""Python, JAX and the two processes of Snakemake that a job starts."""
+"""Memory of Python, JAX and the two processes of Snakemake in a job."""
 
 MEMORY_FACTOR = 1.5
-"""Beside the program there are the segment that is written and the rows as they were read."""
+"""Factor for memory besides the program: the segment being written and the rows as read."""
 
 BASE_MINUTES = 10
-"""Starting JAX, reading the rows, and compiling where the cache does not hold the program."""
+"""Time to start JAX, read the rows, and compile if the program is not cached."""
 
 TIME_FACTOR = 2.0
-"""A measured gradient is the best of three on a machine that did nothing else."""
+"""Safety factor, because the measured gradient is the best of three on an idle machine."""
 
 
 class SampleJob(NamedTuple):
-    """What one chain group's job is on the cluster; the profile says it, and not what the compile stage happened to find.
+    """One chain group's job on the cluster, as set by the profile, independent of the machine of the compile stage.
 
     Attributes:
-        limits: what it may ask for.
-        stop_minutes: how long before its time is up it is told to stop, rounded up.
-        num_nodes: over which its devices are spread.
+        limits: limits of its resources.
+        stop_minutes: time between its stop signal and its time limit, rounded up.
+        num_nodes: number of nodes of its devices.
     """
 
     limits: Nodes
@@ -44,17 +44,17 @@ def sample_memory_mb(audit: Path, attempt: int, job: SampleJob) -> int:
     """Return the memory of a node for one chain group's job, in MB, growing with each attempt up to the site's limit.
 
     Args:
-        audit: what the compile stage found; Snakemake asks again when it is there.
-        attempt: 1 at first.
-        job: what it is on the cluster.
+        audit: measurements of the compile stage; Snakemake evaluates again when the file exists.
+        attempt: number of the attempt, from 1.
+        job: the job on the cluster.
 
     Raises:
         FileNotFoundError: the compile stage has not run.
-        StoreError: what it wrote is damaged.
+        StoreError: the audit is damaged.
     """
     found = _read(audit)
     mesh = found["devices"]["mesh"]
-    # On a CPU the devices share the host's memory; elsewhere the host holds what goes to the devices.
+    # On a CPU the devices share the host's memory; elsewhere the host only needs the data for the devices.
     peak = max(p["memory"]["peak"] for p in found["programs"].values())
     of_node = peak * math.ceil(math.prod(mesh.values()) / job.num_nodes)
     wanted = (BASE_MEMORY_MB + MEMORY_FACTOR * of_node / 1e6) * attempt
@@ -62,13 +62,13 @@ def sample_memory_mb(audit: Path, attempt: int, job: SampleJob) -> int:
 
 
 def sample_minutes(audit: Path, attempt: int, job: SampleJob, experiment: ExperimentBase) -> int:
-    """Return the time of one chain group's job, in minutes, growing with each attempt, at most what the site allows.
+    """Return the time of one chain group's job, in minutes, growing with each attempt up to the site's limit.
 
-    A job that runs into its limit has committed what it did, and its next attempt goes on from there.
+    A job that reaches its limit has committed its draws, and the next attempt continues from there.
 
     Raises:
         FileNotFoundError: the compile stage has not run.
-        StoreError: what it wrote is damaged.
+        StoreError: the audit is damaged.
     """
     found = _read(audit)
     iterations = experiment.sampling.warmup + experiment.sampling.draws
@@ -78,10 +78,10 @@ def sample_minutes(audit: Path, attempt: int, job: SampleJob, experiment: Experi
 
 
 def _read(audit: Path) -> dict[str, Any]:
-    # Raises by the file's name when it is not there: Snakemake asks again when a job has made it.
+    # A FileNotFoundError makes Snakemake evaluate again after a job has made the file.
     audit.stat()
     remedy = "delete it and run the compile stage again"
     content = read_sealed(audit, remedy)
     if missing := {"devices", "gradient", "programs"} - content.keys():
-        raise StoreError(f"{audit}: is damaged: no {', '.join(sorted(missing))} in it", remedy)
+        raise StoreError(f"{audit}: is damaged: {', '.join(sorted(missing))} missing", remedy)
     return content

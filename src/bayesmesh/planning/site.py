@@ -1,7 +1,7 @@
-"""What a cluster is like: `profiles/site.yaml`, read by the profiles and by the rules.
+"""Read the description of a cluster, `profiles/site.yaml`, for the profiles and the rules.
 
-The one place for partition, account, limits and model of GPU. A profile is a template of Snakemake's: it gets the
-site from `site_for`, which asks the scheduler first whether it would take such a job at all.
+It alone sets partition, account, limits and GPU model. A profile is a Snakemake template that gets the site from
+`site_for`, which first tests whether the scheduler accepts such a job.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ __all__ = ["SITE_FILE", "GpuNodes", "Nodes", "Site", "is_profile_given", "load_s
 SITE_FILE = "profiles/site.yaml"
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,127}$")]
-"""What reaches sbatch: no blank, no quote, no leading dash."""
+"""Pattern of words passed to sbatch: no blank, no quote, no leading dash."""
 
 
 class Nodes(Settings):
-    """A kind of node, and what one job may ask of it."""
+    """A kind of node, and the limits of one job on it."""
 
     partition: Word | None = None
-    """Partition; the scheduler's default when null."""
+    """Partition; the scheduler's default if null."""
     qos: Word | None = None
-    """Quality of service; the scheduler's default when null."""
+    """Quality of service; the scheduler's default if null."""
     cores: int = Field(4, ge=1, le=1024)
     """Cores of one job."""
     max_memory_mb: int = Field(32_000, ge=1000)
-    """Most memory of one job, in MB."""
+    """Largest memory of one job, in MB."""
     max_minutes: int = Field(240, ge=5)
     """Longest job, in minutes: the limit of the partition."""
 
@@ -49,20 +49,20 @@ class GpuNodes(Nodes):
     """Nodes with GPUs."""
 
     model: Word | None = None
-    """Model of GPU as the scheduler spells it; any when null."""
+    """GPU model as the scheduler spells it; any model if null."""
     nodes: int = Field(2, ge=1, le=4096)
-    """Nodes of one job that spans several."""
+    """Nodes of a job that spans several nodes."""
     gpus_per_node: int = Field(1, ge=1, le=64)
-    """GPUs that such a job takes on each of its nodes."""
+    """GPUs of such a job on each of its nodes."""
 
     @property
     def total(self) -> int:
-        """GPUs of a job that spans several nodes, and its processes."""
+        """Total number of GPUs, and of processes, of a job over several nodes."""
         return self.nodes * self.gpus_per_node
 
     @property
     def on_each_node(self) -> str:
-        """What such a job asks of each node. Of a total, a node that is partly taken would give less than its share."""
+        """Options that request GPUs and tasks per node; with only a total, Slurm may distribute them unevenly."""
         return f"--ntasks-per-node={self.gpus_per_node} --gpus-per-node={self.gpus(self.gpus_per_node)}"
 
     def gpus(self, count: int) -> str:
@@ -74,13 +74,13 @@ class Site(Settings):
     """A cluster."""
 
     account: Word | None = None
-    """Account that is charged; the scheduler's default when null."""
+    """Account to charge; the scheduler's default if null."""
     cpu: Nodes = Field(Nodes())
     """Nodes without accelerator."""
     gpu: GpuNodes = Field(GpuNodes())
     """Nodes with GPUs."""
     stop_seconds: int = Field(120, ge=10, le=3600)
-    """A job is told to stop so long before its time is up, so that it can commit."""
+    """Seconds between the stop signal and the time limit of a job, for its last commit."""
 
     @model_validator(mode="after")
     def _leave_time_to_work(self) -> Site:
@@ -88,23 +88,23 @@ class Site(Settings):
             if 2 * self.stop_seconds > 60 * nodes.max_minutes:
                 raise does_not_fit(
                     "stop_seconds",
-                    f"{self.stop_seconds} s are more than half of {kind}.max_minutes: {nodes.max_minutes}",
+                    f"{self.stop_seconds} s exceed half of {kind}.max_minutes: {nodes.max_minutes}",
                     f"set stop_seconds to at most {30 * nodes.max_minutes}, or raise {kind}.max_minutes",
                 )
         return self
 
     @property
     def stop_minutes(self) -> int:
-        """Minutes that a job is given besides, because it is told to stop before its time is up."""
+        """Additional minutes of a job, because it is told to stop before its time limit."""
         return math.ceil(self.stop_seconds / 60)
 
     def runtime(self, kind: str, minutes: int, shares: int = 1) -> str:
-        """Return the minutes that a job asks for as Snakemake's expression, more with each attempt.
+        """Return the minutes that a job requests as a Snakemake expression, more with each attempt.
 
         Args:
             kind: ``cpu`` or ``gpu``.
-            minutes: for the work, at the first attempt.
-            shares: rules that take turns in one job and whose times add up; this is one's.
+            minutes: minutes of work at the first attempt.
+            shares: number of rules that run in turn in one job; the result is for one of them.
         """
         limits = self.cpu if kind == "cpu" else self.gpu
         stop = math.ceil(self.stop_minutes / shares)
@@ -112,13 +112,13 @@ class Site(Settings):
 
 
 def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
-    """Return the site's file and what it says; all defaults where there is none.
+    """Return the site's file and its settings; defaults if the file does not exist.
 
     Args:
-        environ: `BAYESMESH_SITE` names another file.
+        environ: environment variables; `BAYESMESH_SITE` names another file.
 
     Raises:
-        ConfigError: it cannot be read, or a key is unknown or wrong.
+        ConfigError: the file is unreadable, or a key is unknown or invalid.
     """
     named = environ.get("BAYESMESH_SITE")
     path = Path(named or SITE_FILE)
@@ -131,16 +131,16 @@ def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
 
 
 def is_profile_given(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether Snakemake was called with a profile of the user's choice."""
+    """Return whether Snakemake was called with a profile."""
     return "SNAKEMAKE_PROFILE" in environ or any(word.split("=")[0] == "--profile" for word in words)
 
 
 def site_for(kind: str, *, nodes: bool = False) -> Site:
-    """Return the site for a profile, or end the program with a message: a template can do neither more nor less.
+    """Return the site for a profile; on an error, print it and exit, because a template cannot handle exceptions.
 
     Args:
         kind: ``cpu`` or ``gpu``.
-        nodes: whether a job takes `gpus_per_node` GPUs on each of `nodes` nodes, and not one GPU on one node.
+        nodes: whether a job uses `gpus_per_node` GPUs on each of `nodes` nodes, instead of one GPU on one node.
     """
     try:
         path, site = load_site()
@@ -152,10 +152,10 @@ def site_for(kind: str, *, nodes: bool = False) -> Site:
 
 
 def check_with_scheduler(path: Path, site: Site, kind: str, nodes: bool = False) -> None:
-    """Let the scheduler say, without submitting anything, whether it would take the largest job of the site.
+    """Ask the scheduler, without submitting, whether it would accept the largest job of the site.
 
     Raises:
-        ConfigError: it would not; gives its reason and the key to change.
+        ConfigError: it would not; the message has its reason and the key to change.
     """
     options = _options_of_largest(site, kind, nodes)
     if refused := refusal(options):
@@ -181,19 +181,19 @@ def _options_of_largest(site: Site, kind: str, nodes: bool) -> list[str]:
 
 
 _REASONS = (
-    ("qos", "{kind}.qos", "take one of those that `sacctmgr show user $USER withassoc` lists, or null"),
-    ("partition name|invalid partition", "{kind}.partition", "take one of those that `sinfo` lists"),
-    ("account", "account", "take one of those that `sacctmgr show user $USER withassoc` lists"),
-    ("time limit", "{kind}.max_minutes", "take at most the TIMELIMIT that `sinfo` shows for the partition"),
-    ("node count", "gpu.nodes", "take no more than `sinfo -o '%P %D'` shows"),
-    ("processors", "{kind}.cores", "take no more than a node has: `sinfo -o '%P %c'`"),
-    ("memory", "{kind}.max_memory_mb", "take no more than a node has: `sinfo -o '%P %m'`"),
-    ("gres|gpu", "gpu.model", "see with `sinfo -o '%P %G'` which GPUs the partition has"),
+    ("qos", "{kind}.qos", "choose one that `sacctmgr show user $USER withassoc` lists, or null"),
+    ("partition name|invalid partition", "{kind}.partition", "choose one that `sinfo` lists"),
+    ("account", "account", "choose one that `sacctmgr show user $USER withassoc` lists"),
+    ("time limit", "{kind}.max_minutes", "use at most the TIMELIMIT that `sinfo` shows for the partition"),
+    ("node count", "gpu.nodes", "use at most the number that `sinfo -o '%P %D'` shows"),
+    ("processors", "{kind}.cores", "use at most what a node has: `sinfo -o '%P %c'`"),
+    ("memory", "{kind}.max_memory_mb", "use at most what a node has: `sinfo -o '%P %m'`"),
+    ("gres|gpu", "gpu.model", "`sinfo -o '%P %G'` shows the GPUs of the partition"),
 )
 
 
 def _blame(said: str, kind: str) -> tuple[str, str]:
-    """The key that a refusal is about, and what to do; a configuration that no node has may be about several."""
+    """Return the key that a refusal concerns and the remedy; an unavailable node configuration may concern several."""
     for pattern, key, remedy in _REASONS:
         if re.search(pattern, said, re.IGNORECASE):
             return key.format(kind=kind), remedy

@@ -1,4 +1,4 @@
-"""The stages of the flow, and exactly the part of the configuration that each of them reads."""
+"""Define the stages of the flow and the part of the configuration that each reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LATER = {each.verb: each.name for each in list_analyses()}
-"""Stage of an analysis, which not all data and models can serve -> key that asks for it."""
+"""Verb of an analysis, which not all data and models support -> its key in an experiment."""
 
 
 def _keys_of(analysis: AnalysisDeclaration) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ READS: dict[str, tuple[str, ...]] = {
 STAGES = tuple(READS)
 
 LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
-    # More draws extend the chains, and the seed is an argument; the programs stay as they are.
+    # More draws extend the chains, and the seed is an argument, so neither changes the programs.
     "compile": tuple(
         ("sampling", key)
         for key in ("draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment")
@@ -68,23 +68,23 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "assemble": ("model",), "diagnose": (), "report": (),
     **{each.verb: ("model",) if "data" in each.reads else () for each in list_analyses()},
 }  # fmt: skip
-"""Stage -> kinds of component whose code it runs."""
+"""Stage -> kinds of component whose code the stage runs."""
 
 
 class StageSpec(Settings):
-    """All that one job of a stage is told; frozen when the workflow is parsed, written beside the results."""
+    """Specification of one job of a stage; fixed when the workflow is parsed, and written beside the results."""
 
     stage: str = Field(description="Name of the stage.")
     experiment: Name = Field(description="Name of the experiment.")
     results: str = Field("results", description="Folder of results.")
     config: dict[str, Any] = Field(description="The part of the experiment that the stage reads.")
-    num_chains: int = Field(0, ge=0, description="Chains of one program, where the stage runs one.")
+    num_chains: int = Field(0, ge=0, description="Chains of one program, if the stage runs one.")
     others: dict[Name, dict[str, Any]] = Field(
-        {}, description="Other experiments that an analysis reads, with the part of each that says what it is."
+        {}, description="Other experiments that an analysis reads, with the relevant part of each."
     )
 
     def of(self, other: str) -> StageSpec:
-        """Return the specification as it would be of one of the `others`."""
+        """Return the specification for one of the `others`."""
         return StageSpec(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
 
     @functools.cached_property
@@ -92,7 +92,7 @@ class StageSpec(Settings):
         """Top-level key -> its typed settings, for the keys in `config`.
 
         Raises:
-            ConfigError: a specification that was written by hand holds an unknown key or a wrong value.
+            ConfigError: a specification written by hand has an unknown key or an invalid value.
         """
         return {key: self._part(key, value) for key, value in self.config.items()}
 
@@ -112,7 +112,7 @@ class StageSpec(Settings):
         """Return the typed settings of one top-level key.
 
         Raises:
-            ConfigError: a specification that was written by hand lacks the key, or is wrong.
+            ConfigError: a specification written by hand lacks the key, or is invalid.
         """
         if key not in self.config:
             raise ConfigError(f"specification of '{self.stage}': key 'config.{key}' is missing")
@@ -135,7 +135,7 @@ class StageSpec(Settings):
 
     @property
     def sampling(self) -> SamplingSettings:
-        """Chains and draws; defaults where the stage is not told (see `LEAVES_OUT`)."""
+        """Chains and draws; defaults for keys that the stage does not read (see `LEAVES_OUT`)."""
         return self.settings("sampling")
 
     @property
@@ -145,7 +145,7 @@ class StageSpec(Settings):
 
     @property
     def posterior(self) -> PosteriorSettings:
-        """Bounds of what is kept beside the draws."""
+        """Limits on quantities stored with the draws."""
         return self.settings("posterior")
 
     def component(self, kind: str) -> tuple[type[Any], Any]:
@@ -156,14 +156,14 @@ class StageSpec(Settings):
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
-        # Without others as before there were any, so that finished stages keep their specification.
+        # Leave out empty `others`, so that specifications from before this field stay the same.
         value = self.model_dump(mode="json", exclude=None if self.others else {"others"})
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @functools.cache
 def _adapter(key: str) -> TypeAdapter[Any]:
-    """Return what validates one top-level key of an experiment."""
+    """Return the validator of one top-level key of an experiment."""
     field = experiment_class().model_fields[key]
     annotation: Any = field.annotation
     for item in field.metadata:
@@ -178,14 +178,14 @@ def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     for key, name in LEAVES_OUT.get(stage, ()):
         part[key] = {k: v for k, v in part[key].items() if k != name}
     if stage == "assemble" or stage in LATER:
-        # They find the data by its name, and open it with the experiment's dtype.
+        # These stages find the data by name, and open it in the experiment's dtype.
         part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
     if stage == "assemble":
         part["sampling"] = {
             k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")
         }
     if stage == "sample" and experiment.sampling.stop is not None:
-        # What is judged are the summaries that the gates will see.
+        # The rule monitors the summaries that the gates assess.
         part["posterior"] = {"probe_rows": whole["posterior"]["probe_rows"]}
     return part
 
@@ -197,14 +197,14 @@ def make_spec(
     results: str,
     experiments: Mapping[str, ExperimentBase] | None = None,
 ) -> StageSpec:
-    """Return what a job of a stage is told.
+    """Return the specification of a job of a stage.
 
     Args:
         stage: one of `STAGES`.
-        name: of the experiment.
+        name: name of the experiment.
         experiment: its settings.
         results: folder of results.
-        experiments: all experiments, among which an analysis finds those that its settings name.
+        experiments: all experiments, including those named in the settings of an analysis.
     """
     num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
     others = {
@@ -222,7 +222,7 @@ def make_spec(
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:
-    """Return the stages that the compile stage holds data and model to: those of `LATER`, and a rule for stopping."""
+    """Return the stages for which `compile` checks data and model: those of `LATER`, and `sample` with a stopping rule."""
     asked = [stage for stage, key in LATER.items() if key in experiment.analyses()]
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
@@ -232,7 +232,7 @@ def _digest(value: Any) -> str:
 
 
 def dataset_name(data: Mapping[str, Any]) -> str:
-    """Return the folder name of a dataset: its source, and a digest of the source's options."""
+    """Return the folder name of a dataset: its source and a digest of the source's options."""
     return f"{data['source']}-{_digest(component_options('source', data))}"
 
 
@@ -248,7 +248,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
     """Read a spec from JSON text or from the file that the text names, and resolve its settings.
 
     Raises:
-        ConfigError: not a spec, or one of another stage; names the option of the command line that gave it.
+        ConfigError: not a spec, or one of another stage; the message names the command line option.
     """
     origin, content = "the given JSON", text.encode()
     if not text.lstrip().startswith("{"):
@@ -262,7 +262,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise ConfigError(f"{option} {origin}: is no stage specification: {where}{first['msg']}") from error
+        raise ConfigError(f"{option} {origin}: is not a stage specification: {where}{first['msg']}") from error
     if spec.stage not in expected_stages:
         raise ConfigError(
             f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"

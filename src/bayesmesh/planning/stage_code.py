@@ -1,4 +1,4 @@
-"""Which source files and templates a stage runs, for the fingerprint of its code."""
+"""Find the source files and templates that a stage runs, for the fingerprint of its code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STAGES = PACKAGE_ROOT / "stages"
 
 
 def files_without_components(stage: str) -> list[Path]:
-    """Return the files of a stage apart from those of models, kernels, sources and analyses."""
+    """Return the files of a stage without those of models, kernels, sources and analyses."""
     return [*source_closure([_STAGES / f"{stage}.py"]), *_templates(stage)]
 
 
@@ -26,8 +26,8 @@ def stage_files(stage: str, name: str, experiments: Mapping[str, ExperimentBase]
 
     Args:
         stage: name of the stage.
-        name: of the experiment.
-        experiments: all experiments, among them those that an analysis names.
+        name: name of the experiment.
+        experiments: all experiments, including those that an analysis names.
     """
     experiment = experiments[name]
     if stage in LATER:
@@ -44,9 +44,9 @@ def stage_files(stage: str, name: str, experiments: Mapping[str, ExperimentBase]
 
 
 def _analysis_files(key: str, stage: str, names: list[str], experiments: Mapping[str, ExperimentBase]) -> list[Path]:
-    """Return what an analysis runs, with the models of all experiments that it reads.
+    """Return the files that an analysis runs, with the models of all experiments that it reads.
 
-    How a folder shows its results belongs to the page: a change of it computes nothing again.
+    The section of a folder belongs to the page, so changing it does not run the analysis again.
     """
     analysis = declared(key)
     apart = {analysis.section_file} - {analysis.path}
@@ -61,7 +61,7 @@ def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
 
 
 def _templates(stage: str) -> list[Path]:
-    """Return what pages are filled into."""
+    """Return the templates of the pages."""
     if stage != "report":
         return []
     folders = (PACKAGE_ROOT / unit / "templates" for unit in ("figures", "report"))

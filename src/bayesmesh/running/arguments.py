@@ -1,4 +1,4 @@
-"""The options that verbs of the command line share, each declared once, and the command that starts it again."""
+"""Declare shared options of the command line once, and build the command that restarts it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 Option = tuple[str, dict[str, Any]]
-"""Name of an option, or of a positional argument, and what ``add_argument`` is told of it."""
+"""Name of an option or positional argument, and its settings for ``add_argument``."""
 
 
 def option(name: str, **settings: Any) -> Option:
-    """Return an option of that name; the settings are those of ``add_argument``."""
+    """Return an option with settings for ``add_argument``."""
     return name, settings
 
 
@@ -43,29 +43,29 @@ def positive(text: str) -> int:
     return number
 
 
-LOG = option("--log", type=Path, help="also write the log there")
-CODE = option("--code", default="", help="fingerprint of the code that the workflow planned with")
+LOG = option("--log", type=Path, help="also write the log to this file")
+CODE = option("--code", default="", help="fingerprint of the code at planning")
 JOB = (LOG, CODE)
-"""Of every verb that a rule of the workflow calls."""
+"""Options of every verb that a rule of the workflow calls."""
 
-_GPUS = "GPUs of this machine to hold for oneself; shared ones by default"
-_PROCESSES = "N nodes of a Slurm job, P processes on each; 1xP outside of one: P processes here"
-CORES = option("--cores", type=positive, help="cores to use; all by default")
+_GPUS = "GPUs of this machine to lock; shared by default"
+_PROCESSES = "N nodes of a Slurm job with P processes each; outside a job, 1xP runs P processes here"
+CORES = option("--cores", type=positive, help="cores to use (default: all)")
 GPUS = option("--gpus", type=int, default=0, help=_GPUS)
 PROCESSES = option("--processes", default="1x1", metavar="NxP", help=_PROCESSES)
 
 
 def add_options(parser: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add options to a parser, or to a group of one."""
+    """Add options to a parser or argument group."""
     for name, settings in options:
         parser.add_argument(name, **settings)
 
 
 def command_of(words: Sequence[str], changed: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs ``bayesmesh`` with these words; options in `changed` replace those in the words.
+    """Return the command that runs ``bayesmesh`` with these arguments; options in `changed` override them.
 
     >>> command_of(["sample", "--cores", "4"], ["--cores", "2"])[1:]
     ['-m', 'bayesmesh.cli', 'sample', '--cores', '4', '--cores', '2']
     """
-    # argparse takes the last of an option that is given twice.
+    # argparse uses the last of repeated options.
     return [sys.executable, "-m", "bayesmesh.cli", *words, *changed]

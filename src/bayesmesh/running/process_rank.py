@@ -1,6 +1,6 @@
 """Determine the rank of this process among those that run one program together.
 
-JAX is not imported here, so that a wrong start is refused at once.
+JAX is not imported here, so that a wrong start fails immediately.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ProcessRank:
 
     Attributes:
         num_processes: number of processes.
-        index: of this process, from 0.
+        index: index of this process, from 0.
         address: host and port of the first process, where all meet.
-        source: the variable that says so, for messages.
+        source: variable that determined the rank, for messages.
         device: number of the one GPU of this process among those visible to it; None for all of them.
         join_seconds: how long to wait for the others.
     """
@@ -37,7 +37,7 @@ class ProcessRank:
     num_processes: int = 1
     index: int = 0
     address: str = ""
-    source: str = "no variable says that there are more"
+    source: str = "no variable indicates more"
     device: int | None = None
     join_seconds: float = 120.0
 
@@ -82,15 +82,15 @@ def _from_slurm(environ: Mapping[str, str]) -> ProcessRank | None:
 
 
 def check_num_processes(rank: ProcessRank, processes: int, experiment: str) -> None:
-    """Compare what was started with what the experiment asks for.
+    """Compare the started processes with those that the experiment asks for.
 
     Args:
-        rank: of this process.
+        rank: rank of this process.
         processes: ``compute.processes``.
-        experiment: its name.
+        experiment: name of the experiment.
 
     Raises:
-        ConfigError: they differ; several processes would otherwise run the same chains over each other.
+        ConfigError: they differ; otherwise several processes might run the same chains.
     """
     if rank.num_processes == processes:
         return
@@ -102,6 +102,6 @@ def check_num_processes(rank: ProcessRank, processes: int, experiment: str) -> N
             f" or set\n    compute:\n      processes: {rank.num_processes}"
         )
     raise ConfigError(
-        f"experiment '{experiment}': key 'compute.processes': is {processes}, and there are {rank.num_processes} processes ({rank.source})",
+        f"experiment '{experiment}': key 'compute.processes': is {processes}, but there are {rank.num_processes} processes ({rank.source})",
         remedy,
     )

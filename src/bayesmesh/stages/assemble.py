@@ -1,4 +1,4 @@
-"""assemble: join the chain groups to one posterior store that xarray and ArviZ open by themselves."""
+"""assemble: join the chain groups into one posterior store that xarray and ArviZ can open."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["run"]
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
-    """Assemble; returns a line for the log.
+    """Assemble the posterior and return a line for the log.
 
     Raises:
         StoreError: chains are missing or damaged, or another process assembles them.
@@ -45,7 +45,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
 def _assemble(spec: StageSpec, ledger: Ledger) -> str:
     layout, sampling = experiment_layout(spec), spec.sampling
     manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
-    # Groups that stopped by themselves hold different numbers; a posterior has one.
+    # Groups that stopped by a rule may differ in length; a posterior has one length.
     num_draws = min([sampling.draws, *(m["num_draws"] for m in manifests if m.get("stop"))])
     with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
@@ -53,7 +53,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             stores = [of_group[0] for of_group in processes]
             if len({m["identity"] for m in manifests}) > 1:
                 raise StoreError(
-                    f"{layout.folder / 'chains'}: the chain groups are of different identities",
+                    f"{layout.folder / 'chains'}: the chain groups have different identities",
                     "run the sample stage again",
                 )
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
@@ -68,7 +68,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
         with warnings.catch_warnings():
-            # Readers that know nothing of consolidated metadata ignore it; xarray opens many groups faster with it.
+            # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
             zarr.consolidate_metadata(root.store)
     with ledger.phase("hash"):
@@ -77,13 +77,13 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
 
 
 def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int) -> list[ChainStore]:
-    """Open the stores of a group's processes, rehash what their markers name, and check that all draws are there."""
+    """Open the stores of a group's processes, rehash the files of their markers, and check that no draw is missing."""
     group, stores = layout.folder / manifest["folder"], []
     folders = [process_folder(group, process) for process in range(manifest.get("num_processes", 1))]
     gone = [folder for folder in folders if not folder.is_dir()]
     for folder in gone:
         remedy = "run the sample stage again" if len(gone) == len(folders) else PROCESSES_REMEDY
-        raise StoreError(f"{folder}: the chains are gone", remedy)
+        raise StoreError(f"{folder}: the chains are missing", remedy)
     for folder in folders:
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
@@ -98,9 +98,9 @@ def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int
 
 
 def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
-    """Return (device, inode) -> sha256 of the shards, which were hashed a moment ago.
+    """Return (device, inode) -> sha256 of the shards, which have just been hashed.
 
-    Those of a group's last commit are left out: a job that adds draws puts longer ones in their place.
+    Shards of a group's last commit are left out, because a job that adds draws replaces them.
     """
     known = {}
     for store in stores:
@@ -111,7 +111,7 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
 
 
 def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
-    """Join what several processes wrote of local latents, each its own rows."""
+    """Join the local latents of several processes, each with its own rows."""
     model_class, options = spec.component("model")
     shards, data_spec = shards_of(spec)
     axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
@@ -119,7 +119,7 @@ def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[Ch
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
-    """Compute summaries and pointwise groups, and write them."""
+    """Compute and write summaries and pointwise groups."""
     shards, data_spec = shards_of(spec)
     model_class, options = spec.component("model")
     posterior, settings = open_posterior(partial), spec.posterior

@@ -42,19 +42,19 @@ def run(
     later: Sequence[StageSpec] = (),
     rank: ProcessRank | None = None,
 ) -> str:
-    """Compile all programs into the persistent cache; returns a line for the log.
+    """Compile all programs into the persistent cache and return a line for the log.
 
     Args:
-        spec: what to do.
-        ledger: gets what it took.
-        cores: that this process may use.
-        later: what the stages that follow are to do.
-        rank: of this process; that of a single process if None.
+        spec: specification of the stage.
+        ledger: receives times and memory.
+        cores: cores available to this process.
+        later: specifications of later stages to check.
+        rank: rank of this process; a single process if None.
 
     Raises:
-        ConfigError: the model reads what the data have not, or they do not offer what the stages in `later` are to do;
-            or its program grows with the data beyond what can be compiled;
-            or there are more or fewer processes than the experiment asks for.
+        ConfigError: the model reads fields that the data lack; or model or data do not support the stages in `later`;
+            or the program grows with the data beyond what can be compiled;
+            or the number of processes differs from the experiment's.
         PeerError: another process failed.
     """
     rank, compute = rank or ProcessRank(), spec.compute
@@ -78,11 +78,11 @@ def run(
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         with ledger.phase("measure", "one gradient"):
             shapes = {k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()}
-            # The same for all, so that they compile for the same lengths.
+            # Equal for all processes, so that they compile for the same lengths.
             seconds = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data, peers)
         lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
-        # Together, so that none that finds its programs in the cache leaves while another compiles them.
+        # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_phases(program, ledger).items()}
             _compile_looks(later, model_class(options, data_spec), data_spec, shards, ledger)
@@ -95,7 +95,7 @@ def run(
 
 
 def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) -> str:
-    """Refuse or warn of a model whose program grows with its data; at once, for what follows may take long."""
+    """Refuse, or warn about, a model whose program grows with its data, before the expensive steps."""
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
@@ -106,7 +106,7 @@ def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) 
 
 
 def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards, ledger: Ledger) -> None:
-    """Compile what the looks of a rule for stopping compute, where there is one."""
+    """Compile the summaries for the looks of a stopping rule, if there is one."""
     for spec in later:
         if spec.stage == "sample":
             names, probe_rows = check_stop(spec, model, data_spec), spec.posterior.probe_rows
@@ -117,7 +117,7 @@ def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, 
 def _audit(
     program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what is known of the programs, as plain JSON values."""
+    """Return the facts about the programs, as plain JSON values."""
     return {
         "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
         "gradient": {
@@ -138,7 +138,7 @@ def _audit(
 
 
 class _Shape:
-    """The shape of an array, for asking where it would be placed."""
+    """The shape of an array, to determine its sharding."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape

@@ -1,4 +1,4 @@
-"""The shards that a spec names, and its file in messages."""
+"""Open the shards of a spec, and name its file in messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
 
 @contextlib.contextmanager
 def in_file_of(spec: StageSpec) -> Iterator[None]:
-    """Put the experiment's file in front of what is wrong with a key of it."""
+    """Prefix configuration errors with the experiment's file."""
     try:
         yield
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""diagnose: R-hat, effective sample sizes and gates; a gate that does not hold is reported, never raised."""
+"""diagnose: compute R-hat, effective sample sizes and gates; a missed gate is reported, never raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["run"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
-    """Diagnose; returns a line for the log."""
+    """Diagnose the posterior and return a line for the log."""
     layout = experiment_layout(spec)
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)

@@ -1,4 +1,4 @@
-"""Where a stage's files are."""
+"""Locate the files of a stage."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def experiment_layout(spec: StageSpec) -> ExperimentLayout:
 
 
 def data_layout(spec: StageSpec) -> DataLayout:
-    """Return the files of the spec's dataset; `fetch` knows no split."""
+    """Return the files of the spec's dataset; `fetch` has no split."""
     data = spec.config["data"]
     split = split_name(data) if "held_out_fraction" in data else ""
     return DataLayout(Path(spec.results), dataset_name(data), split)
 
 
 def ledger_file(spec: StageSpec, job: str) -> Path:
-    """Return where the phases of a job are kept; those of shared data lie beside the data."""
+    """Return the ledger file of a job; for shared data it lies beside the data."""
     if spec.stage in ("fetch", "shard"):
         return data_layout(spec).folder / "ledger" / f"{job}.jsonl"
     return experiment_layout(spec).ledger_part(job)

@@ -1,4 +1,4 @@
-"""fetch: bring a dataset's files into place and verify them."""
+"""fetch: download a dataset's files and verify them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["run"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
-    """Fetch; returns a line for the log."""
+    """Fetch the dataset and return a line for the log."""
     source, options = spec.component("source")
     with ledger.phase("fetch"):
         identity = {"name": spec.data.source, **options.model_dump(mode="json")}

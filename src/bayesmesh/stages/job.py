@@ -1,4 +1,4 @@
-"""One job of a stage, as its verb on the command line describes it."""
+"""Run one job of a stage from its verb and options on the command line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _log = logging.getLogger("bayesmesh")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the stage that the verb names, with those of its options that it takes; returns the exit code.
+    """Run the stage of the verb with the options that it accepts, and return the exit code.
 
     Raises:
-        UserError: what the stage raises, or a wrong specification or chain group.
+        UserError: raised by the stage, or an invalid specification or chain group.
     """
     stage = arguments.verb
     spec, later = _specs(arguments)
-    # Of several processes the first alone writes the ledger.
+    # Of several processes only the first writes the ledger.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     job = f"{stage}-{arguments.group}" if stage == "sample" else stage
     options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
             add_start(ledger, os.environ)
             if stage == "sample" and is_first:
-                # An attempt that is killed leaves its cost too.
+                # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
             said = run_stage(spec, ledger, **options)
     finally:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
-    """Return the specification, and for `compile` those of the later stages that it checks."""
+    """Return the specification and, for `compile`, those of the later stages to check."""
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
     later = [parse_spec(file, "sample", *LATER, option="--later") for file in files]

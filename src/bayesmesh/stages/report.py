@@ -1,4 +1,4 @@
-"""report: the page of an experiment, and the index of all pages."""
+"""report: write the page of an experiment, and the index of all pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run", "run_index"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
-    """Write the page; returns a line for the log."""
+    """Write the page and return a line for the log."""
     settings, layout = spec.settings("report"), experiment_layout(spec)
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
@@ -32,13 +32,13 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
             data_layout(spec).sharded,
             settings,
         )
-    # Not the ledgers of the jobs: this job's own is written when it has ended.
+    # Without the ledgers of the jobs, because this job's own is written after it.
     sign(spec, [layout.ledger], [layout.posterior_hashes])
     return str(page)
 
 
 def run_index(arguments: argparse.Namespace) -> int:
-    """Write the index over the pages that exist; returns the exit code."""
+    """Write the index of existing pages and return the exit code."""
     del arguments
     plan = Plan()
     named: list[IndexedPage] = [

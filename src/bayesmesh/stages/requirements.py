@@ -1,4 +1,4 @@
-"""Holds data and model to each other and to the stages after sampling, while nothing was sampled yet."""
+"""Check before sampling that data and model fit each other and support the later stages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW_ROWS = 16
 
 
 class _Named(dict[str, Any]):
-    """A mapping whose missing names are the user's to mend."""
+    """A mapping whose missing names are user errors."""
 
     def __init__(self, what: str, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -33,18 +33,18 @@ class _Named(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         raise ConfigError(
             f"key 'model.name': the model asks for the {self.what} '{name}'; the data have {', '.join(sorted(self)) or 'none'}",
-            "take a source that has it (key 'data.source'), or another model",
+            "choose a source that has it (key 'data.source'), or another model",
         )
 
 
 def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
-    """Check that the model finds in the data what it reads, without computing anything.
+    """Check that the data have all fields that the model reads, without computing anything.
 
     Raises:
-        ConfigError: it asks for a field or a constant that is not there; names the experiment's file.
+        ConfigError: a field or a constant is missing; the message names the experiment's file.
     """
     fields, constants = _Named("field", data_spec.fields), _Named("constant", data_spec.constants)
-    # A few rows, for a model that loops over them in Python.
+    # A few rows suffice, and keep a model fast that loops over them in Python.
     num_rows = min(data_spec.num_rows, _FEW_ROWS)
     named = dataclasses.replace(data_spec, num_rows=num_rows, fields=fields, constants=constants)
     model_class, options = spec.component("model")
@@ -58,17 +58,16 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
 
 
 def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards) -> None:
-    """Check that data and model offer what later stages were asked for.
+    """Check that data and model support the later stages.
 
     Args:
-        later: specifications of the analyses that the experiment asks for, and of `sample` where it has a rule for
-            stopping.
+        later: specifications of the experiment's analyses, and of `sample` if it has a stopping rule.
         model: the model, bound to the data.
-        data_spec: of the shards, in the experiment's dtype.
+        data_spec: specification of the shards, in the experiment's dtype.
         shards: the data.
 
     Raises:
-        ConfigError: they do not; names the experiment's file, the key and the reason.
+        ConfigError: they do not; the message names the experiment's file, the key and the reason.
     """
     for spec in later:
         if spec.stage == "sample":
@@ -80,10 +79,10 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
 
 
 def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
-    """Return the summaries that a rule for stopping judges, all of the model's unless it names some; none without a rule.
+    """Return the summaries that a stopping rule monitors, all of the model by default; none without a rule.
 
     Raises:
-        ConfigError: the model has no summary of that name; names the experiment's file, the key and the nearest name.
+        ConfigError: the model lacks a named summary; the message names the experiment's file, the key and the nearest name.
     """
     rule, valid = spec.sampling.stop, summary_names(model, data_spec)
     if rule is None:
@@ -96,7 +95,7 @@ def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
                     raise ConfigError(
                         f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid)
                     )
-    # Standard errors name their own summaries; with no other target nothing else is computed.
+    # `max_mcse` names its own summaries; without other targets nothing else is computed.
     others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
     judged = (rule.summaries or valid) if any(target is not None for target in others) else ()
     return sorted({*judged, *named["max_mcse"]})

@@ -1,4 +1,4 @@
-"""sample: bring one chain group to the number of draws asked for."""
+"""sample: extend one chain group to the requested number of draws."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ _log = logging.getLogger("bayesmesh")
 
 
 def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, rank: ProcessRank | None = None) -> str:
-    """Sample; returns a line for the log. What is committed stays, however the job ends.
+    """Sample and return a line for the log. Committed draws stay, however the job ends.
 
     Args:
-        spec: what to do.
-        ledger: gets what it took.
+        spec: specification of the stage.
+        ledger: receives times and memory.
         group: number of the chain group.
-        cores: that this process may use.
-        rank: of this process; that of a single process if None.
+        cores: cores available to this process.
+        rank: rank of this process; a single process if None.
 
     Raises:
         NotFinished: the job was asked to stop.
-        StoreError: what is there is damaged, was made elsewhere, or is being written by another process.
-        ConfigError: there are more or fewer processes than the experiment asks for.
+        StoreError: the store is damaged, was made in another environment, or another process is writing it.
+        ConfigError: the number of processes differs from the experiment's.
         PeerError: another process failed.
     """
     rank = rank or ProcessRank()
     settings, compute = spec.sampling, spec.compute
     check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    # Joined first: until then there is nothing to leave in good order, and JAX may not make an array before.
+    # Join first: before, there is nothing to finish on a stop request, and JAX must not create an array.
     with joined(rank) as peers, Interruption(settings.grace_seconds) as interruption, contextlib.ExitStack() as held:
         label = f"{spec.experiment} {group_name(group)}"
-        # Several processes leave together, which the loop sees to.
+        # Several processes stop together, which the loop coordinates.
         leave = functools.partial(interruption.check, label) if peers.is_alone else lambda: None
         with peers.together():
             use_cache(spec.results)
@@ -87,7 +87,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         num_draws = settings.draws
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, num_draws])
         key = GroupKey(settings.seed, group * spec.num_chains)
-        # Verified before a rule looks at what is there.
+        # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, experiment_layout(spec).looks(identity, group))
         asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
@@ -102,48 +102,48 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
 
 
 def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:
-    """Return what `sampling.stop` asks for, None without it."""
+    """Return the stopping rule of `sampling.stop`, None without one."""
     if spec.sampling.stop is None:
         return None
-    # By name, so that its code, and that of the diagnostics, counts where there is a rule (see `Plan.code`).
+    # Imported by name, so that its code and the diagnostics enter the fingerprint only with a rule (see `Plan.code`).
     return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
 
 
 def _check_same(peers: Peers, work: list[Any]) -> None:
-    """Hold all processes to the same work: they would wait for each other in different programs otherwise."""
+    """Check that all processes do the same work; otherwise they would wait for each other in different programs."""
     all_work = peers.exchange(work)
     if any(each != all_work[0] for each in all_work):
         peers.have_parted = True
         there = "; ".join(f"process {i}: {each}" for i, each in enumerate(all_work))
         raise StoreError(
             f"the processes were not started for the same run (identity, group, lengths, draws): {there}",
-            "start all of them with the same command, code and folder of results",
+            "start all of them with the same command, code and results folder",
         )
 
 
 def _open_store(
     spec: StageSpec, folder: Path, identity: str, program: Program, segment_draws: int, lock: WriterLock
 ) -> tuple[ChainStore, dict[str, Any]]:
-    """Open a process's store for this environment; returns it and the facts to keep with every commit."""
+    """Open a process's store in this environment; return it and the facts to store with every commit."""
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
-    # Where the record was lost, the chains beside it know the length of their segments.
+    # If the record is lost, the existing chains determine the length of segments.
     stored = None if record.exists() else segment_draws_of(record.parent)
     content = {"segment_draws": stored or segment_draws, "config": spec.config}
     shared = write_sealed_once(record, content, IDENTITY_REMEDY)
     if type(shared.get("segment_draws")) is not int:
-        raise StoreError(f"{record}: is damaged: no segment_draws in it", IDENTITY_REMEDY)
+        raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
     about = {"identity": identity, "environment": present}
     store = ChainStore(folder, shared["segment_draws"], about, lock.check)
     policy = spec.sampling.on_changed_environment
     changed = check_environment(store.record["environment"], present, policy, str(store.folder))
     for difference in changed:
-        _log.warning("continuing in a changed environment, no longer bit for bit: %s", difference)
+        _log.warning("continuing in a changed environment, not bitwise reproducible: %s", difference)
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 
 def _phases_left(store: ChainStore, num_draws: int) -> Sequence[str]:
-    """Return the phases that a run will go through that continues from the last commit to `num_draws`."""
+    """Return the phases of a run that continues from the last commit to `num_draws`."""
     commits = store.commits()
     if not commits:
         return PHASES
@@ -152,14 +152,14 @@ def _phases_left(store: ChainStore, num_draws: int) -> Sequence[str]:
 
 
 class _Programs(dict[str, Any]):
-    """Phase -> compiled program, from the persistent cache; one that was not loaded is when it is asked for."""
+    """Phase -> compiled program from the persistent cache, loaded on first use."""
 
     def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
         super().__init__()
         self._program, self._ledger, self._peers = program, ledger, peers
 
     def load(self, phases: Sequence[str]) -> None:
-        """Load programs; a miss is reported where the compile stage has made them all."""
+        """Load programs; warn about a cache miss if the compile stage has made them all."""
         for phase, compilation in compile_phases(self._program, self._ledger, phases).items():
             self[phase] = compilation.compiled
             if not compilation.is_warm and self._peers.is_alone:
@@ -168,7 +168,7 @@ class _Programs(dict[str, Any]):
                 )
 
     def __missing__(self, phase: str) -> Any:
-        # Several processes go on from the last commit of all, which may lie before this one's.
+        # Several processes continue from the last common commit, which may precede this one's last.
         self.load([phase])
         return self[phase]
 
@@ -181,7 +181,7 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
 
 
 def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mapping[str, Any] | None) -> None:
-    """Write the rule's output: small, last, and without any state."""
+    """Write the output of the rule: small, last, and without state."""
     layout = experiment_layout(spec)
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]

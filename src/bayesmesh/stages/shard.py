@@ -1,4 +1,4 @@
-"""shard: decode a dataset, check its counts, hold out what is asked for, write row shards."""
+"""shard: decode a dataset, check its counts, hold out rows or cells, and write row shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["run"]
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
-    """Shard; returns a line for the log."""
+    """Shard the dataset and return a line for the log."""
     layout = data_layout(spec)
     source, options = spec.component("source")
     with ledger.phase("decode"):

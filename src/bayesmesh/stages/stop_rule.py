@@ -1,8 +1,8 @@
-"""The rule that ends sampling: looks at committed draws, and says how many of them the run has.
+"""The stopping rule: looks at committed draws and determines the number of draws of the run.
 
-Everything follows from the configuration, the draws and the facts of the commits, so that a run that was killed, or
-whose rule was changed, comes to the same answer from what is there. Loaded by name where an experiment has a rule:
-without one, the code of the diagnostics is not the code of its chains.
+Its decision depends only on the configuration, the draws and the facts of the commits, so a run that was killed, or
+whose rule changed, reaches the same decision from stored data. Imported by name if an experiment has a rule: without
+one, the code of the diagnostics is not part of the chains' fingerprint.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from bayesmesh.store.segments import ChainStore, Commit
 __all__ = ["StopRule", "make_rule"]
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
-"""Part of the sampling time that looks may take without a warning, and the time from which on anybody would care."""
+"""Looks are reported if they take more than this share of the sampling time and more than this many seconds."""
 
-_SCOPE = "this chain group alone; the posterior keeps the fewest draws of all groups"
+_SCOPE = "this chain group alone; the posterior keeps the draws of the shortest group"
 
 _log = logging.getLogger("bayesmesh")
 
 
 class StopRule:
-    """Looks at a chain group while it is sampled.
+    """Looks at a chain group during sampling.
 
     Args:
-        settings: targets and times of looks.
-        limit: most draws.
-        judged: summaries of the group's draws, in the order in which they are looked at; what is cheap comes first.
+        settings: targets and draw counts of looks.
+        limit: largest number of draws.
+        judged: summaries of the group's draws, in the order of evaluation, the cheapest first.
         store: the group's store.
-        path: of ``looks.json``, rewritten after every look.
+        path: file ``looks.json``, rewritten after every look.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class StopRule:
 
     @property
     def look_numbers(self) -> list[int]:
-        """Draws of every look up to the limit."""
+        """Draw counts of all looks up to the limit."""
         return look_numbers(self._settings.first_look, self._settings.growth, self._limit)
 
     def is_enough(self, commit: Commit | None = None) -> bool:
-        """Take the looks that are due; returns whether sampling ends here, before its limit of draws or at it.
+        """Take the looks that are due; return True to end sampling, before or at its limit of draws.
 
-        The commit is not needed: what it may have added is in the store.
+        The commit itself is not used, because its draws are in the store.
         """
         del commit
         before = (len(self._looks), self.reason)
@@ -88,7 +88,7 @@ class StopRule:
     def content(self) -> dict[str, Any]:
         """Return rule, looks and reason as plain JSON values.
 
-        `reason` is ``met``, ``draws`` or ``seconds``, empty while sampling goes on; `num_draws` is then the limit.
+        `reason` is ``met``, ``draws`` or ``seconds``, empty during sampling, when `num_draws` is the limit.
         """
         return {
             "rule": {**self._settings.model_dump(mode="json"), "draws": self._limit},
@@ -101,11 +101,11 @@ class StopRule:
         }
 
     def finish(self, ledger: Ledger) -> dict[str, Any]:
-        """Return `content` once sampling has ended, with the time of the looks in the ledger and, if long, in the log."""
+        """Return `content` after sampling; add the time of the looks to the ledger and, if long, to the log."""
         content = self.content()
         spent, sampled = content["look_seconds"], content["sampling_seconds"]
         write_json(self._path, content)
-        ledger.add("look", spent, detail=f"{len(self._looks)} looks beside sample")
+        ledger.add("look", spent, detail=f"{len(self._looks)} looks during sample")
         if spent > max(MOST_SHARE * sampled, NOTICED_SECONDS):
             _log.warning(
                 "looks took %.3g s of %.3g s of sampling; fewer summaries (sampling.stop.summaries) or a larger"
@@ -119,7 +119,7 @@ class StopRule:
         return bool(self._looks) and bool(self._looks[-1]["is_met"])
 
     def _out_of_time(self, pieces: list[tuple[int, float]]) -> int | None:
-        """Return the draws that were committed when the time was up; None while it is not."""
+        """Return the draws that were committed when the time limit was reached; None before."""
         spent = 0.0
         for stop, seconds in pieces:
             spent += seconds
@@ -128,7 +128,7 @@ class StopRule:
         return None
 
     def _look(self, number: int) -> dict[str, Any]:
-        """Return what a look saw; summaries that cannot make it meet its targets any more are left for later looks."""
+        """Return the values of a look; after a missed target, the remaining summaries are not evaluated."""
         start, is_met = time.perf_counter(), True
         draws: dict[str, np.ndarray] = {}
         targets: list[TargetEntry] = []
@@ -142,23 +142,23 @@ class StopRule:
 
 
 def _pieces(store: ChainStore) -> list[tuple[int, float]]:
-    """Return what was committed at a time, in order: draws from the start, and seconds that the last ones took."""
+    """Return the commits in order: total draws, and the seconds of the last ones."""
     facts = [f for commit in store.commits() if commit.phase == "sample" for f in commit.all_facts]
     return [(int(f["first_new"]) + int(f["count"]), float(f["seconds"])) for f in facts]
 
 
 def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, path: Path) -> StopRule:
-    """Return the rule of a sample stage, which has taken the looks that are due at what is committed already.
+    """Return the rule of a sample stage, after taking the looks that are due for committed draws.
 
     Raises:
-        ConfigError: it names a summary that the model has not.
+        ConfigError: the rule names a summary that the model lacks.
     """
     sampling = spec.sampling
     assert sampling.stop is not None, "loaded where there is a rule"
     model_class, options = spec.component("model")
     model = model_class(options, data_spec)
     names = check_stop(spec, model, data_spec)
-    # The sampler's own statistics are two numbers a draw, and often the slowest to mix.
+    # The sampler's statistics are two numbers per draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
     probe_rows = spec.posterior.probe_rows
     judged = [JudgedSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]

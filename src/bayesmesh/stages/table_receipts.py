@@ -1,4 +1,4 @@
-"""Receipts of what stages write: their tables, and the draws and data that these were made of."""
+"""Write the receipts of tables, with the draws and data from which they were made."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def sign(spec: StageSpec, outputs: Iterable[Path], inputs: Iterable[Path]) -> No
     """Write the receipts of a stage's outputs.
 
     Args:
-        spec: of the stage.
-        outputs: what it wrote; files among it get a receipt.
-        inputs: files that it read; of a posterior, its list of hashes.
+        spec: specification of the stage.
+        outputs: outputs of the stage; the files among them get a receipt.
+        inputs: files that it read; for a posterior, its list of hashes.
     """
     write_receipts(Path(spec.results), f"{spec.stage} {spec.experiment}", outputs, inputs)

@@ -67,12 +67,12 @@ def test_every_block_has_a_misspelt_case() -> None:
 
 
 WRONG = [
-    ("sampling.chains", -3, "should be greater than or equal to 1, found -3", "chains: Chains in all."),
-    ("sampling.chains", True, "should be a valid integer, found True", "Chains in all"),
-    ("sampling.chains", "8", "should be a valid integer, found '8'", "Chains in all"),
-    ("sampling.chains", 2.5, "should be a valid integer, found 2.5", "Chains in all"),
+    ("sampling.chains", -3, "should be greater than or equal to 1, found -3", "chains: Total number of chains."),
+    ("sampling.chains", True, "should be a valid integer, found True", "Total number of chains"),
+    ("sampling.chains", "8", "should be a valid integer, found '8'", "Total number of chains"),
+    ("sampling.chains", 2.5, "should be a valid integer, found 2.5", "Total number of chains"),
     ("sampling.draws", [1], "should be a valid integer, found [1]", "Draws per chain"),
-    ("sampling.seed", 2**32, "should be less than 4294967296, found 4294967296", "seed: Root"),
+    ("sampling.seed", 2**32, "should be less than 4294967296, found 4294967296", "seed: Seed of all"),
     ("sampling.mode", "paralel", "should be 'independent' or 'sharded', found 'paralel'", "mode: "),
     ("sampling.segment_seconds", float("nan"), "should be a finite number, found nan", "segment"),
     ("sampling.segment_seconds", float("inf"), "should be a finite number, found inf", "segment"),

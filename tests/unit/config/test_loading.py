@@ -42,11 +42,11 @@ def test_the_shortest_experiment_loads(tmp_path: Path, good: str) -> None:
         ("title: !include x.yaml\n", "line 1: could not determine a constructor"),
         ("1: x\n", "line 1: the key 1 is not a word"),
         ("? [a, b]\n: x\n", "is not a word"),
-        ("- a\n- b\n", "is a mapping of keys, this is list"),
-        ("just a word\n", "is a mapping of keys, this is str"),
+        ("- a\n- b\n", "is a mapping of keys, but this is list"),
+        ("just a word\n", "is a mapping of keys, but this is str"),
         ("", "the file is empty"),
         ("  \n\n", "the file is empty"),
-        ("# all commented out\n", "is a mapping of keys, this is nothing but comments"),
+        ("# all commented out\n", "is a mapping of keys, but this is nothing but comments"),
         ("title: [a\n", "line 2: expected ',' or ']'"),
         ("title: a\n\tdata: b\n", "line 2"),
         ("title: a\n---\ntitle: b\n", "line 2: but found another document"),
@@ -89,8 +89,8 @@ def test_plain_words_mean_what_they_mean_in_yaml_1_2(tmp_path: Path, text: str, 
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        ("title: a\ntitle: b\n", "keep one of the two lines"),
-        ("title: &a x\ndata: *a\n", "write the value again"),
+        ("title: a\ntitle: b\n", "keep one of the two keys"),
+        ("title: &a x\ndata: *a\n", "repeat the value"),
         ("", "title: My experiment"),
         ("- a\n", "title: My experiment"),
     ],
@@ -109,7 +109,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "endless.yaml").symlink_to("/dev/zero")
     for name in ("pipe.yaml", "endless.yaml"):
-        with pytest.raises(ConfigError, match=f"{name}: is no plain file"):
+        with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
             read_yaml(tmp_path / name)
 
 
@@ -130,7 +130,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 def test_a_file_name_that_could_harm_is_no_experiment(tmp_path: Path, good: str, name: str) -> None:
     path = tmp_path / f"{name}.yaml"
     path.write_text(good)
-    with pytest.raises(ConfigError, match="is no name for an experiment") as caught:
+    with pytest.raises(ConfigError, match="is not a valid name for an experiment") as caught:
         load_experiment(path)
     assert "[a-z0-9]" in caught.value.remedy
 
@@ -224,14 +224,14 @@ def test_what_editors_and_people_leave_is_no_experiment(tmp_path: Path, good: st
 def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.yaml: cannot be read: No such file") as caught:
         load_all(tmp_path / "config")
-    assert "there is no folder" in caught.value.remedy
+    assert "does not exist" in caught.value.remedy
     assert "start in the folder of the project" in caught.value.remedy
     (tmp_path / "config.yml").write_text("experiments: [one]\n")
     with pytest.raises(ConfigError) as caught:
         load_all(tmp_path)
     assert caught.value.remedy == f"rename {tmp_path / 'config.yml'} to config.yaml"
     (tmp_path / "config.yml").rename(tmp_path / "config.yaml")
-    with pytest.raises(ConfigError, match="experiments: there is no such folder") as caught:
+    with pytest.raises(ConfigError, match="experiments: no such folder") as caught:
         load_all(tmp_path)
     assert "title: My experiment" in caught.value.remedy
 
@@ -259,9 +259,9 @@ def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("experiments: [../../etc/passwd]\n", "key 'experiments[0]': '../../etc/passwd' is no name"),
-        ("experiments: [a, Films]\n", "key 'experiments[1]': 'Films' is no name"),
-        ("experiments: [a]\nreproduce: [a/b]\n", "key 'reproduce[0]': 'a/b' is no name"),
+        ("experiments: [../../etc/passwd]\n", "key 'experiments[0]': '../../etc/passwd' is not a valid name"),
+        ("experiments: [a, Films]\n", "key 'experiments[1]': 'Films' is not a valid name"),
+        ("experiments: [a]\nreproduce: [a/b]\n", "key 'reproduce[0]': 'a/b' is not a valid name"),
         ("experiments: films\n", "key 'experiments': should be a valid list, found 'films'"),
         ("experiments: [1]\n", "key 'experiments[0]': should be a valid string, found 1"),
         ("experiments: []\n", "key 'experiments': should have at least 1 item"),

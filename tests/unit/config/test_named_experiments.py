@@ -36,8 +36,8 @@ def test_what_is_there_is_accepted() -> None:
     [
         ({"a": ["bb"], "b": []}, r"a\.yaml: key 'comparison\.experiments': no experiment 'bb'", "did you mean 'b'"),
         ({"a": ["b", "b"], "b": []}, "'b' is named twice", "once"),
-        ({"a": ["a"]}, "the request is circular: a -> a", "name only the others"),
-        ({"a": ["b"], "b": ["c"], "c": ["a"]}, "the request is circular: a -> b -> c -> a", "name only the others"),
+        ({"a": ["a"]}, "the request is circular: a -> a", "name only others"),
+        ({"a": ["b"], "b": ["c"], "c": ["a"]}, "the request is circular: a -> b -> c -> a", "name only others"),
     ],
 )
 def test_what_cannot_be_is_refused_with_file_and_key(named: dict[str, list[str]], said: str, remedy: str) -> None:

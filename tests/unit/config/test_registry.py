@@ -62,7 +62,7 @@ def test_a_new_file_is_found_without_being_run(kind: str, tmp_path: Path, monkey
         ("class Options(Settings):\n    x: np.ndarray\n", "class Options: "),
         ("class Options:\n    x = 1\n", "class Options is no Settings"),
         ("class Options(Settings):\n    x: int = Field(1, ge='a'*2)\n", "class Options: "),
-        ("class Options(Settings:\n", "line 1: no valid Python"),
+        ("class Options(Settings:\n", "line 1: invalid Python"),
     ],
 )
 def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -19,7 +19,7 @@ def _sampling(stop: str, rest: str = "") -> str:
 
 
 REFUSED = [
-    ("{}", "", "key 'sampling.stop': no target; give at least one of min_ess_bulk", "max_r_hat: 1.01"),
+    ("{}", "", "key 'sampling.stop': no target; set at least one of min_ess_bulk", "max_r_hat: 1.01"),
     ("{first_look: 9}", "", "key 'sampling.stop': no target", "min_ess_bulk: 400"),
     ("{min_ess: 9}", "", "unknown key 'sampling.stop.min_ess'", "did you mean 'min_ess_"),
     ("{min_ess_bulk: 0}", "", "key 'sampling.stop.min_ess_bulk': should be greater than 0", "draws"),
@@ -29,11 +29,11 @@ REFUSED = [
     ("{max_mcse: {}}", "", "key 'sampling.stop.max_mcse'", "unit of the summary"),
     ("{max_r_hat: 1.1, summaries: []}", "", "key 'sampling.stop.summaries'", "gates"),
     ("{max_r_hat: 1.1, growth: 1.0}", "", "key 'sampling.stop.growth': should be greater than or equal to 1.1", ""),
-    ("{max_r_hat: 1.1, first_look: 600}", "", "'sampling.stop.first_look': 600 draws are more than", "look earlier"),
-    ("{max_r_hat: 1.1}", "  chains: 1\n", "key 'sampling.stop.max_r_hat': R-hat compares chains", "more chains"),
+    ("{max_r_hat: 1.1, first_look: 600}", "", "'sampling.stop.first_look': 600 draws are more than", "lower first_look"),
+    ("{max_r_hat: 1.1}", "  chains: 1\n", "key 'sampling.stop.max_r_hat': R-hat compares the chains", "more chains"),
     (
         "{max_r_hat: 1.1}", "  chains: 3\n  mode: independent\n  chain_groups: 3\n",
-        "key 'sampling.stop.max_r_hat': R-hat compares chains", "fewer chain_groups",
+        "key 'sampling.stop.max_r_hat': R-hat compares the chains", "fewer chain_groups",
     ),
 ]  # fmt: skip
 

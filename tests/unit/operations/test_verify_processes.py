@@ -63,7 +63,7 @@ def test_the_folder_of_a_process_that_is_gone_is_damage(
         layout.sampled("group-000").unlink()
     lines = _damage(layout)
     assert f"{folder}: is missing, although 2 processes made the draws of group-000" in lines
-    with pytest.raises(StoreError, match="the chains are gone") as caught:
+    with pytest.raises(StoreError, match="the chains are missing") as caught:
         _verified(layout, manifest, 4)
     assert caught.value.remedy == PROCESSES_REMEDY
 
@@ -71,7 +71,7 @@ def test_the_folder_of_a_process_that_is_gone_is_damage(
 def test_a_group_that_is_gone_with_all_its_processes_is_sampled_again(layout: ExperimentLayout) -> None:
     for process in range(2):
         shutil.rmtree(process_folder(layout.group(IDENTITY, 0), process))
-    with pytest.raises(StoreError, match="the chains are gone\n  remedy: run the sample stage again"):
+    with pytest.raises(StoreError, match="the chains are missing\n  remedy: run the sample stage again"):
         _verified(layout, read_manifest(layout.sampled("group-000")), 4)
     path = layout.sampled("group-000")
     hold_to_manifest(path, ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY}))

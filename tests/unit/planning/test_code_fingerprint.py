@@ -149,5 +149,5 @@ def test_where_a_users_code_lies_does_not_matter_but_what_it_says_does(own: Path
 
 def test_a_file_that_is_no_python_is_named(own: Path) -> None:
     (own / "own/late.py").write_text("def (\n")
-    with pytest.raises(ConfigError, match=r"own/late\.py, line 1: no valid Python"):
+    with pytest.raises(ConfigError, match=r"own/late\.py, line 1: invalid Python"):
         source_closure([own / "own/models.py"])

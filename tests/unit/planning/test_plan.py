@@ -159,7 +159,7 @@ def test_code_covers_what_a_model_of_ones_own_imports(config: Path, monkeypatch:
     assert changed == {"compile", "sample", "assemble", "average", "recommend"}
     part.write_text("SCALE = = 2\n")
     source_imports._imports.cache_clear()
-    with pytest.raises(ConfigError, match=r"a\.yaml: key 'model\.name': .*own_part\.py, line 1: no valid Python"):
+    with pytest.raises(ConfigError, match=r"a\.yaml: key 'model\.name': .*own_part\.py, line 1: invalid Python"):
         codes()
 
 
@@ -210,11 +210,11 @@ def _asking(**resources: Any) -> dict[str, Any]:
         (
             1,
             "2x4",
-            "is 1, and each job of this profile has 8 (2 x 4, by profiles/site.yaml",
+            "is 1, but each job of this profile has 8 (2 x 4, by profiles/site.yaml",
             "use profiles/slurm-gpu, or",
         ),
         (4, "2x4", "keys 'gpu.nodes' and 'gpu.gpus_per_node'", "change those keys of profiles/site.yaml, or set"),
-        (8, "1x1", "is 8, and each job of this profile has 1\n", "use profiles/slurm-gpu-multinode, or set"),
+        (8, "1x1", "is 8, but each job of this profile has 1\n", "use profiles/slurm-gpu-multinode, or set"),
     ],
 )
 def test_processes_that_a_profile_does_not_start_end_the_planning(
