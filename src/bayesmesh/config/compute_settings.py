@@ -26,11 +26,11 @@ class ComputeSettings(Settings):
     platform: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
-    """Devices along `chain` and `data`. `auto` uses every device of the job: for rows when `sampling.mode` is
-    `sharded`, for chains when it is `independent`. On a CPU a device is a core."""
+    """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is
+    `sharded`, for chains if it is `independent`. On a CPU a device is a core."""
     processes: int = Field(1, ge=1, le=65_536)
-    """Processes that run one program together, each with its own share of the devices and of the rows. They are started
-    by a launcher such as `srun`, or by `bayesmesh sample --processes`."""
+    """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
+    `bayesmesh sample --processes`, starts them."""
     sharding: Literal["named", "shard_map"] = "named"
     """How sums over devices are expressed: `named` leaves them to the compiler; `shard_map` states them, one sum over
     `data` per gradient. Both give the same draws up to rounding."""

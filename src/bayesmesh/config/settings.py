@@ -22,7 +22,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 class Settings(BaseModel):
     """A block of the configuration: immutable; unknown keys and values of another type are errors.
 
-    YAML has lists and no tuples, so a list is accepted where a field is a tuple. A string below a field describes it.
+    YAML has lists but no tuples, so a tuple field accepts a list. The string below a field is its description.
     """
 
     model_config = ConfigDict(

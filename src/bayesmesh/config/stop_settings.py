@@ -37,8 +37,7 @@ class StopSettings(Settings):
     growth: float = Field(1.5, ge=1.1, le=10)
     """Factor between the numbers of draws of successive looks (no unit)."""
     max_seconds: float | None = Field(None, gt=0, le=1e9)
-    """Limit on the time spent on draws over all runs, in seconds of wall time, warmup not counted; noticed at the next
-    commit."""
+    """Limit on the time of sampling over all runs, in seconds of wall time, without warmup; checked at each commit."""
 
     @model_validator(mode="after")
     def _check_targets(self) -> StopSettings:
