@@ -12,19 +12,35 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.sections import Section
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bayesmesh.data.base import DataSpec
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model
 
-__all__ = ["Analysis", "BoundModel", "Subject"]
+__all__ = ["Analysis", "BoundModel", "ShapeLike", "Shapes", "Subject"]
+
+
+class ShapeLike(Protocol):
+    """Shape and dtype of an array that was not computed, as `jax.ShapeDtypeStruct` has them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+Shapes = Mapping[str, ShapeLike]
+"""Latent -> shape and dtype of one draw."""
 
 
 class BoundModel(NamedTuple):
@@ -98,11 +114,12 @@ class Analysis(ABC):
     reads: ClassVar[tuple[str, ...]] = ("posterior", "data")
     needs_of_source: ClassVar[tuple[str, ...]] = ()
     needs_of_model: ClassVar[tuple[str, ...]] = ()
+    options: Settings
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Settings) -> None:
         self.options = options
 
-    def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Check that data and model support the analysis, before sampling and without computing anything.
 
         Args:

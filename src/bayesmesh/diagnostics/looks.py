@@ -7,7 +7,6 @@ stopping` measures the effect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
@@ -15,51 +14,12 @@ from jaxtyping import Bool, Float, Real
 from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import coordinate_index
+from bayesmesh.store.look_records import TargetEntry
 
-__all__ = ["Look", "StopRecord", "TargetEntry", "judge_look", "look_numbers", "within"]
+__all__ = ["judge_look", "look_numbers", "within"]
 
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))
 """Key of the rule, and the statistic that it bounds, over all monitored summaries."""
-
-
-class TargetEntry(TypedDict):
-    """One target of a look: its key, its limit, the worst value (None where not finite), its place, and the outcome."""
-
-    name: str
-    target: float
-    value: float | None
-    where: str
-    is_met: bool
-
-
-class Look(TypedDict):
-    """One look: draws per chain, seconds it took, summaries read, and its targets."""
-
-    draws: int
-    seconds: float
-    is_met: bool
-    judged: list[str]
-    targets: list[TargetEntry]
-
-
-class StopRecord(TypedDict):
-    """The looks of a chain group under a rule for stopping.
-
-    Attributes:
-        rule: targets and times of looks, with the limit of draws.
-        decided_by: scope of the rule.
-        reason: ``met``, ``draws`` or ``seconds``; empty while sampling goes on.
-        num_draws: draws per chain, the limit while sampling goes on.
-        look_seconds, sampling_seconds: wall time.
-    """
-
-    rule: dict[str, object]
-    decided_by: str
-    looks: list[Look]
-    num_draws: int
-    reason: str
-    look_seconds: float
-    sampling_seconds: float
 
 
 def look_numbers(first: int, growth: float, last: int) -> list[int]:

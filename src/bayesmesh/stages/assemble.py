@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_folder
+from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
@@ -23,7 +22,7 @@ from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
 from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.manifests import PROCESSES_REMEDY, missing_draws, read_manifest
+from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
@@ -76,7 +75,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
     return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
 
 
-def _verified(layout: ExperimentLayout, manifest: dict[str, Any], num_draws: int) -> list[ChainStore]:
+def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int) -> list[ChainStore]:
     """Open the stores of a group's processes, rehash the files of their markers, and check that no draw is missing."""
     group, stores = layout.folder / manifest["folder"], []
     folders = [process_folder(group, process) for process in range(manifest.get("num_processes", 1))]
@@ -158,13 +157,13 @@ def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draw
             write_array(group, ROW, rows, [ROW])
 
 
-def _attributes(spec: StageSpec, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JSON]:
     environment = manifests[0]["environment"]
-    stopped = {group_name(number): m["stop"] for number, m in enumerate(manifests) if m.get("stop")}
-    stop = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
+    stopped = {group_name(number): stop for number, m in enumerate(manifests) if (stop := m.get("stop"))}
+    groups: JSON = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
     rule = next((s["rule"] for s in stopped.values()), None)
     return {
-        **({"stop": {"rule": rule, "groups": stop}} if stopped else {}),
+        **({"stop": {"rule": rule, "groups": groups}} if stopped else {}),
         "creation_library": "bayesmesh",
         "creation_library_version": version("bayesmesh"),
         "experiment": spec.experiment,

@@ -9,6 +9,7 @@ from typing import Any
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
@@ -105,7 +106,9 @@ def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) 
     return growth
 
 
-def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards, ledger: Ledger) -> None:
+def _compile_looks(
+    later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, ledger: Ledger
+) -> None:
     """Compile the summaries for the looks of a stopping rule, if there is one."""
     for spec in later:
         if spec.stage == "sample":
@@ -115,8 +118,8 @@ def _compile_looks(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, 
 
 
 def _audit(
-    program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: dict[str, Any]
-) -> dict[str, Any]:
+    program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: Mapping[str, object]
+) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
     return {
         "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 
@@ -13,6 +12,7 @@ from bayesmesh.config.declarations import analysis_of_verb
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
 from bayesmesh.stages.analyse import make_analysis
@@ -23,14 +23,14 @@ __all__ = ["check_later", "check_reading", "check_stop"]
 _FEW_ROWS = 16
 
 
-class _Named(dict[str, Any]):
+class _Named[T](dict[str, T]):
     """A mapping whose missing names are user errors."""
 
-    def __init__(self, what: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, what: str, values: Mapping[str, T]) -> None:
         super().__init__(values)
         self.what = what
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> T:
         raise ConfigError(
             f"key 'model.name': the model asks for the {self.what} '{name}'; the data have {', '.join(sorted(self)) or 'none'}",
             "choose a source that has it (key 'data.source'), or another model",
@@ -57,7 +57,7 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
         jax.eval_shape(lambda draw, rows: model.log_likelihood(draw, _Named("field", rows)), latents, rows)
 
 
-def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, shards: Shards) -> None:
+def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards) -> None:
     """Check that data and model support the later stages.
 
     Args:
@@ -78,7 +78,7 @@ def check_later(later: Sequence[StageSpec], model: Any, data_spec: DataSpec, sha
             analysis.check(BoundModel(model, data_spec, shards), _draw_shapes(model, data_spec))
 
 
-def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
+def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:
     """Return the summaries that a stopping rule monitors, all of the model by default; none without a rule.
 
     Raises:
@@ -101,7 +101,9 @@ def check_stop(spec: StageSpec, model: Any, data_spec: DataSpec) -> list[str]:
     return sorted({*judged, *named["max_mcse"]})
 
 
-def _draw_shapes(model: Any, data_spec: DataSpec) -> dict[str, Any]:
+def _draw_shapes(model: Model, data_spec: DataSpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Return shape and dtype of every latent of one draw."""
-    shapes: dict[str, Any] = jax.eval_shape(lambda: model.prior(data_spec).sample(seed=jax.random.key(0)))
+    shapes: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(
+        lambda: model.prior(data_spec).sample(seed=jax.random.key(0))
+    )
     return shapes

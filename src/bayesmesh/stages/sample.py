@@ -8,9 +8,11 @@ import importlib
 import logging
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -32,7 +34,9 @@ from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
+from bayesmesh.store.look_records import StopRecord
 from bayesmesh.store.manifests import hold_to_manifest
+from bayesmesh.store.markers import Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
@@ -109,7 +113,7 @@ def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chai
     return importlib.import_module(STOPPING).make_rule(spec, data_spec, shards, store, looks)
 
 
-def _check_same(peers: Peers, work: list[Any]) -> None:
+def _check_same(peers: Peers, work: list[object]) -> None:
     """Check that all processes do the same work; otherwise they would wait for each other in different programs."""
     all_work = peers.exchange(work)
     if any(each != all_work[0] for each in all_work):
@@ -123,7 +127,7 @@ def _check_same(peers: Peers, work: list[Any]) -> None:
 
 def _open_store(
     spec: StageSpec, folder: Path, identity: str, program: Program, segment_draws: int, lock: WriterLock
-) -> tuple[ChainStore, dict[str, Any]]:
+) -> tuple[ChainStore, Facts]:
     """Open a process's store in this environment; return it and the facts to store with every commit."""
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
@@ -151,7 +155,7 @@ def _phases_left(store: ChainStore, num_draws: int) -> Sequence[str]:
     return () if last.phase == "sample" and last.stop >= num_draws else PHASES[PHASES.index(last.phase) :]
 
 
-class _Programs(dict[str, Any]):
+class _Programs(dict[str, jax.stages.Compiled]):
     """Phase -> compiled program from the persistent cache, loaded on first use."""
 
     def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
@@ -167,7 +171,7 @@ class _Programs(dict[str, Any]):
                     "cache miss: the program '%s' was compiled again; was it compiled on another device?", phase
                 )
 
-    def __missing__(self, phase: str) -> Any:
+    def __missing__(self, phase: str) -> jax.stages.Compiled:
         # Several processes continue from the last common commit, which may precede this one's last.
         self.load([phase])
         return self[phase]
@@ -180,7 +184,7 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
     return data
 
 
-def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: Mapping[str, Any] | None) -> None:
+def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: StopRecord | None) -> None:
     """Write the output of the rule: small, last, and without state."""
     layout = experiment_layout(spec)
     commits = store.commits()

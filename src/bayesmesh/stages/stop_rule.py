@@ -11,19 +11,19 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.looks import TargetEntry, judge_look, look_numbers
+from bayesmesh.diagnostics.looks import judge_look, look_numbers
 from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
 from bayesmesh.stages.requirements import check_stop
+from bayesmesh.store.look_records import Look, StopRecord, TargetEntry
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["StopRule", "make_rule"]
@@ -52,7 +52,7 @@ class StopRule:
     ) -> None:
         self._settings, self._limit, self._judged = settings, limit, judged
         self._store, self._path = store, path
-        self._looks: list[dict[str, Any]] = []
+        self._looks: list[Look] = []
         self.num_draws, self.reason = limit, ""
 
     @property
@@ -85,7 +85,7 @@ class StopRule:
             write_json(self._path, self.content())
         return self.reason != ""
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> StopRecord:
         """Return rule, looks and reason as plain JSON values.
 
         `reason` is ``met``, ``draws`` or ``seconds``, empty during sampling, when `num_draws` is the limit.
@@ -100,7 +100,7 @@ class StopRule:
             "sampling_seconds": round(sum(seconds for _, seconds in _pieces(self._store)), 3),
         }
 
-    def finish(self, ledger: Ledger) -> dict[str, Any]:
+    def finish(self, ledger: Ledger) -> StopRecord:
         """Return `content` after sampling; add the time of the looks to the ledger and, if long, to the log."""
         content = self.content()
         spent, sampled = content["look_seconds"], content["sampling_seconds"]
@@ -127,7 +127,7 @@ class StopRule:
                 return stop
         return None
 
-    def _look(self, number: int) -> dict[str, Any]:
+    def _look(self, number: int) -> Look:
         """Return the values of a look; after a missed target, the remaining summaries are not evaluated."""
         start, is_met = time.perf_counter(), True
         draws: dict[str, np.ndarray] = {}

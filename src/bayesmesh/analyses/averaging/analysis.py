@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.analyses.averaging.settings import Options
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
 from bayesmesh.figures.sections import Section
 
 __all__ = ["Averaging"]
@@ -21,8 +21,9 @@ class Averaging(Analysis):
     message = "Average the predictions of {experiment} over its draws"
     needs_of_source = ("averaging",)
     needs_of_model = ("averaging",)
+    options: Options
 
-    def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require labelled test rows and one categorical prediction per row."""
         from bayesmesh.analyses.averaging.suitability import check_averaging
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -50,7 +49,7 @@ def average(
     *,
     work_bytes: int = WORK_BYTES,
     block_bytes: int = BLOCK_BYTES,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Average the predictive probabilities of the test rows over all draws, and score average and single draws.
 
     Every draw of every chain counts once, rejected ones repeating their state. Memory: `block_bytes` of latents,

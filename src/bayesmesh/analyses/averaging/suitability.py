@@ -6,12 +6,12 @@ Separate from the averaging itself, so that the compile stage, which checks firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses.base import Shapes
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
 
@@ -36,9 +36,7 @@ def class_probabilities(model: Model, latents: Latents, inputs: Rows) -> jax.Arr
     return predictive.probs_parameter()
 
 
-def check_averaging(
-    model: Model, latents: Mapping[str, Any], test_rows: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, int]:
+def check_averaging(model: Model, latents: Shapes, test_rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
     """Return labels, (rows,) int32, and the number of classes, without computing a prediction.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from bayesmesh.analyses.base import Analysis, BoundModel, Subject
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.figures.sections import Section
 
 __all__ = ["Recommendation"]
@@ -22,8 +22,9 @@ class Recommendation(Analysis):
     message = "Recommend films in {experiment}"
     needs_of_source = ("recommendation",)
     needs_of_model = ("recommendation",)
+    options: Options
 
-    def check(self, bound: BoundModel, latents: Mapping[str, Any]) -> None:
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a watch matrix, latents per user, one Bernoulli per film, and that the chosen users exist."""
         from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
 

@@ -194,7 +194,7 @@ class _Ranker:
         """Return the best films by one non-negative score for all users, (users, cutoff)."""
         return self._list([jax.device_put(score[None, None, :], part.device) for part in self._parts])
 
-    def _place_latents(self, latents: Mapping[str, np.ndarray], part: _Part) -> Any:
+    def _place_latents(self, latents: Mapping[str, np.ndarray], part: _Part) -> tuple[Latents, Latents]:
         local, shared = split_latents(self.model, latents)
         return jax.device_put(({name: values[part.padded] for name, values in local.items()}, shared), part.device)
 
@@ -209,7 +209,7 @@ class _Ranker:
         return np.concatenate(listed)
 
 
-def _place(device: Any, rows: np.ndarray, tile: int, inputs: Mapping[str, np.ndarray]) -> _Part:
+def _place(device: jax.Device, rows: np.ndarray, tile: int, inputs: Mapping[str, np.ndarray]) -> _Part:
     num_tiles = math.ceil(len(rows) / tile)
     tile = math.ceil(len(rows) / num_tiles)
     padding = np.full(num_tiles * tile - len(rows), rows[-1])

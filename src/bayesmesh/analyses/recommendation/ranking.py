@@ -6,8 +6,8 @@ films even if probabilities round to 1; ties go to the lower film index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +50,9 @@ class Ranking(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    probability: Any
-    square: Any
-    top: Any
+    probability: jax.Array
+    square: jax.Array
+    top: jax.Array
 
 
 def rank_films(
@@ -92,8 +92,11 @@ def rank_films(
                      for name, field in zip(Ranking._fields, zip(*parts, strict=True), strict=True)))  # fmt: skip
 
 
+_AddChunk = Callable[[_Sums, Mapping[str, np.ndarray], np.ndarray, Rows], tuple[_Sums, jax.Array]]
+
+
 def _rank_tile(
-    add_chunk: Callable[..., Any],
+    add_chunk: _AddChunk,
     model: Model,
     posterior: Posterior,
     shards: Shards,
@@ -108,8 +111,8 @@ def _rank_tile(
     best_parts = []
     for _, count, latents in iterate_chunks(model, posterior, users, dtype, _MAX_DRAWS, block_bytes):
         is_counted = np.arange(len(next(iter(latents.values())))) < count
-        sums, best = add_chunk(sums, latents, is_counted, on_device)
-        best_parts.append(np.asarray(best)[:count])
+        sums, best_of_draws = add_chunk(sums, latents, is_counted, on_device)
+        best_parts.append(np.asarray(best_of_draws)[:count])
     best = np.concatenate(best_parts)
     total = len(best)
     mean = np.asarray(sums.probability) / total
@@ -121,7 +124,7 @@ def _rank_tile(
     return Ranking(best, counts / total, np.asarray(sums.top) / total, mean, sd, watched)
 
 
-def _make_add_chunk(model: Model, top: int) -> Callable[..., Any]:
+def _make_add_chunk(model: Model, top: int) -> Callable[..., tuple[_Sums, jax.Array]]:
     """Return the function, to be jitted, that adds a chunk of draws to the sums and returns each draw's best films."""
 
     def add_chunk(sums: _Sums, latents: Latents, is_counted: jax.Array, inputs: Rows) -> tuple[_Sums, jax.Array]:

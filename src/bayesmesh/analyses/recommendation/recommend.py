@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ from bayesmesh.analyses.recommendation.tables import (
     user_row,
     write_table,
 )
-from bayesmesh.data.base import DataSpec
+from bayesmesh.data.base import Column, DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Model
@@ -54,7 +54,7 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
     return np.concatenate(per_user) + hidden, per_film
 
 
-def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: list[Any]) -> list[RankedUser]:
+def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]) -> list[RankedUser]:
     """Return the most active, the least active and the chosen users, each user once.
 
     Args:
@@ -83,6 +83,14 @@ def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: lis
     ]
 
 
+class Recommended(TypedDict):
+    """Draws used, and the rows of ``users.csv`` and ``scores.csv``."""
+
+    num_draws: int
+    users: list[dict[str, object]]
+    scores: list[dict[str, object]]
+
+
 def recommend(
     model: Model,
     spec: DataSpec,
@@ -94,7 +102,7 @@ def recommend(
     work_bytes: int = WORK_BYTES,
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
-) -> dict[str, Any]:
+) -> Recommended:
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
@@ -138,13 +146,14 @@ def recommend(
 def _write_lists(
     users: list[RankedUser],
     ranking: Ranking,
-    columns: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Column],
     num_films: int,
     files: Mapping[str, Path],
 ) -> None:
     top = [row for user in users for row in top_rows(user, ranking, columns, num_films)]
     write_table(files["top.csv"], top, TOP_COLUMNS)
-    of_films = columns.get("genres")
+    # By the contract of a source, the column genres has a list for each film.
+    of_films = cast(list[list[str]], columns.get("genres", []))
     genres = (
         [row for user in users for row in genre_rows(user, ranking.p_best[user.place], of_films)] if of_films else []
     )

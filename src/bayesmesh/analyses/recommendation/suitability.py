@@ -5,12 +5,12 @@ Separate from the ranking itself, so that the compile stage, which checks first,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses.base import Shapes
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model, Rows
@@ -69,7 +69,7 @@ def check_users(users: Sequence[int], num_users: int) -> None:
         )
 
 
-def check_recommendation(model: Model, latents: Mapping[str, Any], shards: Shards) -> None:
+def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
     """Check that films can be ranked for users, without computing anything.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ import pandas as pd
 from bayesmesh.analyses.recommendation.held_out import UserScores
 from bayesmesh.analyses.recommendation.ranking import Ranking
 from bayesmesh.analyses.recommendation.ranking_scores import entropy, jackknife_entropy_sd, mean_and_se
+from bayesmesh.data.base import Column
 from bayesmesh.files import write_text
 
 __all__ = [
@@ -50,14 +51,14 @@ class RankedUser(NamedTuple):
     """
 
     row: int
-    user_id: Any
+    user_id: object
     activity: str
     place: int
 
 
 def top_rows(
-    user: RankedUser, ranking: Ranking, columns: Mapping[str, Sequence[Any]], num_films: int
-) -> list[dict[str, Any]]:
+    user: RankedUser, ranking: Ranking, columns: Mapping[str, Column], num_films: int
+) -> list[dict[str, object]]:
     """Return the first films of a user, by `p_best`, then `p_top`, then mean probability, then lower film index.
 
     Args:
@@ -88,7 +89,7 @@ def top_rows(
     ]
 
 
-def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[str]]) -> list[dict[str, object]]:
     """Return the share of draws whose best film has a genre, for every genre, largest first, then by name.
 
     A film with several genres counts for each, so the shares may add to more than 1.
@@ -106,7 +107,7 @@ def genre_rows(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[s
     return [{"user": user.row, "activity": user.activity, "genre": g, "p_best": p} for g, p in ordered]
 
 
-def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, Any]:
+def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: int) -> dict[str, object]:
     """Return the concentration of a user's recommendations, with entropies in nats.
 
     ``num_watched`` counts all films that the user watched, held-out ones included.
@@ -129,7 +130,7 @@ def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: i
     }
 
 
-def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, Any]]:
+def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, object]]:
     """Return means over users with their standard errors, one row per ranking."""
     rows = []
     for name, per_user in scores.items():
@@ -139,6 +140,6 @@ def score_rows(scores: Mapping[str, UserScores], cutoff: int) -> list[dict[str, 
     return rows
 
 
-def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def write_table(path: Path, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
     """Write rows as CSV atomically; without rows only the header."""
     write_text(path, pd.DataFrame(list(rows), columns=list(columns)).to_csv(index=False))

@@ -31,6 +31,7 @@ class NewAnalysis(Analysis):
     outputs = ("moments.csv",)
     # The draws alone: with "data", data and model are at hand too, as `subject.bound`.
     reads = ("posterior",)
+    options: Options
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Pass over the draws once, a block at a time, and write the table."""
