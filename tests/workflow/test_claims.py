@@ -36,7 +36,7 @@ def test_claims_of_a_finished_run(workspace: Any) -> None:
     path = workspace.root / "config" / "claims.yaml"
     path.write_text(yaml.safe_dump({"sources": {"s": {"title": "A piece"}}, "claims": {"X1": CLAIM}}))
     # Other code of a stage would make its results again, if claims asked for them.
-    stage = workspace.root / "src" / "bayesmesh" / "stages" / "average.py"
+    stage = workspace.root / "src" / "bayesmesh" / "stages" / "analyse.py"
     with workspace.changed(stage, stage.read_text() + "\n# other code\n"):
         assert workspace.planned("claims") == ["Check the published claims against stored results"]
     done = workspace.snakemake("--cores", "1", "claims")

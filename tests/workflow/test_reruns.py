@@ -15,10 +15,11 @@ FILMS_FROM_POSTERIOR = ["Assemble the posterior of films", "Diagnose films", "Re
 FILMS_FROM_SAMPLING = ["Sample films, group-000", "Sample films, group-001", *FILMS_FROM_POSTERIOR]
 FILMS_FROM_COMPILE = ["Compile the programs of films", *FILMS_FROM_SAMPLING]
 FILMS_FROM_SHARD = ["Shard dataset films, split held-out", *FILMS_FROM_COMPILE]
+AVERAGE = "Average the predictions of digits over its draws"
 DIGITS_END = [INDEX, "Report digits"]
 DIGITS_FROM_COMPILE = [
     "Compile the programs of digits", "Sample digits, group-000", "Assemble the posterior of digits", "Diagnose digits",
-    "Average the predictions of digits over its draws", *DIGITS_END,
+    AVERAGE, *DIGITS_END,
 ]  # fmt: skip
 
 EDITS: list[tuple[str, str, Any, list[str]]] = [
@@ -33,20 +34,30 @@ EDITS: list[tuple[str, str, Any, list[str]]] = [
     ("films", "model.prior_scale", 2.0, FILMS_FROM_COMPILE),
     ("films", "data.held_out_fraction", 0.3, FILMS_FROM_SHARD),
     ("films", "data.seed", 7, ["Fetch dataset films", *FILMS_FROM_SHARD]),
-    ("digits", "averaging.calibration_bins", 10, ["Average the predictions of digits over its draws", *DIGITS_END]),
+    ("digits", "averaging.calibration_bins", 10, [AVERAGE, *DIGITS_END]),
 ]
 
 BOTH_END = [INDEX, "Report digits", "Report films"]
 SOURCES: list[tuple[str, list[str]]] = [
     ("report/page.py", BOTH_END),
     ("diagnostics/ranks.py", ["Diagnose digits", "Diagnose films", *BOTH_END]),
-    ("averaging/scores.py", ["Average the predictions of digits over its draws", *DIGITS_END]),
-    ("recommend/ranking.py", ["Recommend films in films", *FILMS_END]),
+    ("report/templates/page.html", BOTH_END),
+    ("figures/templates/macros.html", BOTH_END),
+    # How an analysis is shown runs the page again, and what it computes the analysis and the page.
+    ("analyses/averaging/section.html", DIGITS_END),
+    ("analyses/averaging/section.py", DIGITS_END),
+    ("analyses/averaging/settings.py", [AVERAGE, *DIGITS_END]),
+    ("analyses/averaging/suitability.py", [AVERAGE, *DIGITS_END]),
+    ("analyses/averaging/scores.py", [AVERAGE, *DIGITS_END]),
+    ("analyses/recommendation/user_lists.py", FILMS_END),
+    ("analyses/recommendation/analysis.py", ["Recommend films in films", *FILMS_END]),
+    ("analyses/recommendation/ranking.py", ["Recommend films in films", *FILMS_END]),
+    ("stages/analyse.py", [AVERAGE, "Recommend films in films", *BOTH_END]),
     ("kernels/hmc.py", FILMS_FROM_COMPILE),
     ("kernels/chees.py", DIGITS_FROM_COMPILE),
     ("models/matrix_factorization.py", FILMS_FROM_COMPILE),
     ("data/sources/films.py", ["Fetch dataset films", *FILMS_FROM_SHARD]),
-    ("experiment/loading.py", []),
+    ("config/loading.py", []),
     ("models/gaussian.py", []),
 ]
 
@@ -93,6 +104,46 @@ def test_a_further_experiment_runs_by_itself(workspace: Any) -> None:
     assert not [job for job in jobs if job.startswith(("Fetch", "Shard"))]
     assert "Compile the programs of more-films" in jobs
     assert not [job for job in jobs if job.endswith(" films")]
+
+
+NEW_ANALYSIS = """
+from pydantic import Field
+
+from bayesmesh.analyses.base import Analysis
+from bayesmesh.config.settings import Settings
+
+
+class Options(Settings):
+    \"\"\"A comparison.\"\"\"
+
+    experiments: tuple[str, ...] = Field((), description="Others.")
+
+
+class Contrast(Analysis):
+    pretty_name = "Contrast"
+    outputs = ("contrast.csv",)
+    reads = ("posterior", "verdict")
+"""
+
+
+def test_an_analysis_of_several_experiments_follows_a_change_of_any_of_them(workspace: Any) -> None:
+    analysis = workspace.root / "src" / "bayesmesh" / "analyses" / "contrast.py"
+    path = workspace.experiment("films")
+    asking = yaml.safe_dump({**yaml.safe_load(path.read_text()), "contrast": {"experiments": ["digits"]}})
+    digits = workspace.experiment("digits")
+    with (
+        workspace.changed(analysis, NEW_ANALYSIS),
+        workspace.changed(path, asking),
+        workspace.changed(digits, digits.read_text()),
+    ):
+        assert workspace.planned("films") == sorted(["Contrast of films", "Report films"])
+        workspace.set("digits", "gates.ess_bulk", 100)
+        assert workspace.planned("films") == sorted(["Contrast of films", "Diagnose digits", "Report films"])
+        workspace.set("digits", "contrast", {"experiments": ["films"]})
+        done = workspace.snakemake("-n", "films")
+    assert done.returncode == 2, done.stderr
+    assert "key 'contrast.experiments': the request is circular: digits -> films -> digits" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_dry_run_imports_no_array_library(workspace: Any, tmp_path: Path) -> None:

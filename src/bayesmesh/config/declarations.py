@@ -7,44 +7,34 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
 
 from bayesmesh.config.registry import component_path, list_components, parse_classes, read_options
+from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 
-__all__ = [
-    "READABLE",
-    "AnalysisDeclaration",
-    "analysis_of_verb",
-    "declared",
-    "list_analyses",
-    "offer_words",
-    "read_offers",
-]
+__all__ = ["AnalysisDeclaration", "analysis_of_verb", "declared", "list_analyses", "offer_words", "read_offers"]
 
-READABLE = ("posterior", "data", "verdict")
-"""Possible inputs of an analysis: draws; shards and the model; the tables of the diagnose stage."""
-
-_WORD = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_FILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg|zarr)")
+Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Output = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg|zarr)$")]
 
 
-class AnalysisDeclaration(NamedTuple):
+class AnalysisDeclaration(Settings):
     """Declarations of an analysis class; `bayesmesh.analyses.base.Analysis` documents each attribute."""
 
-    name: str
+    name: Word
     path: Path
-    pretty_name: str
-    outputs: tuple[str, ...]
-    verb: str
-    folder: str
+    pretty_name: str = Field(min_length=1)
+    outputs: tuple[Output, ...] = Field(min_length=1)
+    verb: Word
+    folder: Word
     message: str
-    reads: tuple[str, ...]
-    needs_of_source: tuple[str, ...]
-    needs_of_model: tuple[str, ...]
+    reads: tuple[Literal["posterior", "data", "verdict"], ...] = ("posterior", "data")
+    needs_of_source: tuple[Word, ...] = ()
+    needs_of_model: tuple[Word, ...] = ()
     names_others: bool
 
     def files(self, experiment_folder: Path) -> dict[str, Path]:
@@ -107,98 +97,44 @@ def declared(name: str) -> AnalysisDeclaration:
 
 @functools.cache
 def _declared(name: str, path: Path) -> AnalysisDeclaration:
-    classes = [
-        node for node in parse_classes(path) if "Analysis" in {b.id for b in node.bases if isinstance(b, ast.Name)}
-    ]
+    classes = [node for node in parse_classes(path) if any(getattr(b, "id", "") == "Analysis" for b in node.bases)]
     if len(classes) != 1:
         raise ConfigError(f"{path}: {len(classes)} classes derive from Analysis; an analysis is exactly one")
-    found = _Literals(path, classes[0])
-    pretty_name = found.text("pretty_name", name.replace("_", " ").capitalize())
-    declaration = AnalysisDeclaration(
-        name=name,
-        path=path,
-        pretty_name=pretty_name,
-        outputs=found.words("outputs", None, _FILE),
-        verb=found.text("verb", name, _WORD),
-        folder=found.text("folder", name, _WORD),
-        message=found.text("message", f"{pretty_name} of {{experiment}}"),
-        reads=found.words("reads", ("posterior", "data"), valid=READABLE),
-        needs_of_source=found.words("needs_of_source", (), _WORD),
-        needs_of_model=found.words("needs_of_model", (), _WORD),
-        names_others="experiments" in read_options(path).model_fields,
-    )
-    if not declaration.outputs or declaration.outputs[0].endswith(".zarr"):
-        raise ConfigError(
-            f"{path}: outputs: the first output must be a file", 'for example `outputs = ("scores.csv",)`'
+    found = {k: v for k, v in _literals(classes[0]).items() if k in AnalysisDeclaration.model_fields}
+    pretty_name = name.replace("_", " ").capitalize()
+    values = {"pretty_name": pretty_name, "verb": name, "folder": name, **{k: value for k, (value, _) in found.items()}}
+    values.setdefault("message", f"{values['pretty_name']} of {{experiment}}")
+    names_others = "experiments" in read_options(path).model_fields
+    try:
+        declaration = AnalysisDeclaration.model_validate(
+            {**values, "name": name, "path": path, "names_others": names_others}
         )
+    except ValidationError as error:
+        key, problem = str(error.errors()[0]["loc"][0]), error.errors()[0]["msg"]
+        line = f", line {found[key][1]}" if key in found else ""
+        remedy = "write it out, as docs/contracts/analysis.md says"
+        raise ConfigError(f"{path}{line}: {key}: {problem}", remedy) from error
+    if declaration.outputs[0].endswith(".zarr"):
+        remedy = 'for example `outputs = ("scores.csv", "draws.zarr")`'
+        raise ConfigError(f"{path}, line {found['outputs'][1]}: outputs: the first must be a file", remedy)
     return declaration
 
 
-class _Literals:
-    """Attributes of a class with literal values."""
+def _literals(node: ast.ClassDef) -> dict[str, tuple[Any, int]]:
+    """Return attribute -> value and line, for what a class assigns; the value is None where it is not written out.
 
-    def __init__(self, path: Path, node: ast.ClassDef) -> None:
-        self._path = path
-        self._values: dict[str, ast.stmt] = {}
-        for statement in node.body:
-            self._values |= dict.fromkeys(_names_assigned(statement), statement)
-
-    def text(self, name: str, default: str, pattern: re.Pattern[str] | None = None) -> str:
-        value = self._value(name, default)
-        if not isinstance(value, str) or (pattern and not pattern.fullmatch(value)):
-            raise self._wrong(
-                name, f"should be text, written out{f', that matches {pattern.pattern}' if pattern else ''}"
-            )
-        return value
-
-    def words(
-        self,
-        name: str,
-        default: tuple[str, ...] | None,
-        pattern: re.Pattern[str] | None = None,
-        valid: Sequence[str] | None = None,
-    ) -> tuple[str, ...]:
-        value = self._value(name, default)
-        if not isinstance(value, tuple) or not all(isinstance(word, str) for word in value):
-            raise self._wrong(name, 'should be a tuple of words, written out, for example `("a",)`, or `()`')
-        for word in value:
-            if pattern and not pattern.fullmatch(word):
-                raise self._wrong(name, f"{word!r} should match {pattern.pattern}")
-            if valid is not None and word not in valid:
-                raise self._wrong(name, f"unknown word '{word}'", suggest(word, valid))
-        return value
-
-    def _value(self, name: str, default: Any) -> Any:
-        statement = self._values.get(name)
-        if statement is None:
-            if default is None:
-                raise ConfigError(
-                    f"{self._path}: the class of the analysis lacks `{name}`", "see docs/contracts/analysis.md"
-                )
-            return default
-        return _literal(statement)
-
-    def _wrong(self, name: str, problem: str, remedy: str = "") -> ConfigError:
-        return ConfigError(f"{self._path}, line {self._values[name].lineno}: {name}: {problem}", remedy)
-
-
-def _names_assigned(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement assigns; an annotation alone assigns none."""
-    if isinstance(statement, ast.Assign):
-        targets: Iterable[ast.expr] = statement.targets
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets = [statement.target]
-    else:
-        targets = []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def _literal(statement: ast.stmt) -> Any:
-    """Return the value of an assignment, None if it is not a literal."""
-    try:
-        return ast.literal_eval(statement.value)  # type: ignore[attr-defined]
-    except ValueError:
-        return None
+    An annotation alone assigns nothing.
+    """
+    found: dict[str, tuple[Any, int]] = {}
+    for statement in node.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            try:
+                value = ast.literal_eval(statement.value)
+            except ValueError:
+                value = None
+            found |= {each.id: (value, statement.lineno) for each in targets if isinstance(each, ast.Name)}
+    return found
 
 
 # -- what sources and models offer ----------------------------------------------------------------------------------------
@@ -218,20 +154,16 @@ def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
         ConfigError: ``offers`` is not a tuple of words, or a word is not one of `offer_words`.
     """
     path, attribute = component_path(kind, name), name.partition(":")[2]
-    statements = [
-        statement
-        for node in parse_classes(path)
-        if attribute in ("", node.name)
-        for statement in node.body
-        if "offers" in _names_assigned(statement)
-    ]
-    if len(statements) != 1:
+    classes = [_literals(node) for node in parse_classes(path) if attribute in ("", node.name)]
+    declared = [literals["offers"] for literals in classes if "offers" in literals]
+    if len(declared) != 1:
         return None
-    offers, where = _literal(statements[0]), f"{path}, line {statements[0].lineno}: offers"
+    (offers, line), valid = declared[0], offer_words()
+    where = f"{path}, line {line}: offers"
     if not isinstance(offers, tuple) or not all(isinstance(word, str) for word in offers):
-        example = f'for example `offers = ("{next(iter(offer_words()), "word")}",)`, or `()`'
+        example = f'for example `offers = ("{valid[0] if valid else "word"}",)`, or `()`'
         raise ConfigError(f"{where}: should be a tuple of words, written out", example)
     for word in offers:
-        if word not in offer_words():
-            raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, offer_words()))
+        if word not in valid:
+            raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, valid))
     return offers

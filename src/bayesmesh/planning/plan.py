@@ -204,19 +204,11 @@ class Plan:
         """Return a function of wildcards that returns the inputs of an analysis, from all experiments that it reads."""
 
         def inputs(wildcards: Any) -> list[Path]:
-            named = self.experiments[wildcards.experiment].named_experiments(analysis.name)
-            return [file for name in (wildcards.experiment, *named) for file in self._read_by(analysis, name)]
+            names = [wildcards.experiment, *self.experiments[wildcards.experiment].named_experiments(analysis.name)]
+            found = [self.layout(name).read_by(analysis.reads, self.data_layout(name)) for name in names]
+            return [file for files in found for file in files]
 
         return inputs
-
-    def _read_by(self, analysis: AnalysisDeclaration, name: str) -> list[Path]:
-        layout = self.layout(name)
-        files = {
-            "posterior": [layout.posterior],
-            "data": [self.data_layout(name).sharded],
-            "verdict": [layout.summary, layout.verdict],
-        }
-        return [file for word in analysis.reads for file in files[word]]
 
     def indexed(self) -> list[Path]:
         """Return the pages that the index needs: of the listed experiments, and existing pages of others.

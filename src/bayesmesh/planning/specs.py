@@ -174,7 +174,9 @@ def _adapter(key: str) -> TypeAdapter[Any]:
 def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     """Return the part of an experiment that a stage reads, as plain JSON values."""
     whole = experiment.model_dump(mode="json")
-    part: dict[str, Any] = {key: whole[key] for key in READS[stage]}
+    # The page is told only of the analyses that are asked for, so that a new one changes no other page.
+    unasked = set(LATER.values()) - set(experiment.analyses()) if stage == "report" else set()
+    part: dict[str, Any] = {key: whole[key] for key in READS[stage] if key not in unasked}
     for key, name in LEAVES_OUT.get(stage, ()):
         part[key] = {k: v for k, v in part[key].items() if k != name}
     if stage == "assemble" or stage in LATER:
@@ -268,5 +270,6 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
             f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
         )
     for key in READS[spec.stage]:
-        spec.settings(key)
+        if key in spec.config or spec.stage != "report" or key not in LATER.values():
+            spec.settings(key)
     return spec

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Subject
 from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb
 from bayesmesh.config.registry import load_component
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
@@ -15,7 +19,7 @@ from bayesmesh.stages.context import in_file_of, shards_of
 from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.stages.table_receipts import sign
 
-__all__ = ["make_analysis", "run"]
+__all__ = ["check", "run"]
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
@@ -25,7 +29,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         ConfigError: the experiment does not ask for the analysis, or data or model do not support it.
     """
     declaration = analysis_of_verb(spec.stage)
-    analysis = make_analysis(declaration, spec)
+    analysis = _make(declaration, spec)
     configure_jax(spec.compute, cores)
     specs = [spec, *map(spec.of, spec.others)]
     subject, *others = (_subject(declaration, each) for each in specs)
@@ -38,12 +42,26 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     return said
 
 
-def make_analysis(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
-    """Return an analysis with the settings of an experiment.
+def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, latents: Mapping[str, Any]) -> None:
+    """Check before sampling that data and model support the analysis of the specification's verb.
+
+    Args:
+        spec: of the analysis.
+        model: bound to the data.
+        data_spec: of the shards, in the experiment's dtype.
+        shards: the data.
+        latents: name -> shape and dtype of one draw.
 
     Raises:
-        ConfigError: the experiment does not ask for the analysis, or its settings are invalid.
+        ConfigError: they do not support it; names the experiment's file and the key.
     """
+    analysis = _make(analysis_of_verb(spec.stage), spec)
+    with in_file_of(spec):
+        analysis.check(BoundModel(model, data_spec, shards), latents)
+
+
+def _make(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
+    """Return an analysis with the settings of an experiment."""
     options = spec.settings(declaration.name)
     if options is None:
         with in_file_of(spec):
@@ -62,11 +80,7 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
-    """Return the files that identify the inputs read from an experiment."""
+    """Return the files that identify the inputs read from an experiment; the list of hashes stands for a posterior."""
     layout = experiment_layout(spec)
-    files = {
-        "posterior": lambda: [layout.posterior_hashes],
-        "data": lambda: [data_layout(spec).sharded],
-        "verdict": lambda: [layout.summary, layout.verdict],
-    }
-    return [path for word in declaration.reads for path in files[word]()]
+    files = layout.read_by(declaration.reads, data_layout(spec) if "data" in declaration.reads else None)
+    return [layout.posterior_hashes if file == layout.posterior else file for file in files]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping, Sequence
 
 import jax
 
-from bayesmesh.analyses.base import BoundModel
-from bayesmesh.config.declarations import analysis_of_verb
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
-from bayesmesh.stages.analyse import make_analysis
 from bayesmesh.stages.context import in_file_of
 
 __all__ = ["check_later", "check_reading", "check_stop"]
 
 _FEW_ROWS = 16
+
+_ANALYSE = "bayesmesh.stages.analyse"
+"""Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""
 
 
 class _Named[T](dict[str, T]):
@@ -73,9 +74,7 @@ def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, s
         if spec.stage == "sample":
             check_stop(spec, model, data_spec)
             continue
-        analysis = make_analysis(analysis_of_verb(spec.stage), spec)
-        with in_file_of(spec):
-            analysis.check(BoundModel(model, data_spec, shards), _draw_shapes(model, data_spec))
+        importlib.import_module(_ANALYSE).check(spec, model, data_spec, shards, _draw_shapes(model, data_spec))
 
 
 def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:

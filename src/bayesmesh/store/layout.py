@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 __all__ = [
@@ -207,6 +208,15 @@ class ExperimentLayout:
     def tables(self) -> tuple[Path, ...]:
         """All tables of the stages that every experiment has, with a receipt beside them once their stage has run."""
         return (self.summary, self.verdict, self.ledger)
+
+    def read_by(self, words: Iterable[str], data: DataLayout | None) -> list[Path]:
+        """Return the files of the experiment and of its data that an analysis reads, by the words of its declaration."""
+        files = {
+            "posterior": [self.posterior],
+            "data": [data.sharded] if data else [],
+            "verdict": [self.summary, self.verdict],
+        }
+        return [file for word in words for file in files[word]]
 
     @property
     def page(self) -> Path:

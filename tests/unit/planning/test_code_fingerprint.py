@@ -65,9 +65,11 @@ def test_a_fingerprint_is_of_names_and_contents_and_nothing_else(package: Path, 
 def test_what_the_stages_run_is_in_their_closures() -> None:
     sample = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "sample.py"]))
     assert {"sampling/program.py", "store/segments.py", "stages/context.py", "data/shards.py"} <= set(sample)
-    assert not [
-        f for f in sample if f.startswith(("experiment/", "report/", "diagnostics/", "averaging/", "recommend/"))
-    ]
+    assert not [f for f in sample if f.startswith(("config/", "report/", "figures/", "diagnostics/", "analyses/"))]
+    compiled = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "compile.py"]))
+    assert not [f for f in compiled if f.startswith(("analyses/", "figures/", "report/", "diagnostics/"))]
+    analyse = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "analyse.py"]))
+    assert not [f for f in analyse if f.startswith(("analyses/averaging", "analyses/recommendation", "report/"))]
     report = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "report.py"]))
     assert not [f for f in report if f.startswith(("sampling/", "models/", "kernels/", "data/"))]
     diagnose = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "diagnose.py"]))

@@ -99,6 +99,16 @@ def test_a_changed_key_changes_the_specs_of_the_stages_that_read_it(key: str, va
     assert differ == stages
 
 
+def test_the_page_is_told_of_the_analyses_that_are_asked_for_and_of_no_others() -> None:
+    asked = set(stage_config("report", _load()))
+    assert set(READS["report"]) - set(stage_config("report", _load({**EXPERIMENT, "averaging": None}))) == {"averaging"}
+    assert asked == set(READS["report"])
+    told = make_spec("report", "x", _load({**EXPERIMENT, "averaging": None}), "r")
+    assert parse_spec(told.canonical(), "report") == told
+    with pytest.raises(ConfigError, match=r"key 'config\.gates' is missing"):
+        parse_spec(told.canonical().replace('"gates"', '"recommendation"'), "report")
+
+
 def test_what_a_rule_for_stopping_judges_are_the_summaries_of_the_posterior() -> None:
     stopped = {**EXPERIMENT, "sampling": {"stop": {"min_ess_bulk": 9.0}}, "posterior": {"probe_rows": 7}}
     spec = make_spec("sample", "x", _load(stopped), "r")

@@ -134,6 +134,9 @@ def _fill(kind: str, name: str, text: str) -> str:
     }
     # In one pass, because a new name may contain an old one.
     text = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text)
+    # The module of the component has another place among the imports than that of the example.
+    runs = r"(?:^from bayesmesh\.\S+ import [^(\n]*\n)+"
+    text = re.sub(runs, lambda found: "".join(sorted(found[0].splitlines(keepends=True))), text, flags=re.M)
     # Sort names as the linter does: ignoring case in imports, respecting it in `__all__`.
     imported = rf"(?<=from {re.escape(module)} import ).*"
     text = re.sub(imported, lambda found: ", ".join(sorted(found[0].split(", "), key=str.lower)), text)

@@ -1,0 +1,83 @@
+"""What an analysis declares is read from its source text, and a wrong declaration is named by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.config import registry
+from bayesmesh.config.declarations import analysis_of_verb, declared, list_analyses, offer_words
+from bayesmesh.errors import ConfigError
+
+TEXT = """
+import a_package_that_is_nowhere
+raise SystemExit("the file was run")
+
+class Options(Settings):
+    \"\"\"Options.\"\"\"
+
+class Mine(Analysis):
+    outputs = ("table.csv", "draws.zarr")
+"""
+
+
+@pytest.fixture
+def analyses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of analyses."""
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    folder = tmp_path / "analyses"
+    folder.mkdir()
+    return folder
+
+
+def test_what_is_left_out_follows_from_the_name(analyses: Path) -> None:
+    (analyses / "some_analysis.py").write_text(TEXT)
+    (found,) = list_analyses()
+    assert (found.verb, found.folder, found.pretty_name) == ("some_analysis", "some_analysis", "Some analysis")
+    assert found.message == "Some analysis of {experiment}"
+    assert found.reads == ("posterior", "data")
+    assert found.files(Path("x"))["draws.zarr"] == Path("x/some_analysis/draws.zarr")
+    assert found.section_file == found.path
+    assert (found.templates, found.caption, found.names_others, offer_words()) == ([], None, False, [])
+
+
+def test_a_folder_has_its_section_templates_and_caption_beside_the_class(analyses: Path) -> None:
+    folder = analyses / "some"
+    folder.mkdir()
+    settings, _, rest = TEXT.partition("class Mine")
+    (folder / "analysis.py").write_text(f"class Mine{rest}")
+    (folder / "settings.py").write_text(f"{settings}    experiments: tuple[str, ...] = ()\n")
+    for name in ("section.py", "section.html", "caption.rst"):
+        (folder / name).touch()
+    found = declared("some")
+    assert found.section_file == folder / "section.py"
+    assert found.templates == [folder / "section.html"]
+    assert found.caption == folder / "caption.rst"
+    assert found.names_others
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('    verb = "Shout"\n', ", line 10: verb: String should match"),
+        ('    verb = "a" + "b"\n', ", line 10: verb: Input should be a valid string"),
+        ('    reads = ("draws",)\n', ", line 10: reads: Input should be 'posterior', 'data' or 'verdict'"),
+        ('    outputs = ("../table.csv",)\n', ", line 10: outputs: String should match"),
+        ('    outputs = ("draws.zarr",)\n', ", line 10: outputs: the first must be a file"),
+        ("    outputs = ()\n", ", line 10: outputs: Tuple should have at least 1 item"),
+        ("class Another(Analysis):\n    pass\n", "2 classes derive from Analysis"),
+    ],
+)
+def test_a_wrong_declaration_is_named(analyses: Path, more: str, said: str) -> None:
+    (analyses / "some.py").write_text(TEXT + more)
+    with pytest.raises(ConfigError) as caught:
+        declared("some")
+    assert f"{analyses / 'some.py'}" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_an_unknown_verb_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="no analysis has the verb 'avarage'") as caught:
+        analysis_of_verb("avarage")
+    assert "did you mean 'average'?" in caught.value.remedy
