@@ -126,7 +126,7 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
         raise StoreError(f"{path}: does not exist", "run the stage that writes it") from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}", "check its permissions") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: is damaged: {error}", remedy) from error
 
 

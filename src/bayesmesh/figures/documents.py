@@ -1,4 +1,4 @@
-"""Read JSON, JSON lines and CSV, with errors that name the file and the row."""
+"""Read JSON lines and CSV, with errors that name the file and the row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bayesmesh.errors import StoreError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Row", "read_csv", "read_json", "read_json_lines", "read_table", "render_csv"]
+__all__ = ["Row", "read_csv", "read_json_lines", "read_table", "render_csv"]
 
 _REMEDY = "delete the file and run the stage that writes it again"
 
@@ -97,39 +97,25 @@ def read_table(path: Path, *, texts: Sequence[str] = (), numbers: Sequence[str] 
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        StoreError: no such file, not JSON, or not an object.
-    """
-    try:
-        return _object(path, "", path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}", _REMEDY) from error
-
-
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a file with one JSON object per line.
 
     Raises:
-        StoreError: as in `read_json`; the message names the line.
+        StoreError: no such file, not JSON, or a line is not an object; the message names the line.
     """
+    found = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read: {error}", _REMEDY) from error
-    return [_object(path, f", line {n}", line) for n, line in enumerate(lines, 1) if line.strip()]
-
-
-def _object(path: Path, where: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}{where}: not JSON: {error}", _REMEDY) from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{path}{where}: not a JSON object", _REMEDY)
-    return value
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [json.loads(line)] if line.strip() else []
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise StoreError(f"{path}, line {number}: not JSON: {error}", _REMEDY) from error
+        if found and not isinstance(found[-1], dict):
+            raise StoreError(f"{path}, line {number}: not a JSON object", _REMEDY)
+    return found
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from bayesmesh.figures import formats
-from bayesmesh.figures.documents import read_json
+from bayesmesh.files import read_json
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
 from bayesmesh.store.layout import ExperimentLayout

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from bayesmesh.figures.documents import read_csv
 
-__all__ = [
-    "Coordinate",
-    "read_summary",
-    "worst_first",
-]
+__all__ = ["Coordinate", "read_summary", "worst_first"]
+
+STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Coordinate:
     r_hat: float
     ess_bulk: float
     ess_tail: float
-    is_summary: bool = True
+    is_summary: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
     def label(self) -> str:
@@ -46,20 +44,12 @@ def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
     Raises:
         StoreError: the file is missing or damaged.
     """
-    rows = read_csv(path, ("variable", "index", "mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail"))
+    rows = read_csv(path, ("variable", "index", *STATISTICS))
     return [
         Coordinate(
-            variable=row.text("variable"),
-            index=_index(row.text("index")),
-            mean=row.number("mean"),
-            sd=row.number("sd"),
-            mcse_mean=row.number("mcse_mean"),
-            r_hat=row.number("r_hat"),
-            ess_bulk=row.number("ess_bulk"),
-            ess_tail=row.number("ess_tail"),
-            is_summary=number < num_summaries,
+            row.text("variable"), _index(row.text("index")), *map(row.number, STATISTICS), is_summary=n < num_summaries
         )
-        for number, row in enumerate(rows)
+        for n, row in enumerate(rows)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Describe this machine, for tables of measured times."""
+"""Describe this machine: the cores that this process may use, and a name for tables of measured times."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["machine_name"]
+__all__ = ["machine_name", "usable_cores"]
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may run on; all cores on a system without affinity."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine_name() -> str:
     """Return processor, usable cores and memory, such as ``AMD EPYC 7B13, 2 cores, 24 GiB``."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{_processor()}, {cores} core{'s' if cores > 1 else ''}, {memory:.0f} GiB"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -12,6 +11,7 @@ from types import FrameType
 
 from bayesmesh.running.arguments import CORES, GPUS, command_of
 from bayesmesh.running.gpus import visible_gpus
+from bayesmesh.running.machine import usable_cores
 
 __all__ = ["run_processes", "split_resources"]
 
@@ -64,7 +64,6 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
     Returns:
         0 if all processes succeeded, else the exit code of the first that failed.
     """
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     names = [name for name, _ in visible_gpus(environ)]
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
@@ -81,7 +80,7 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
     # Installed before the first start, so that a stop request during the starts reaches all.
     before = {number: signal.signal(number, forward) for number in _SIGNALS}
     try:
-        for options, variables in split_resources(count, cores or usable, names, port):
+        for options, variables in split_resources(count, cores or usable_cores(), names, port):
             command = command_of(arguments, options)
             children.append(subprocess.Popen(command, env={**environ, **variables}, start_new_session=True))
             for number in received:

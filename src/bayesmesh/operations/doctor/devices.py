@@ -10,6 +10,7 @@ from pathlib import Path
 from bayesmesh.operations.doctor import memory
 from bayesmesh.operations.doctor.finding import OK, WARNS, Finding, ask
 from bayesmesh.running.gpus import tpu_chips
+from bayesmesh.running.machine import usable_cores
 
 __all__ = ["check"]
 
@@ -22,8 +23,7 @@ def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Findi
 
 
 def _cores() -> Finding:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Finding(GROUP, "cores", f"{usable} usable of {os.cpu_count()}")
+    return Finding(GROUP, "cores", f"{usable_cores()} usable of {os.cpu_count()}")
 
 
 def _gpus(environ: Mapping[str, str]) -> list[Finding]:
