@@ -1,5 +1,5 @@
 # Compare published figures with ours, from existing results; missing ones are `not run`. The params make it run again when
-# a result, claims.yaml or the code changes. Results are inputs only in `reproduce`; otherwise Snakemake would remake them.
+# a result or the code changes. Results are inputs only in `reproduce`; otherwise Snakemake would remake them.
 from bayesmesh.reproduction import planning as reproduction
 
 

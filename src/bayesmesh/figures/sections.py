@@ -49,9 +49,9 @@ class Section:
 
 
 @functools.cache
-def _environment(folder: Path) -> jinja2.Environment:
+def _environment(*folders: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, _MACROS]),
+        loader=jinja2.FileSystemLoader([*folders, _MACROS]),
         autoescape=True,  # titles, captions and names come from configuration and data
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -61,9 +61,9 @@ def _environment(folder: Path) -> jinja2.Environment:
     return environment
 
 
-def render(template: Path, **context: Any) -> Markup:
-    """Render a template, which may include files beside it and import ``macros.html``."""
-    return Markup(_environment(template.parent).get_template(template.name).render(**context))  # noqa: S704 - escaped
+def render(template: Path, *shared: Path, **context: Any) -> Markup:
+    """Render a template, which may include files beside it or in `shared` folders, and import ``macros.html``."""
+    return Markup(_environment(template.parent, *shared).get_template(template.name).render(**context))  # noqa: S704 - escaped
 
 
 def html_table(table: pd.DataFrame, label: str) -> Markup:

@@ -28,9 +28,9 @@ __all__ = ["render", "write_page"]
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(template: str, **context: object) -> str:
-    """Render a template of the folder ``templates``; every value is escaped."""
-    return sections.render(_TEMPLATES / template, reading=verdict_text, **context)
+def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
+    """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
+    return sections.render(folder / template, _TEMPLATES, reading=verdict_text, **context)
 
 
 def write_page(

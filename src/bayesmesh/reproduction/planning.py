@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.files import hash_file
 from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.planning.plan import Plan
 from bayesmesh.reproduction.benchmarks.benchmark_list import benchmark_files, list_benchmarks
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.inputs import FOLDERS
 from bayesmesh.store.layout import BenchmarkLayout
 
 __all__ = [
@@ -34,6 +35,12 @@ _ROOM = PACKAGE_ROOT / "reproduction"
 
 def _code(*entries: str, also: Iterable[Path] = ()) -> str:
     return fingerprint(source_closure([*(_ROOM / entry for entry in entries), *also]))
+
+
+def _code_of_page(entry: str) -> str:
+    """Return the fingerprint of code that writes a page, and of the templates."""
+    templates = [*(_ROOM / "pages" / "templates").iterdir(), *(PACKAGE_ROOT / "report" / "templates").iterdir()]
+    return fingerprint([*source_closure([_ROOM / entry]), *templates])
 
 
 def benchmark_names() -> list[str]:
@@ -58,7 +65,7 @@ def code_of_benchmark(name: str) -> str:
 
 def code_of_benchmark_page() -> str:
     """Return the fingerprint of the code that writes the page of all benchmarks."""
-    return _code("pages/benchmark_page.py")
+    return _code_of_page("pages/benchmark_page.py")
 
 
 def code_of_study() -> str:
@@ -68,7 +75,7 @@ def code_of_study() -> str:
 
 def code_of_claims() -> str:
     """Return the fingerprint of the code that checks claims and writes their page."""
-    return _code("verdicts.py")
+    return _code_of_page("verdicts.py")
 
 
 def reproduced(plan: Plan) -> list[Path]:
@@ -88,9 +95,9 @@ def claims_inputs(plan: Plan) -> list[Path]:
 
 
 def claims_digest(plan: Plan) -> str:
-    """Return a digest of ``claims.yaml`` and of all files that are there and named in it, for `params`."""
-    claims = plan.config / "claims.yaml"
-    named = sorted({Path(plan.results) / file for claim in load_claims(claims) for file in claim.files()})
-    files = [claims, *(path for path in named if path.is_file())]
-    lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
+    """Return a digest of the results that claims may read, for `params`: tables, receipts, and the hashes of draws."""
+    patterns = [f"{depth}*{ending}" for depth in ("", "*/") for ending in (".csv", ".json", ".sha256")]
+    folders = [Path(plan.results) / name for name in FOLDERS]
+    files = sorted(path for folder in folders for pattern in patterns for path in folder.glob(pattern))
+    lines = [f"{path} {hash_file(path)}\n" for path in files if path.is_file()]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]

@@ -42,7 +42,7 @@ def _run_benchmark(arguments: argparse.Namespace) -> int:
 def _run_claims(arguments: argparse.Namespace) -> int:
     from bayesmesh.reproduction.verdicts import run_claims
 
-    said, num_failed = run_claims(Path("config/claims.yaml"), Path("results"), is_gate=arguments.gate)
+    said, num_failed = run_claims(Path("results"), is_gate=arguments.gate)
     _log.info("claims: %s", said)
     return 1 if arguments.gate and num_failed else 0
 

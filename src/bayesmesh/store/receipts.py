@@ -1,8 +1,8 @@
 """Receipts: beside a table, what its job wrote, out of which files, on which machine.
 
 A table that was edited by hand is not the one that its receipt names, and one that was made from other draws than are
-stored names other inputs. Receipts say that a number came out of a run; that the run computed it is what witnesses
-are for (`bayesmesh.reproduction.claims.witnesses`).
+stored names other inputs. Receipts say that a number came out of a run; that the run computed it is checked
+by computing it again (`bayesmesh.reproduction.claims`).
 """
 
 from __future__ import annotations

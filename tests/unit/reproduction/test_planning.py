@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,18 +10,9 @@ import pytest
 
 from bayesmesh.planning.plan import Plan
 from bayesmesh.reproduction import planning
+from bayesmesh.store.receipts import write_receipts
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
-CLAIM = """
-sources: {s: {title: A piece}}
-claims:
-  X1:
-    source: s
-    statement: a
-    kind: hardware
-    numbers:
-      it: {published: "1", hardware: none, measure: {file: benchmarks/some.csv, column: c}}
-"""
 
 
 @pytest.fixture
@@ -43,22 +35,36 @@ def _plan(config: Path, target: str) -> Plan:
 
 
 def test_claims_are_held_against_what_is_there_or_against_all_that_reproduce_makes(config: Path) -> None:
-    (config / "claims.yaml").write_text(CLAIM)
-    alone = _plan(config, "claims")
+    alone, whole = _plan(config, "claims"), _plan(config, "reproduce")
     assert planning.claims_inputs(alone) == []
-    before = planning.claims_digest(alone)
-    table = Path(alone.results) / "benchmarks" / "some.csv"
-    table.parent.mkdir(parents=True)
-    table.touch()
-    assert planning.claims_inputs(alone) == []
-    assert planning.claims_digest(alone) != before
-    whole = _plan(config, "reproduce")
     made = planning.reproduced(whole)
     assert planning.claims_inputs(whole) == made
     assert {whole.layout("b").page, planning.benchmark_layout(whole).page} < set(made)
-    digest = planning.claims_digest(whole)
-    (config / "claims.yaml").write_text(CLAIM + "# more\n")
-    assert planning.claims_digest(whole) != digest
+
+
+def test_the_digest_of_claims_follows_tables_receipts_and_draws(config: Path) -> None:
+    plan = _plan(config, "claims")
+    results = Path(plan.results)
+    table, draws = results / "mnist" / "averaging" / "scores.csv", results / "mnist" / "posterior.sha256"
+    table.parent.mkdir(parents=True)
+
+    def write_elsewhere() -> None:
+        (results / "other").mkdir()
+        (results / "other" / "table.csv").write_text("a")
+        write_receipts(results, "test", [results / "other" / "table.csv"])
+
+    seen = [planning.claims_digest(plan)]
+    for change in (
+        lambda: table.write_text("a"),
+        lambda: write_receipts(results, "test", [table]),
+        lambda: table.write_text("edited"),
+        lambda: draws.write_text("hashes"),
+        write_elsewhere,
+    ):
+        change()
+        seen.append(planning.claims_digest(plan))
+    is_new = [after != before for before, after in itertools.pairwise(seen)]
+    assert is_new == [True, True, True, True, False]
 
 
 def test_each_rule_has_the_fingerprint_of_its_own_code(config: Path) -> None:

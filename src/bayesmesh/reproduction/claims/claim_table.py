@@ -11,7 +11,7 @@ from typing import Any
 from bayesmesh.files import write_text
 from bayesmesh.reproduction.claims.judge import Finding
 
-__all__ = ["COLUMNS", "link_of", "write_findings"]
+__all__ = ["COLUMNS", "write_findings"]
 
 COLUMNS = (
     "id", "number", "source", "statement", "kind", "published", "unit", "published_hardware", "ours", "mcse",
@@ -29,19 +29,14 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
     write_text(path, text.getvalue())
 
 
-def link_of(finding: Finding) -> str:
-    """Return the file that a number was read from, as seen from a folder below the results; empty where there is none."""
-    return f"../{finding.file}" if finding.file else ""
-
-
 def _rows(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
     for finding in findings:
-        claim, number = finding.claim, finding.number
+        number, ours = finding.number, finding.ours
         yield {
-            "id": claim.name, "number": finding.name, "source": claim.source.title, "statement": claim.about.statement,
-            "kind": claim.kind_of(finding.name), "published": number.published, "unit": number.unit,
-            "published_hardware": number.hardware, "ours": finding.ours, "mcse": finding.mcse,
-            "our_hardware": finding.machine, "ratio": finding.ratio, "verdict": finding.verdict,
-            "reason": finding.reason, "stored_result": link_of(finding), "measured_at": finding.written_at,
-            "source_errors": " ".join(claim.about.source_errors),
+            "id": number.claim.name, "number": number.name, "source": number.claim.source.title,
+            "statement": number.claim.statement, "kind": number.kind, "published": number.published,
+            "unit": number.unit, "published_hardware": number.hardware, "mcse": finding.mcse,
+            "ratio": finding.ratio, "verdict": finding.verdict, "reason": finding.reason,
+            "stored_result": ours and f"../{ours.file}", "source_errors": " ".join(number.claim.source_errors),
+            "ours": ours and ours.value, "our_hardware": ours and ours.machine, "measured_at": ours and ours.written_at,
         }  # fmt: skip

@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.reproduction.claims.claims_file import Claim, Claims, MeasureSettings, NumberSettings
-from bayesmesh.reproduction.claims.reading import NotRun, Reading, Value, combine, read_file
-from bayesmesh.reproduction.claims.witnesses import ask_witness
+from bayesmesh.reproduction.claims.claim import Claim, Number
+from bayesmesh.reproduction.claims.results import REMEDY, NotRun, Reading, Results, Value
 
-__all__ = ["FAILED", "HOLDS", "MEASURED", "NOT_RUN", "Finding", "judge_all", "matches_digits"]
+__all__ = ["FAILED", "HOLDS", "MEASURED", "NOT_RUN", "Finding", "judge_all", "matches_digits", "tally"]
 
 HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
+
+SIGMAS = 4.0
+"""Standard errors by which ours may differ from the published, beside the tolerance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,99 +26,80 @@ class Finding:
     """One number of a claim, judged.
 
     Attributes:
+        number: of the claim.
+        verdict: one of the four.
         ours: None where there is none.
+        again: ours as it was computed a second time.
         mcse: Monte Carlo standard error of ours, where it is known.
-        witness: ours as it was computed a second time.
-        reason: why the verdict is not that it holds.
-        file: below the results; empty where there is none.
+        reason: why the number does not hold; empty when it does.
     """
 
-    claim: Claim
-    name: str
-    number: NumberSettings
+    number: Number
     verdict: str
-    ours: Value | None = None
+    ours: Reading | None = None
+    again: Value | None = None
     mcse: float | None = None
-    witness: Value | None = None
-    machine: str = ""
     reason: str = ""
-    file: str = ""
-    written_at: str = ""
 
     @property
     def ratio(self) -> float | None:
         """Ours over the published, where both are numbers."""
         published = as_number(self.number.published)
-        if (
-            published is None
-            or not isinstance(self.ours, (int, float))
-            or not math.isfinite(published)
-            or not published
-        ):
+        if not published or self.ours is None or isinstance(self.ours.value, str):
             return None
-        return self.ours / published
+        return self.ours.value / published
 
 
-def judge_all(results: Path, claims: Claims) -> list[Finding]:
+def tally(findings: Sequence[Finding]) -> dict[str, int]:
+    """Return how many numbers have each verdict."""
+    verdicts = [finding.verdict for finding in findings]
+    return {name: verdicts.count(name) for name in (FAILED, HOLDS, MEASURED, NOT_RUN)}
+
+
+def judge_all(folder: Path, claims: Iterable[Claim]) -> list[Finding]:
     """Judge every number of every claim, in order; what is damaged or edited fails, and stops nothing else."""
-    return [judge(results, claim, name) for claim in claims for name in claim.numbers]
+    results = Results(folder)
+    return [judge(results, number) for claim in claims for number in claim.numbers]
 
 
-def judge(results: Path, claim: Claim, name: str) -> Finding:
-    """Judge one number of a claim by what is stored below `results`."""
-    number = claim.numbers[name]
-    finding = Finding(claim, name, number, NOT_RUN)
-    ours: Reading | None = None
+def judge(results: Results, number: Number) -> Finding:
+    """Judge one number of a claim by what is stored."""
+    finding = Finding(number, NOT_RUN)
     try:
-        ours = _read(results, number.measure)
-        finding = dataclasses.replace(
-            finding, ours=ours.value, machine=ours.machine, file=ours.files[0], written_at=ours.written_at
-        )
-        witness = _read(results, number.witness) if number.witness is not None else None
-        if witness is not None:
-            finding = dataclasses.replace(finding, witness=witness.value)
-            _check_witness(number, ours, witness)
-        mcse = _read(results, number.mcse).number if number.mcse is not None else None
+        ours = number.read(number.measure, results)
+        finding = dataclasses.replace(finding, ours=ours)
+        if number.again is not None:
+            again = number.read(number.again, results)
+            finding = dataclasses.replace(finding, again=again.value)
+            _check_agreement(number, ours, again)
+        if number.mcse is not None:
+            finding = dataclasses.replace(finding, mcse=number.read(number.mcse, results).number)
+        problem = _problem(number, ours, finding.mcse)
     except NotRun as missing:
-        if ours is None:
+        if finding.ours is None:
             return dataclasses.replace(finding, reason=str(missing))
         # A number without what it was computed from could have been typed in.
         return dataclasses.replace(finding, verdict=FAILED, reason=f"nothing to compute it from again: {missing}")
     except StoreError as error:
-        return dataclasses.replace(finding, verdict=FAILED, reason=_relative(error.message, results))
-    problem = _problem(claim.kind_of(name), number, ours, mcse)
-    verdict = FAILED if problem else MEASURED if claim.kind_of(name) == "hardware" else HOLDS
-    return dataclasses.replace(finding, verdict=verdict, mcse=mcse, reason=problem)
+        reason = error.message.replace(f"{results.folder}/", "")
+        return dataclasses.replace(finding, verdict=FAILED, reason=reason)
+    verdict = FAILED if problem else MEASURED if number.kind == "hardware" else HOLDS
+    return dataclasses.replace(finding, verdict=verdict, reason=problem)
 
 
-def _read(results: Path, measure: MeasureSettings) -> Reading:
-    if measure.witness is not None:
-        return ask_witness(results, measure)
-    if measure.file is not None:
-        return read_file(results, measure)
-    return combine(measure, lambda part: _read(results, part))
-
-
-def _relative(message: str, results: Path) -> str:
-    return message.replace(f"{results}/", "")
-
-
-def _check_witness(number: NumberSettings, ours: Reading, witness: Reading) -> None:
-    """Refuse a number that what is stored does not give."""
-    if isinstance(ours.value, str) or isinstance(witness.value, str):
-        agree = _text(ours.value) == _text(witness.value)
+def _check_agreement(number: Number, ours: Reading, again: Reading) -> None:
+    """Refuse a number that the stored arrays do not give."""
+    if isinstance(ours.value, str) or isinstance(again.value, str):
+        agree = _text(ours.value) == _text(again.value)
     else:
-        agree = math.isclose(ours.value, witness.value, rel_tol=number.agreement, abs_tol=number.agreement)
+        agree = math.isclose(ours.value, again.value, rel_tol=number.agreement, abs_tol=number.agreement)
     if not agree:
-        raise StoreError(
-            f"{ours.files[0]}: says {ours.value}, and what {witness.files[0]} holds gives {witness.value}",
-            "run the stage that writes it again",
-        )
+        raise StoreError(f"{ours.file}: says {ours.value}, and what {again.file} holds gives {again.value}", REMEDY)
 
 
-def _problem(kind: str, number: NumberSettings, ours: Reading, mcse: float | None) -> str:
+def _problem(number: Number, ours: Reading, mcse: float | None) -> str:
     """Return why a number does not hold; nothing when it does."""
-    if kind == "exact":
+    if number.kind == "exact":
         same = matches_digits(ours.value, number.published, number.resolution)
         return "" if same else f"{ours.value} is not {number.published}"
     value = ours.number
@@ -125,11 +109,11 @@ def _problem(kind: str, number: NumberSettings, ours: Reading, mcse: float | Non
         return f"{value:.6g} is below {number.at_least:g}"
     if number.at_most is not None and value > number.at_most:
         return f"{value:.6g} is above {number.at_most:g}"
-    if kind == "statistical" and (number.tolerance is not None or mcse is not None):
+    if number.tolerance is not None or mcse is not None:
         published = as_number(number.published)
         if published is None:
             return f"the published {number.published!r} is not a number"
-        allowed = (number.tolerance or 0.0) + number.sigmas * (mcse or 0.0)
+        allowed = (number.tolerance or 0.0) + SIGMAS * (mcse or 0.0)
         if not abs(value - published) <= allowed:
             return f"{value:.6g} differs from {number.published} by more than {allowed:.3g}"
     return ""

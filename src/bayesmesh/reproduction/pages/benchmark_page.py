@@ -13,6 +13,7 @@ from bayesmesh.figures.canvas import Panel
 from bayesmesh.figures.documents import Row, read_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.page import render
+from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.reproduction.pages.benchmark_panels import FIGURES, Figure, draw_lines, standalone
 from bayesmesh.store.layout import BenchmarkLayout
 
@@ -77,7 +78,7 @@ def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -
     """
     layout = BenchmarkLayout(results)
     sections = [read_section(layout, name, about) for name, about in benchmarks if layout.table(name).exists()]
-    write_text(layout.page, render("benchmarks.html", title="Benchmarks", sections=sections))
+    write_text(layout.page, render("benchmarks.html", TEMPLATES, title="Benchmarks", sections=sections))
     for section in sections:
         for stem, panel in section.panels.items():
             write_text(layout.figure(stem), standalone(panel))

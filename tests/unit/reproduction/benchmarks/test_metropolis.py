@@ -15,11 +15,9 @@ from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement,
 from bayesmesh.reproduction.benchmarks.metropolis import plain
 from bayesmesh.reproduction.benchmarks.metropolis.moments import keep_states, write_moments
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, MEAN, SCALES, VARIANCE, WEIGHTS, cdf, density
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
-
-CLAIMS = Path(__file__).resolve().parents[4] / "config" / "claims.yaml"
 
 
 def test_the_target_has_the_moments_that_it_says() -> None:
@@ -60,8 +58,8 @@ def test_every_contender_runs_and_correct_ones_agree() -> None:
 
 
 def _verdicts(results: Path) -> dict[str, str]:
-    found = judge_all(results, tuple(c for c in load_claims(CLAIMS) if c.name == "A1"))
-    return {f.name: f.verdict for f in found if not f.name.startswith("seconds")}
+    found = judge_all(results, tuple(c for c in CLAIMS if c.name == "A1"))
+    return {f.number.name: f.verdict for f in found if not f.number.name.startswith("seconds")}
 
 
 def _store_kernels(results: Path) -> None:

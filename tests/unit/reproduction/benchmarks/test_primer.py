@@ -12,11 +12,9 @@ import pytest
 
 from bayesmesh.reproduction.benchmarks import primer
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
-
-CLAIMS = Path(__file__).resolve().parents[4] / "config" / "claims.yaml"
 
 
 @pytest.mark.parametrize("work", ["product", "selu"])
@@ -41,7 +39,7 @@ def test_every_phase_has_a_time() -> None:
 def judge(results: Path) -> list[Finding]:
     rows = primer.Gradient().prepare({"seed": 5})["rows"]
     write_rows(BenchmarkLayout(results).table("primer-gradient"), rows)
-    return judge_all(results, tuple(c for c in load_claims(CLAIMS) if c.name == "B4"))
+    return judge_all(results, tuple(c for c in CLAIMS if c.name == "B4"))
 
 
 def test_gradient_has_the_published_digits(tmp_path: Path) -> None:
@@ -67,5 +65,5 @@ def test_typed_in_numbers_fail_though_they_are_right(tmp_path: Path, monkeypatch
     monkeypatch.setattr("jax.grad", typed_in)
     findings = judge(tmp_path)
     assert [finding.verdict for finding in findings] == [FAILED] * 3
-    assert findings[0].ours == 0.25
+    assert findings[0].ours.value == 0.25
     assert "and NumPy gives" in findings[0].reason

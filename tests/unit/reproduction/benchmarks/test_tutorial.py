@@ -12,16 +12,14 @@ import pytest
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, chains, collectives, precision, store_chains
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
-CLAIMS = Path(__file__).resolve().parents[4] / "config" / "claims.yaml"
-
 
 def verdicts(results: Path, claim: str) -> dict[str, str]:
-    found = judge_all(results, tuple(c for c in load_claims(CLAIMS) if c.name == claim))
-    return {finding.name: finding.verdict for finding in found}
+    found = judge_all(results, tuple(c for c in CLAIMS if c.name == claim))
+    return {finding.number.name: finding.verdict for finding in found}
 
 
 def sample(results: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import yaml
 
 from bayesmesh.config.data_settings import DataSettings
 from bayesmesh.config.experiment import experiment_class
@@ -18,7 +17,8 @@ from bayesmesh.config.registry import component_path, load_component, read_optio
 from bayesmesh.data.sharding import shard
 from bayesmesh.files import write_json, write_text
 from bayesmesh.planning.specs import dataset_name, make_spec, parse_spec
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims import results as reading
+from bayesmesh.reproduction.claims.claim import Claim, Measure, Source
 from bayesmesh.reproduction.claims.judge import Finding, judge_all
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import analyse
@@ -35,15 +35,15 @@ def _double_precision() -> None:
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Callable[..., Finding]:
-    """Return a function of (results, kind, **keys of the number) that judges one number."""
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finding]:
+    """Return a function of (results, kind, check, published, **options of the kind) that judges one number."""
+    monkeypatch.setattr(reading, "FOLDERS", (NAME, "table.csv", "verdict.json"))
 
-    def judge(results: Path, kind: str, **number: Any) -> Finding:
-        hardware = {"hardware": "a machine"} if kind == "hardware" else {}
-        claim = {"source": "s", "statement": "a statement", "kind": kind, "numbers": {"it": {**hardware, **number}}}
-        path = tmp_path / "claims.yaml"
-        path.write_text(yaml.safe_dump({"sources": {"s": {"title": "A piece"}}, "claims": {"X1": claim}}))
-        (finding,) = judge_all(results, load_claims(path))
+    def judge(results: Path, kind: str, check: Measure, published: str, **options: Any) -> Finding:
+        claim = Claim("X1", Source("A piece"), "a statement")
+        machine = {"on": "a machine"} if kind == "hardware" else {}
+        getattr(claim, kind)(("it", published), **machine, **options)(check)
+        (finding,) = judge_all(results, [claim])
         return finding
 
     return judge

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.reproduction.claims.claim import Measure
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.claim_table import COLUMNS, write_findings
-from bayesmesh.reproduction.claims.claims_file import load_claims
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, matches_digits
+from bayesmesh.reproduction.claims.results import Reading, Results
 from bayesmesh.reproduction.pages.claim_page import write_claims_page
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import ReproductionLayout
 from bayesmesh.store.receipts import write_receipts
 
-ROOT = Path(__file__).resolve().parents[4]
 Judge = Callable[..., Finding]
 
 
@@ -35,50 +36,59 @@ def results(tmp_path: Path) -> Path:
     return folder
 
 
-def measure(who: str, x: float | None = None, **more: object) -> dict[str, object]:
+def y_of(who: str, x: float | None = None, column: str = "y") -> Measure:
     where = {"who": who} if x is None else {"who": who, "x": x}
-    return {"file": "table.csv", "where": where, "column": "y", **more}
+    return lambda results: results.rows("table.csv", **where).only(column)
+
+
+def value_of(*keys: str | int) -> Measure:
+    return lambda results: results.value("verdict.json", *keys)
 
 
 def test_a_time_is_measured_and_shows_both_machines(results: Path, judged: Judge) -> None:
-    finding = judged(results, "hardware", published="14", measure=measure("theirs", 1))
-    assert (finding.verdict, finding.ours, finding.ratio) == (MEASURED, 7.0, 0.5)
-    assert finding.machine == f"H200; {machine_name()}"
-    ratio = {"ratio": {"of": measure("theirs", 1), "to": measure("ours", 10)}}
-    assert judged(results, "hardware", published="2", measure=ratio).ours == pytest.approx(0.07)
+    finding = judged(results, "hardware", y_of("theirs", 1), "14")
+    assert (finding.verdict, finding.ours.value, finding.ratio) == (MEASURED, 7.0, 0.5)
+    assert finding.ours.machine == f"H200; {machine_name()}"
+    ratio = judged(results, "hardware", lambda r: y_of("theirs", 1)(r) / y_of("ours", 10)(r), "2")
+    assert ratio.ours.value == pytest.approx(0.07)
 
 
 def test_a_row_that_met_a_limit_or_is_not_there_has_not_run(results: Path, judged: Judge) -> None:
-    finding = judged(results, "hardware", published="1", measure=measure("theirs", 10))
+    finding = judged(results, "hardware", y_of("theirs", 10), "1")
     assert (finding.verdict, finding.reason) == (NOT_RUN, "time limit")
-    assert judged(results, "hardware", published="1", measure=measure("nobody")).verdict == NOT_RUN
-    null = {"file": "verdict.json", "path": ["gates", 1, "value"]}
-    assert judged(results, "hardware", published="1", measure=null).verdict == NOT_RUN
+    assert judged(results, "hardware", y_of("nobody"), "1").verdict == NOT_RUN
+    assert judged(results, "hardware", value_of("gates", 1, "value"), "1").verdict == NOT_RUN
 
 
 def test_a_quick_run_is_no_evidence(results: Path, judged: Judge) -> None:
     write_receipts(results, "test", [results / "table.csv"], is_quick=True)
-    finding = judged(results, "hardware", published="14", measure=measure("theirs", 1))
+    finding = judged(results, "hardware", y_of("theirs", 1), "14")
     assert (finding.verdict, "quick run" in finding.reason) == (NOT_RUN, True)
 
 
 def test_a_trend_holds_or_fails(results: Path, judged: Judge) -> None:
-    slope = measure("ours", statistic="slope", against="x")
-    assert judged(results, "shape", published="grows", measure=slope, at_least=1.9).verdict == HOLDS
-    finding = judged(results, "shape", published="flat", measure=slope, at_most=1.1)
+    def slope(found: Results) -> Reading:
+        return found.rows("table.csv", who="ours").slope("y", "x")
+
+    def spread(found: Results) -> Reading:
+        return found.rows("table.csv", who="ours").spread("y")
+
+    assert judged(results, "shape", slope, "grows", at_least=1.9).verdict == HOLDS
+    finding = judged(results, "shape", slope, "flat", at_most=1.1)
     assert (finding.verdict, finding.reason) == (FAILED, "2 is above 1.1")
-    spread = judged(results, "shape", published="flat", measure=measure("ours", statistic="spread"), at_most=1.5)
-    assert (spread.verdict, spread.ours) == (FAILED, 1e4)
+    finding = judged(results, "shape", spread, "flat", at_most=1.5)
+    assert (finding.verdict, finding.ours.value) == (FAILED, 1e4)
+    finding = judged(results, "shape", lambda r: r.rows("table.csv", who="theirs").spread("y"), "flat", at_most=1.5)
+    assert (finding.verdict, finding.reason) == (NOT_RUN, "fewer than two points")
 
 
 def test_a_statistical_number_lies_within_its_interval(results: Path, judged: Judge) -> None:
-    number = {"measure": {"file": "verdict.json", "path": ["gates", 0, "value"]}, "published": "0.4"}
-    number["witness"] = number["measure"] | {"path": ["gates", 0, "value"]}
-    with pytest.raises(Exception, match="witness"):
-        judged(results, "statistical", **{k: v for k, v in number.items() if k != "witness"}, tolerance=0.2)
-    assert judged(results, "statistical", **number, tolerance=0.2).verdict == HOLDS
-    finding = judged(results, "statistical", **number, tolerance=0.05)
+    half = value_of("gates", 0, "value")
+    assert judged(results, "statistical", half, "0.4", again=half, tolerance=0.2).verdict == HOLDS
+    finding = judged(results, "statistical", half, "0.4", again=half, tolerance=0.05)
     assert (finding.verdict, finding.reason) == (FAILED, "0.5 differs from 0.4 by more than 0.05")
+    finding = judged(results, "statistical", half, "0.4", again=half, tolerance=0.05, mcse=half)
+    assert (finding.verdict, finding.mcse) == (HOLDS, 0.5)
 
 
 def test_printed_digits_are_compared() -> None:
@@ -93,19 +103,17 @@ def test_printed_digits_are_compared() -> None:
 def test_damage_fails_and_stops_nothing_else(results: Path, judged: Judge) -> None:
     (results / "verdict.json").write_text("{")
     write_receipts(results, "test", [results / "verdict.json"])
-    null = {"file": "verdict.json", "path": ["gates"]}
-    assert judged(results, "hardware", published="1", measure=null).verdict == FAILED
-    finding = judged(results, "hardware", published="1", measure=measure("ours"))
+    assert judged(results, "hardware", value_of("gates"), "1").verdict == FAILED
+    finding = judged(results, "hardware", y_of("ours"), "1")
     assert (finding.verdict, "3 rows where a claim wants one" in finding.reason) == (FAILED, True)
-    finding = judged(results, "hardware", published="1", measure=measure("ours") | {"column": "z"})
-    assert finding.reason == "table.csv: no column 'z'"
+    assert judged(results, "hardware", y_of("ours", column="z"), "1").reason == "table.csv: no column 'z'"
 
 
 def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) -> None:
-    findings = judge_all(tmp_path, load_claims(ROOT / "config" / "claims.yaml"))
+    findings = judge_all(tmp_path, CLAIMS)
     assert {finding.verdict for finding in findings} == {NOT_RUN}
     letters = {"A": 5, "B": 4, "C": 2, "D": 7, "E": 9}
-    assert list(dict.fromkeys(f.claim.name for f in findings)) == [
+    assert list(dict.fromkeys(f.number.claim.name for f in findings)) == [
         f"{k}{i + 1}" for k, n in letters.items() for i in range(n)
     ]
     layout = ReproductionLayout(tmp_path)
@@ -122,7 +130,7 @@ def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) ->
 
 
 def test_page_links_to_the_stored_result(results: Path, judged: Judge) -> None:
-    finding = judged(results, "hardware", published="14", unit="s", measure=measure("theirs", 1))
+    finding = judged(results, "hardware", y_of("theirs", 1), "14", unit="s")
     layout = ReproductionLayout(results)
     write_claims_page(layout.page, [finding])
     text = layout.page.read_text()

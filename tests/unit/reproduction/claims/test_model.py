@@ -14,11 +14,10 @@ from tensorflow_probability.substrates.jax import distributions as tfd
 from bayesmesh.models import hidden_markov
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact, ExactInPymc
-from bayesmesh.reproduction.claims.claims_file import load_claims
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
-CLAIMS = Path(__file__).resolve().parents[4] / "config" / "claims.yaml"
 NAMES = ("D1", "D2", "D3", "D4")
 OLD_SEED = 1_600_000_000_000_000_000
 
@@ -41,10 +40,10 @@ def right() -> Rows:
 def failed(results: Path, rows: Rows) -> dict[str, str]:
     """Store the rows, judge, and return which numbers fail and why; all others must hold."""
     write_rows(BenchmarkLayout(results).table("hidden_markov-exact"), rows)
-    found = judge_all(results, tuple(claim for claim in load_claims(CLAIMS) if claim.name in NAMES))
+    found = judge_all(results, tuple(claim for claim in CLAIMS if claim.name in NAMES))
     assert len(found) == 12
     assert {finding.verdict for finding in found} <= {FAILED, HOLDS}
-    return {f"{f.claim.name} {f.name}": f.reason for f in found if f.verdict == FAILED}
+    return {f"{f.number.claim.name} {f.number.name}": f.reason for f in found if f.verdict == FAILED}
 
 
 def test_model_and_pymc_have_the_published_digits(tmp_path: Path, right: Rows) -> None:

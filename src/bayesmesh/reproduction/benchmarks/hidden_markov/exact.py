@@ -42,7 +42,7 @@ PUBLISHED = {
 
 
 def draw_point(seed: int) -> Point:
-    """Return a point that nobody knows before the seed; the witness of the claims draws it again."""
+    """Return a point that nobody knows before the seed; the second computation of the claims draws it again."""
     generator = np.random.default_rng(seed)
     signal, noise = generator.uniform(0.7, 1.4), generator.uniform(0.1, 0.45)
     return Point(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3), seed)

@@ -1,4 +1,4 @@
-"""Witnesses of an experiment: numbers computed from its stored draws and rows with NumPy alone.
+"""Numbers of an experiment computed again from its stored draws and rows, with NumPy alone.
 
 They share no code with the stages whose tables they are held against: a table that says more than the draws do is found.
 """
@@ -16,8 +16,7 @@ from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file
 from bayesmesh.planning.specs import dataset_name, split_name
-from bayesmesh.reproduction.claims.claims_file import MeasureSettings
-from bayesmesh.reproduction.claims.reading import NotRun, Reading, store_of
+from bayesmesh.reproduction.claims.results import NotRun, Reading, Results
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.sealed import read_sealed
@@ -27,15 +26,15 @@ __all__ = ["best_film_entropy", "softmax_accuracy", "watch_matrix"]
 _BLOCK_BYTES = 16 * 2**20
 
 
-def softmax_accuracy(results: Path, measure: MeasureSettings) -> Reading:
+def softmax_accuracy(results: Results, experiment: str, which: str) -> Reading:
     """Accuracy of softmax regression on the test rows: ``single`` draws, their ``average``, and the ``gain``.
 
     The class with the largest logit, and with the largest probability averaged over all draws.
     """
-    layout, shards = _opened(results, measure)
+    layout, shards = _opened(results, experiment)
     if not layout.posterior_hashes.is_file():
-        raise NotRun(f"{layout.posterior.relative_to(results)} is not there")
-    return _named(measure, _accuracies(layout, shards.path, hash_file(layout.posterior_hashes)), layout)
+        raise NotRun(f"{layout.posterior.relative_to(results.folder)} is not there")
+    return Reading(_accuracies(layout, shards.path, hash_file(layout.posterior_hashes))[which], _file(layout))
 
 
 @functools.lru_cache(maxsize=4)
@@ -43,7 +42,7 @@ def _accuracies(layout: ExperimentLayout, data: Path, digest: str) -> dict[str, 
     """Return all three numbers, once for each posterior: several claims ask for them."""
     del digest
     shards = open_shards(data)
-    posterior = store_of(layout.results, layout.posterior, ["posterior/weights", "posterior/biases"])
+    posterior = Results(layout.results).store(_file(layout), ["posterior/weights", "posterior/biases"])
     rows = shards.test_rows()
     if not rows:
         raise StoreError(f"{shards.path}: there are no test rows", "take data that have some")
@@ -61,30 +60,29 @@ def _accuracies(layout: ExperimentLayout, data: Path, digest: str) -> dict[str, 
     return {"single": single, "average": average, "gain": average - single}
 
 
-def watch_matrix(results: Path, measure: MeasureSettings) -> Reading:
+def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
     """Facts of the whole watch matrix, held-out films included: ``shape``, ``ratings``, ``most``, ``least`` films of a user.
 
     All values are read, and must have the fingerprint that they were written with.
     """
-    layout, shards = _opened(results, measure)
+    shards = _opened(results, experiment)[1]
     shards.verify()
     films = _films_of_users(shards)
     shape = f"{shards.num_rows}, {shards.fields['watched'].shape[0]}"
     found: dict[str, float | str] = {
         "shape": shape, "ratings": int(films.sum()), "most": int(films.max()), "least": int(films.min())
     }  # fmt: skip
-    path = shards.path.relative_to(results).as_posix()
-    return Reading(_named(measure, found, layout).value, (path,), "", "")
+    return Reading(found[which], shards.path.relative_to(results.folder).as_posix())
 
 
-def best_film_entropy(results: Path, measure: MeasureSettings) -> Reading:
+def best_film_entropy(results: Results, experiment: str, which: str) -> Reading:
     """Entropy, in nats, of a user's best unwatched film over all draws: ``most`` and ``least`` active user.
 
     A draw's best film is the one with the largest logit among those that the user has not watched in the training part.
     """
-    layout, shards = _opened(results, measure)
+    layout, shards = _opened(results, experiment)
     names = ("user_embeddings", "user_biases", "film_embeddings", "film_biases")
-    posterior = store_of(results, layout.posterior, [f"posterior/{name}" for name in names])
+    posterior = results.store(_file(layout), [f"posterior/{name}" for name in names])
     films = _films_of_users(shards)
     users = {"most": int(films.argmax()), "least": int(films.argmin())}
     place = list(users.values())
@@ -95,7 +93,7 @@ def best_film_entropy(results: Path, measure: MeasureSettings) -> Reading:
     ):
         logits = np.where(watched, -np.inf, mine @ all_films.T + my_bias[:, None] + biases)
         counts[[0, 1], logits.argmax(1)] += 1
-    return _named(measure, dict(zip(users, map(_entropy, counts), strict=True)), layout)
+    return Reading(dict(zip(users, map(_entropy, counts), strict=True))[which], _file(layout))
 
 
 def _entropy(counts: np.ndarray) -> float:
@@ -110,17 +108,17 @@ def _films_of_users(shards: Shards) -> np.ndarray:
     return films if held_out is None else films + np.diff(held_out.indptr)
 
 
-def _opened(results: Path, measure: MeasureSettings) -> tuple[ExperimentLayout, Shards]:
+def _opened(results: Results, experiment: str) -> tuple[ExperimentLayout, Shards]:
     """Return the files of the experiment and the data that its chains were sampled with."""
-    layout = ExperimentLayout(results, str(measure.experiment))
+    layout = ExperimentLayout(results.folder, experiment)
     manifests = sorted(layout.chains.glob("group-*.json"))
     if not manifests:
         raise NotRun(f"{layout.experiment} has no chains")
     identity = read_sealed(manifests[0]).get("identity", "")
     data = read_sealed(layout.identity_record(identity))["config"]["data"]
-    shards = DataLayout(results, dataset_name(data), split_name(data)).shards
+    shards = DataLayout(results.folder, dataset_name(data), split_name(data)).shards
     if not shards.exists():
-        raise NotRun(f"{shards.relative_to(results)} is not there")
+        raise NotRun(f"{shards.relative_to(results.folder)} is not there")
     return layout, open_shards(shards)
 
 
@@ -133,8 +131,5 @@ def _draws(
             yield tuple(block[n][draw][rows[n]] if rows and n in rows else block[n][draw] for n in names)
 
 
-def _named(measure: MeasureSettings, found: dict[str, Any], layout: ExperimentLayout) -> Reading:
-    if measure.which not in found:
-        raise StoreError(f"witness {measure.witness}: no number '{measure.which}'", f"one of {', '.join(found)}")
-    name = layout.posterior.relative_to(layout.results).as_posix()
-    return Reading(found[measure.which], (name,), "", "")
+def _file(layout: ExperimentLayout) -> str:
+    return layout.posterior.relative_to(layout.results).as_posix()

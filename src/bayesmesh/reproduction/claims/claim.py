@@ -1,0 +1,139 @@
+"""A published claim: what is claimed, and for each of its numbers the check that measures ours.
+
+A check is a function of the stored results, registered by the method of the claim that says how ours is held against
+the published number. Each method takes what its kind needs: no number can be declared that no result could turn red.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from bayesmesh.reproduction.claims.results import Reading, Results
+
+__all__ = ["COMPUTED", "Claim", "Kind", "Measure", "Number", "Source"]
+
+Kind = Literal["exact", "statistical", "hardware", "shape"]
+Measure = Callable[..., Reading]
+"""Of the results, and of what follows a number's name and published value."""
+
+COMPUTED: Literal["computed"] = "computed"
+"""Instead of a second computation: the check itself computes the number out of stored arrays."""
+
+
+class Source(NamedTuple):
+    """A published piece: author, title, year; and where it is."""
+
+    title: str
+    url: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """One number of a claim.
+
+    Attributes:
+        claim: that it belongs to.
+        name: of the number.
+        published: as printed; its digits count.
+        kind: how ours is held against it.
+        measure: reads ours.
+        arguments: of `measure`, `again` and `mcse`, behind the results.
+        unit: of both numbers.
+        hardware: what the published one was measured on.
+        again: computes the same number a second time, out of stored arrays; ours must agree with it.
+        agreement: difference from the second computation that is let pass, relative and absolute.
+        mcse: reads the Monte Carlo standard error of ours.
+        tolerance: difference from the published that is let pass, beside four standard errors.
+        at_least: ours must not be below.
+        at_most: ours must not be above.
+        resolution: what printed digits are uncertain by, where more were printed than the dtype holds.
+    """
+
+    claim: Claim
+    name: str
+    published: str
+    kind: Kind
+    measure: Measure
+    arguments: tuple[Any, ...] = ()
+    unit: str = ""
+    hardware: str = ""
+    again: Measure | None = None
+    agreement: float = 1e-5
+    mcse: Measure | None = None
+    tolerance: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    resolution: float = 0.0
+
+    def read(self, measure: Measure, results: Results) -> Reading:
+        """Return what one of the number's functions finds."""
+        return measure(results, *self.arguments)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What all numbers of a claim share.
+
+    The methods return decorators, and take for each number its name, its published value and arguments of the check.
+    Decorators may be stacked on one check; numbers are listed as they are read, from the top down.
+
+    Attributes:
+        name: such as ``A1``.
+        source: where it was published.
+        statement: what is claimed.
+        source_errors: what is wrong in the source, a sentence each.
+        numbers: in the order of the table.
+    """
+
+    name: str
+    source: Source
+    statement: str
+    source_errors: tuple[str, ...] = ()
+    numbers: list[Number] = dataclasses.field(default_factory=list, compare=False, repr=False)
+
+    def exact(
+        self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
+    ) -> Callable[[Measure], Measure]:
+        """Register numbers that ours must equal in all printed digits."""
+        return self._register("exact", numbers, again=again, **options)
+
+    def statistical(
+        self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
+    ) -> Callable[[Measure], Measure]:
+        """Register numbers around which ours must lie: within a tolerance, standard errors (`mcse`) or limits."""
+        if not options.keys() & {"tolerance", "mcse", "at_least", "at_most"}:
+            raise TypeError(f"claim {self.name}: a statistical number needs tolerance, mcse, at_least or at_most")
+        return self._register("statistical", numbers, again=again, **options)
+
+    def shape(
+        self, *numbers: tuple[Any, ...], at_least: float | None = None, at_most: float | None = None, unit: str = ""
+    ) -> Callable[[Measure], Measure]:
+        """Register trends that are within limits."""
+        if at_least is None and at_most is None:
+            raise TypeError(f"claim {self.name}: a shape needs at_least or at_most")
+        return self._register("shape", numbers, at_least=at_least, at_most=at_most, unit=unit)
+
+    def hardware(self, *numbers: tuple[Any, ...], on: str, unit: str = "") -> Callable[[Measure], Measure]:
+        """Register times and rates, which are shown beside ours; `on` is the published hardware."""
+        return self._register("hardware", numbers, hardware=on, unit=unit)
+
+    def _register(
+        self, kind: Kind, numbers: tuple[tuple[Any, ...], ...], **options: Any
+    ) -> Callable[[Measure], Measure]:
+        if options.get("again") == COMPUTED:
+            options["again"] = None
+
+        def register(measure: Measure) -> Measure:
+            new = [Number(self, name, said, kind, measure, tuple(more), **options) for name, said, *more in numbers]
+            names = [number.name for number in (*self.numbers, *new)]
+            if len(set(names)) < len(names):
+                raise TypeError(f"claim {self.name}: two numbers have one name")
+            # Python applies stacked decorators from the bottom up; a reader reads them from the top down.
+            measures = [number.measure for number in self.numbers]
+            place = measures.index(measure) if measure in measures else len(measures)
+            self.numbers[place:place] = new
+            return measure
+
+        return register

@@ -1,0 +1,282 @@
+"""Read numbers out of stored tables, JSON files and arrays, each held to its receipt or its hashes first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import hash_file, read_json
+from bayesmesh.reproduction.claims.inputs import FOLDERS
+from bayesmesh.store.hashes import hashes_of
+from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.store.receipts import Receipt, check_receipt
+
+__all__ = ["REMEDY", "NotRun", "Reading", "Results", "Rows", "Statistic", "Value"]
+
+Value = float | str
+
+Statistic = Callable[[np.ndarray], float]
+"""Of a column, or of all draws of a quantity."""
+
+REMEDY = "run the stage that writes it again"
+
+
+class NotRun(Exception):
+    """The result that a number would be read from is not there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A number, and where it came from.
+
+    Attributes:
+        value: as stored; text where it is not a number.
+        file: below the results.
+        machine: what it was measured on; empty for stored draws.
+        written_at: when; empty for stored draws.
+    """
+
+    value: Value
+    file: str
+    machine: str = ""
+    written_at: str = ""
+
+    @property
+    def number(self) -> float:
+        """The value as a number.
+
+        Raises:
+            StoreError: it is text.
+        """
+        try:
+            return float(self.value)
+        except ValueError as error:
+            raise StoreError(f"{self.file}: {self.value!r:.80} is not a number", REMEDY) from error
+
+    def __truediv__(self, other: Reading) -> Reading:
+        if other.number == 0:
+            raise StoreError(f"{other.file}: a number to divide by is 0", REMEDY)
+        return self._combined(other, self.number / other.number)
+
+    def __sub__(self, other: Reading) -> Reading:
+        return self._combined(other, self.number - other.number)
+
+    def _combined(self, other: Reading, value: float) -> Reading:
+        return dataclasses.replace(self, value=value, machine=self.machine or other.machine)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a table that a claim asks for; cells are text.
+
+    Attributes:
+        file: below the results.
+        path: of the table.
+        cells: one row each.
+        asked: the rows that were asked for, in words.
+        receipt: of the table.
+    """
+
+    file: str
+    path: Path
+    cells: pd.DataFrame
+    asked: str
+    receipt: Receipt
+
+    def records(self) -> list[dict[str, str]]:
+        """Return the rows, column -> text."""
+        return [{str(column): text for column, text in row.items()} for row in self.cells.to_dict("records")]
+
+    def last(self) -> Rows:
+        """Return the last row."""
+        return dataclasses.replace(self, cells=self.cells[-1:])
+
+    def only(self, column: str) -> Reading:
+        """Return the cell of the one row; a number, or text.
+
+        Raises:
+            NotRun: there is no such row, or its cell is empty.
+            StoreError: there are several rows, or no such column.
+        """
+        self._check(column)
+        if len(self.cells) > 1:
+            raise StoreError(f"{self.path}: {len(self.cells)} rows where a claim wants one", "run the benchmark again")
+        text = self._all(column).cells[column].iloc[0]
+        try:
+            return self._reading(float(text))
+        except ValueError:
+            return self._reading(text)
+
+    def over(self, column: str, statistic: Statistic) -> Reading:
+        """Return a statistic of a column, such as ``np.sum``; no cell of it may be empty."""
+        rows = self._all(column)
+        return rows._reading(float(statistic(rows._numbers(column))))
+
+    def spread(self, column: str) -> Reading:
+        """Return the largest value over the smallest, of the rows that have one."""
+        rows = self._filled(column)
+        values = rows._positive(column)
+        return rows._reading(float(values.max() / values.min()))
+
+    def slope(self, column: str, along: str) -> Reading:
+        """Return the slope of a column over another, both in logarithms, of the rows that have a value."""
+        rows = self._filled(column)
+        values = rows._positive(column)
+        return rows._reading(round(float(np.polyfit(np.log(rows._positive(along)), np.log(values), 1)[0]), 12))
+
+    def _check(self, column: str) -> None:
+        if self.cells.empty:
+            raise NotRun(
+                f"{self.path.name} has no row with {self.asked}" if self.asked else f"{self.path.name} has no row"
+            )
+        if column not in self.cells:
+            raise StoreError(f"{self.path}: no column '{column}'", REMEDY)
+
+    def _filled(self, column: str) -> Rows:
+        """Return the rows that have a value: a contender that met its time limit has none."""
+        self._check(column)
+        return dataclasses.replace(self, cells=self.cells[self.cells[column] != ""])
+
+    def _all(self, column: str) -> Rows:
+        """Return the rows, all of which must have a value."""
+        if len(self._filled(column).cells) < len(self.cells):
+            raise NotRun(self.cells.iloc[0].get("status") or f"{self.path.name}: '{column}' is empty")
+        return self
+
+    def _positive(self, column: str) -> np.ndarray:
+        if len(self.cells) < 2:
+            raise NotRun("fewer than two points")
+        values = self._numbers(column)
+        if (values <= 0).any():
+            raise StoreError(f"{self.path}: a value that is not positive has no logarithm", REMEDY)
+        return values
+
+    def _numbers(self, column: str) -> np.ndarray:
+        self._check(column)
+        try:
+            return np.array([float(text) for text in self.cells[column]])
+        except ValueError as error:
+            raise StoreError(f"{self.path}: column '{column}': {error}", REMEDY) from error
+
+    def _reading(self, value: Value) -> Reading:
+        named = (self.cells.iloc[0].get(name) for name in ("device", "device_kind", "platform"))
+        device, machine = next(filter(None, named), ""), self.receipt.machine
+        where = f"{device}; {machine}" if device and device not in machine else machine
+        return Reading(value, self.file, where, self.receipt.written_at)
+
+
+class Results:
+    """Reads below a folder of results.
+
+    Args:
+        folder: of results.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, file: str) -> Path:
+        """Return a file that a claim reads.
+
+        Raises:
+            NotRun: it is not there.
+        """
+        assert file.partition("/")[0] in FOLDERS, f"{file}: name its folder in inputs.py, so that claims follow it"
+        path = self.folder / file
+        if not path.exists():
+            raise NotRun(f"{file} is not there")
+        return path
+
+    def rows(self, file: str, **where: float | str | list[str]) -> Rows:
+        """Return the rows of a table whose columns have these values; numbers are compared as numbers.
+
+        Args:
+            file: below the results.
+            where: column -> value, or a list of texts of which it has one.
+
+        Raises:
+            NotRun: there is no table, or it is of a quick run.
+            StoreError: the table is damaged, edited, or lacks a column.
+        """
+        path, receipt = self._signed(file)
+        try:
+            cells = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False).fillna("")
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be read as a table: {error}", REMEDY) from error
+        for column, wanted in where.items():
+            if column not in cells:
+                raise StoreError(f"{path}: no column '{column}'", REMEDY)
+            if isinstance(wanted, list):
+                cells = cells[cells[column].isin(wanted)]
+            elif isinstance(wanted, str):
+                cells = cells[cells[column] == wanted]
+            else:
+                cells = cells[pd.to_numeric(cells[column], errors="coerce") == wanted]
+        return Rows(file, path, cells, ", ".join(f"{k} {v}" for k, v in where.items()), receipt)
+
+    def value(self, file: str, *keys: str | int) -> Reading:
+        """Return a value of a JSON file.
+
+        Raises:
+            NotRun: there is no file, or its value is null.
+            StoreError: the file is damaged or edited, or has no such key.
+        """
+        path, receipt = self._signed(file)
+        value, named = read_json(path), " / ".join(map(str, keys))
+        for key in keys:
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError) as error:
+                raise StoreError(f"{path}: there is no {named}", REMEDY) from error
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise NotRun(f"{path.name}: {named} has no value")
+        return Reading(value, file, receipt.machine, receipt.written_at)
+
+    def _signed(self, file: str) -> tuple[Path, Receipt]:
+        path = self.path(file)
+        receipt = check_receipt(self.folder, path)
+        if receipt.is_quick:
+            raise NotRun(f"{file} is of a quick run, too small for claims")
+        return path, receipt
+
+    def store(self, file: str, arrays: Sequence[str]) -> Posterior:
+        """Return a store of draws, after hashing the arrays that are read.
+
+        Raises:
+            NotRun: there is none.
+            StoreError: an array is not as it was written, or the store has no list of hashes.
+        """
+        path = self.path(file)
+        listed = hashes_of(path)
+        for array in arrays:
+            prefix = f"{path.name}/{array}/"
+            files = {name: value for name, value in listed.items() if name.startswith(prefix)}
+            if not files:
+                raise StoreError(f"{path}: no array '{array}'", REMEDY)
+            for name, value in files.items():
+                chunk = path.parent / name
+                if not chunk.is_file() or hash_file(chunk) != value:
+                    raise StoreError(f"{chunk}: not what the run stored: its sha256 is another", REMEDY)
+        return Posterior(path)
+
+    def shape(self, file: str, array: str) -> Reading:
+        """Return the shape of an array such as ``posterior/state``, as text."""
+        shape = self.store(file, [array]).array(*array.rsplit("/", 1)).shape
+        return Reading(", ".join(map(str, shape)), file)
+
+    def over(self, file: str, array: str, statistic: Statistic, *place: int) -> Reading:
+        """Return a statistic over chains and draws of an array, at a place of its other axes; NaN unless all are finite."""
+        values = np.asarray(self.store(file, [array]).array(*array.rsplit("/", 1))[...])
+        at: Any = (slice(None), slice(None), *place)
+        try:
+            flat = (values[at] if place else values).astype(np.float64).ravel()
+        except IndexError as error:
+            raise StoreError(f"{self.folder / file}: {array} has no entry {place}", REMEDY) from error
+        return Reading(float(statistic(flat)) if np.isfinite(flat).all() else math.nan, file)
