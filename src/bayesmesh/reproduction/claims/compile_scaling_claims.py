@@ -62,10 +62,14 @@ def _equations_again(results: Results) -> Reading:
     if not programs.exists():
         raise NotRun(f"{rows.file} is not there")
     check_receipt(results.folder, programs)
-    counts = {size: text.count(" = ") for size, text in read_json(programs).get(_JNP, {}).items()}
+    texts = read_json(programs)
+    if not isinstance(texts, dict):
+        raise StoreError(f"{programs}: not a mapping of programs", AGAIN)
+    counts = {size: text.count(" = ") for size, text in texts.get(_JNP, {}).items()}
     if len(counts) < 2:
         raise StoreError(f"{programs}: fewer than two programs to compare", AGAIN)
-    for n, said in zip(rows.cells["n"], rows.cells["equations"], strict=True):
+    for row in rows.records():
+        n, said = row.get("n", ""), row.get("equations", "")
         if n in counts and said and float(said) != counts[n]:
             raise StoreError(f"{rows.file}: says {said} equations at n {n}, and the program has {counts[n]}", AGAIN)
     return Reading(max(counts.values()) / min(counts.values()), rows.file)

@@ -46,7 +46,11 @@ def recompute(
     """
     rows, wanted = results.rows(file).records(), results.rows(file, **where).records()
     for row in rows:
-        found, said = compute(row), cell(file, row, column)
+        try:
+            found = compute(row)
+        except (KeyError, ValueError, ZeroDivisionError) as error:
+            raise StoreError(f"{file}: a row has no inputs to compute it from: {error!r}", AGAIN) from error
+        said = cell(file, row, column)
         if not math.isclose(found, said, rel_tol=tolerance, abs_tol=tolerance):
             inputs = ", ".join(f"{k} {v}" for k, v in row.items() if k != column)
             raise StoreError(f"{file}: says {said:.10g}, and NumPy gives {found:.10g} ({inputs})", AGAIN)

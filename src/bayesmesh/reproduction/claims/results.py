@@ -154,7 +154,7 @@ class Rows:
         if len(self.cells) < 2:
             raise NotRun("fewer than two points")
         values = self._numbers(column)
-        if (values <= 0).any():
+        if not ((values > 0) & np.isfinite(values)).all():
             raise StoreError(f"{self.path}: a value that is not positive has no logarithm", REMEDY)
         return values
 

@@ -12,6 +12,7 @@ from bayesmesh.reproduction.claims.claim import Measure
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.claim_table import COLUMNS, write_findings
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, matches_digits
+from bayesmesh.reproduction.claims.recomputed_rows import recompute
 from bayesmesh.reproduction.claims.results import Reading, Results
 from bayesmesh.reproduction.pages.claim_page import write_claims_page
 from bayesmesh.running.machine import machine_name
@@ -107,6 +108,21 @@ def test_damage_fails_and_stops_nothing_else(results: Path, judged: Judge) -> No
     finding = judged(results, "hardware", y_of("ours"), "1")
     assert (finding.verdict, "3 rows where a claim wants one" in finding.reason) == (FAILED, True)
     assert judged(results, "hardware", y_of("ours", column="z"), "1").reason == "table.csv: no column 'z'"
+
+
+@pytest.mark.parametrize("case", ["no inputs", "not a number", "right"])
+def test_a_row_that_cannot_be_computed_again_fails(results: Path, judged: Judge, case: str) -> None:
+    """It would have ended the program."""
+    inputs = {"no inputs": "", "not a number": "x", "right": "2"}[case]
+    (results / "table.csv").write_text(f"who,x,y\nours,{inputs},4\ntheirs,3,9\n")
+    write_receipts(results, "test", [results / "table.csv"])
+
+    def again(found: Results) -> Reading:
+        return recompute(found, "table.csv", "y", lambda row: float(row["x"]) ** 2, 1e-9, {"who": "ours"})
+
+    finding = judged(results, "exact", y_of("ours"), "4", again=again)
+    assert finding.verdict == (HOLDS if case == "right" else FAILED)
+    assert ("a row has no inputs" in finding.reason) == (case != "right")
 
 
 def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) -> None:
