@@ -1,4 +1,4 @@
-"""Zarr arrays as this project writes them: checksummed, whole, and with missing chunks as errors."""
+"""Create and read Zarr arrays with checksums, where missing chunks are errors."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
     "write_array",
 ]
 
-# Write chunks that equal the fill value too, also to arrays that were opened and not created: only then does a missing
-# file mean missing data, which reading reports as an error.
+# Write chunks that equal the fill value, also to opened arrays: only then does a missing file mean missing data, which
+# reading reports as an error.
 zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})
 
 CHUNK_BYTES = 4 * 2**20
-"""Aimed size of an uncompressed chunk, in bytes."""
+"""Target size of an uncompressed chunk, in bytes."""
 
 
 def chunk_shape(shape: Sequence[int], itemsize: int, aimed_bytes: int = CHUNK_BYTES) -> tuple[int, ...]:
@@ -69,10 +69,10 @@ def create_array(
     shards: Sequence[int] | None = None,
     attributes: Mapping[str, JSON] | None = None,
 ) -> zarr.Array:
-    """Create an array whose chunks carry a checksum and are written even when they equal the fill value.
+    """Create an array whose chunks have a checksum and are written even if they equal the fill value.
 
     Raises:
-        StoreError: an object or string dtype, whose codec could run code or is not in the standard.
+        StoreError: an object or string dtype, whose codec could run code or is not standardised.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
@@ -115,7 +115,7 @@ def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> za
 
 
 def dimension_names(array: zarr.Array) -> tuple[str, ...]:
-    """Return the names of an array's dimensions; empty where they have none."""
+    """Return the names of an array's dimensions; empty if they have none."""
     names = getattr(array.metadata, "dimension_names", None) or ()
     return tuple(str(name) for name in names)
 
@@ -128,7 +128,7 @@ def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
     """
     try:
         return np.asarray(array[part if part else ...])
-    except (ValueError, RuntimeError, KeyError, OSError) as error:  # what Zarr raises for missing and damaged chunks
+    except (ValueError, RuntimeError, KeyError, OSError) as error:  # Zarr raises these for missing and damaged chunks.
         raise StoreError(
             f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
             "see what `bayesmesh verify` finds; assemble a damaged posterior again",

@@ -1,4 +1,4 @@
-"""What of a chain group is not as its markers say. The group may be written meanwhile."""
+"""Compare a chain group with its markers, possibly while it is being written."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["find_damage"]
 _CHECKPOINT = re.compile(r"^(warmup|sample)-(\d{9})\.npz$")
 
 Check = Callable[[Sequence[Commit]], str]
-"""Markers -> what is wrong by them, empty when nothing is."""
+"""Function from markers to a description of damage, empty if there is none."""
 
 
 def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> Iterator[str]:
-    """Yield one line for everything that is not as the markers say: a missing or changed file, a hole, a lost marker.
+    """Yield one line per deviation from the markers: a missing or changed file, a hole, a lost marker.
 
     Args:
         folder: the chain group's folder.
         segment_draws: iterations of a whole segment.
-        commits: its markers, as they were read; they are read again before anything is called damage.
+        commits: its markers as read; they are read again before damage is reported.
 
     Raises:
-        StoreError: a marker that was written meanwhile cannot be read.
+        StoreError: a marker written in the meantime cannot be read.
     """
     group = _Group(folder, segment_draws)
     for commit in commits:
@@ -43,7 +43,7 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> 
 
 
 def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
-    """Yield what a check finds, if it finds it with the markers that are there before and after it."""
+    """Yield the damage that a check finds with both the markers before and those after it."""
     while line := check(commits):
         before, commits = commits, read_markers(group.folder)
         if commits == before:
@@ -52,20 +52,20 @@ def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterat
 
 
 class _Group:
-    """Checks of one chain group; each takes the markers last, and looks at the files as they are now."""
+    """Checks of one chain group; each takes the markers as its last argument and reads the current files."""
 
     def __init__(self, folder: Path, segment_draws: int) -> None:
         self.folder, self._segment_draws = folder, segment_draws
 
     def hole(self, name: str, commits: Sequence[Commit]) -> str:
-        """Say whether a commit, where it still is one, continues the one before it."""
+        """Check that a commit, if it still exists, continues the previous one."""
         for last, commit in zip((None, *commits), commits, strict=False):
             if commit.name == name and not commit.follows(last):
                 return f"{self._marker(commit)}: the segment before it is missing"
         return ""
 
     def file(self, name: str, commits: Sequence[Commit]) -> str:
-        """Say what is wrong with a file that a commit names."""
+        """Check a file that a commit names."""
         commit = next((c for c in commits if name in c.files), None)
         if commit is None:
             return ""
@@ -75,7 +75,7 @@ class _Group:
             return ""
         found = _hash_of(path)
         if found is None:
-            # Of the checkpoints only the newest must still be there.
+            # Of the checkpoints only the newest must still exist.
             is_needed = name != commit.checkpoint or is_newest
             return f"{path}: is missing, though {self._marker(commit)} names it" if is_needed else ""
         if found != expected:
@@ -83,7 +83,7 @@ class _Group:
         return ""
 
     def description(self, name: str, commits: Sequence[Commit]) -> str:
-        """Say whether the description of an array or group is the one that the newest commit has which names it."""
+        """Compare the description of an array or group with that in the newest commit that names it."""
         commit = next((c for c in reversed(commits) if name in c.metadata), None)
         path = self.folder / DRAWS / name / "zarr.json"
         if commit is None or digest_of(path) == commit.metadata[name]:
@@ -91,16 +91,16 @@ class _Group:
         return f"{path}: is missing or damaged: not as {self._marker(commit)} has it"
 
     def unnamed_shard(self, commits: Sequence[Commit]) -> str:
-        """Say which shard in place no marker names: it is put there after its marker, which so was lost."""
+        """Find a shard in place that no marker names; its marker was lost, because markers come first."""
         found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
         named = {self.folder / name for commit in commits for name in commit.files}
         return next((self._lost(path) for path in sorted(found) if path not in named), "")
 
     def unnamed_checkpoint(self, commits: Sequence[Commit]) -> str:
-        """Say which checkpoint no marker names, though it had one.
+        """Find a checkpoint that no marker names, although it had one.
 
-        A writer that was killed between checkpoint and marker leaves one behind, of the segment that comes next,
-        and the folder in which it staged the shards; one that ended leaves neither.
+        A writer killed between checkpoint and marker leaves a checkpoint of the next segment and the folder of staged
+        shards; a writer that ended normally leaves neither.
         """
         last = commits[-1] if commits else None
         found = []
@@ -120,7 +120,7 @@ class _Group:
         return f"{path}: no marker in {self.folder / 'commits'} names it: a marker was lost"
 
     def _staged_path(self, name: str) -> Path | None:
-        """Return where a shard lies until it is put in place; None for a checkpoint."""
+        """Return the staged path of a shard; None for a checkpoint."""
         store, _, file = name.partition("/")
         return self.folder / STAGED / file if store == DRAWS else None
 
@@ -129,7 +129,7 @@ class _Group:
 
 
 def _hash_of(path: Path) -> str | None:
-    """Return the sha256 of a file, None where there is none."""
+    """Return the sha256 of a file, None if it does not exist."""
     try:
         return hash_file(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

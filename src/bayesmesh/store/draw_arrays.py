@@ -1,8 +1,8 @@
-"""The arrays of draws of one chain group: one shard per segment, over all its chains.
+"""Write the arrays of draws of one chain group: one shard per segment, over all its chains.
 
-Shards are staged first, in a store beside the real one, and put in place after their marker is there. A shard that
-holds committed draws is so never touched before what replaces it is safe. Files are flushed together: a journal that
-is flushed for the first of them has the others too.
+Shards are staged in a second store and moved into place after their marker exists, so a shard with committed draws is
+never touched before its replacement is safe. Files are flushed together, because flushing the journal for the first
+one covers the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAGED = "staged.zarr"
 
 
 class Staged(NamedTuple):
-    """A shard on disk that is not in place yet: its array, its file below a store, and the array's length with it."""
+    """A staged shard: its array, its file below a store, and the array's length including it."""
 
     array: str
     file: Path
@@ -37,12 +37,12 @@ class Staged(NamedTuple):
 
 
 class DrawArrays:
-    """Writes draws: `stage`, `flush`, and once they are committed `publish`; what is committed is not known here.
+    """Write draws with `stage`, `flush` and, after their commit, `publish`; this class does not know the commits.
 
-    Opening it removes the temporary files of a writer that was killed.
+    The constructor removes temporary files of a killed writer.
 
     Args:
-        folder: the chain group's folder, which holds ``draws.zarr`` and ``staged.zarr``.
+        folder: the chain group's folder, with ``draws.zarr`` and ``staged.zarr``.
         segment_draws: iterations of a shard.
     """
 
@@ -55,7 +55,7 @@ class DrawArrays:
         self._has_new_arrays = True
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
-        """Write iterations from `start` on beside the store, behind those before them in the same shard.
+        """Stage iterations from `start` on, together with earlier ones of the same shard.
 
         Args:
             name: group and array, such as ``posterior/weights``.
@@ -63,7 +63,7 @@ class DrawArrays:
             start: absolute index of the first iteration.
 
         Raises:
-            ValueError: chains, event shape or dtype are not those of the iterations before.
+            ValueError: chains, event shape or dtype differ from those of earlier iterations.
         """
         first, stop = start - start % self.segment_draws, start + value.shape[1]
         real = self._array(DRAWS, name, value)
@@ -73,18 +73,18 @@ class DrawArrays:
         _lengthen(array, stop)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
         path = self.folder / STAGED / file
-        # What an interrupted run left there may be torn, and would be read to be merged with what is written now.
+        # Remains of an interrupted run may be incomplete, and would be merged with the new iterations.
         path.unlink(missing_ok=True)
         array[:, first:stop] = value
         return Staged(name, file, stop)
 
     def describe(self, arrays: Sequence[str]) -> dict[str, str]:
-        """Return array or group -> digest of its description; the groups above the arrays and the root are among them."""
+        """Return array or group -> digest of its description, including parent groups and the root."""
         names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
         return {name: digest_of(self.folder / DRAWS / name / "zarr.json") for name in sorted(names)}
 
     def flush(self, staged: Sequence[Staged]) -> None:
-        """Have staged shards, and the real arrays that they will be put into, on the disk."""
+        """Flush staged shards, and the arrays that they will move into, to the disk."""
         paths = [self.folder / STAGED / file for _, file, _ in staged]
         above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
         for path in (*paths, *above, self.folder):
@@ -98,7 +98,7 @@ class DrawArrays:
             self._has_new_arrays = False
 
     def publish(self, staged: Sequence[Staged]) -> None:
-        """Put staged shards in their place, and have that on the disk; doing it again changes nothing."""
+        """Move staged shards into place and flush; idempotent."""
         changed: dict[Path, None] = {}
         for name, file, stop in staged:
             source, target = self.folder / STAGED / file, self.folder / DRAWS / file
@@ -116,14 +116,14 @@ class DrawArrays:
             sync(path)
 
     def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
-        """Return the array of this name, made if need be, of no length."""
+        """Return the array of this name; create it with length 0 if necessary."""
         array = self._arrays.get((root, name)) or self._roots[root].get(name)
         if not isinstance(array, zarr.Array):
             array = self._create(root, name, (like.shape[0], 0, *like.shape[2:]), like.dtype)
         elif array.shards is None or array.shards[1] != self.segment_draws:
             raise ValueError(f"{name}: shards of {array.shards}, not of {self.segment_draws} iterations")
         elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
-            # Zarr itself would take what fits and convert it.
+            # Zarr itself would convert values silently.
             raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
         self._arrays[root, name] = array
         return array
@@ -141,7 +141,7 @@ class DrawArrays:
 
 
 def digest_of(about: Path) -> str:
-    """Return a sha256 over a ``zarr.json`` less the shape, which grows; empty where it is missing or no JSON."""
+    """Return a sha256 over a ``zarr.json`` without the shape, which grows; empty if it is missing or invalid."""
     try:
         value = json.loads(about.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -151,7 +151,7 @@ def digest_of(about: Path) -> str:
 
 
 def _lengthen(array: zarr.Array, stop: int) -> None:
-    """Give the array room for iterations up to `stop` and no more."""
+    """Resize the array to hold iterations up to `stop`."""
     if array.shape[1] != stop:
         array.resize((array.shape[0], stop, *array.shape[2:]))
 
@@ -159,7 +159,7 @@ def _lengthen(array: zarr.Array, stop: int) -> None:
 def _near_divisor(length: int, wanted: int) -> int:
     """Return the divisor of `length` that is nearest to `wanted` in ratio.
 
-    The nearest below would not do: it is 1 for a prime number, which made a million chunks of one number each.
+    The nearest smaller divisor would be 1 for a prime number, which gave a million chunks of one number each.
 
     >>> _near_divisor(100, 30), _near_divisor(997, 400), _near_divisor(12, 12)
     (25, 997, 12)

@@ -1,4 +1,4 @@
-"""A list of the hashes of a folder, in the format of ``sha256sum``, which can check it without us."""
+"""Write and check a list of hashes of a folder, in the format of ``sha256sum``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
 
 
 def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
-    """Hash every file below `folder` into ``<folder>.sha256`` beside it, less the folder's own ending.
+    """Hash every file below `folder` into ``<folder>.sha256`` beside it, replacing the folder's ending.
 
     Args:
         folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
@@ -32,10 +32,10 @@ def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """Return path below the folder's parent -> sha256, of the list that `write_hashes` wrote.
+    """Return path below the folder's parent -> sha256, from the list of `write_hashes`.
 
     Raises:
-        StoreError: there is no list, or a line of it is none.
+        StoreError: the list is missing or has an invalid line.
     """
     path = folder.with_suffix(".sha256")
     try:
@@ -46,15 +46,15 @@ def hashes_of(folder: Path) -> dict[str, str]:
         raise StoreError(f"{path}: is damaged: {error}", "run the stage that writes it again") from error
     found = [_LINE.match(line) for line in lines]
     if not lines or None in found:
-        raise StoreError(f"{path}: is damaged: a line is no hash", "run the stage that writes it again")
+        raise StoreError(f"{path}: is damaged: a line is not a hash", "run the stage that writes it again")
     return {m[2]: m[1] for m in found if m is not None}
 
 
 def check_metadata(folder: Path) -> None:
-    """Compare the metadata of a Zarr store with its list of hashes, where there is one; draws carry checksums.
+    """Compare the metadata of a Zarr store with its list of hashes, if there is one; draws have checksums.
 
     Raises:
-        StoreError: a ``zarr.json`` is missing or not as it was written.
+        StoreError: a ``zarr.json`` is missing or has changed.
     """
     if folder.with_suffix(".sha256").exists():
         for name, value in hashes_of(folder).items():
@@ -64,9 +64,9 @@ def check_metadata(folder: Path) -> None:
 
 
 def check_hashes(folder: Path) -> Iterator[str]:
-    """Yield one line for every file that is missing or differs, and for every file that is not in the list.
+    """Yield one line per file that is missing, has changed, or is not in the list.
 
-    What others keep in the folder, such as Snakemake's time stamp, has a hidden name and is left out.
+    Hidden files, such as Snakemake's time stamp, are ignored.
     """
     try:
         expected = hashes_of(folder)

@@ -1,8 +1,8 @@
-"""Joins chain groups into one posterior store, without copying draws.
+"""Join chain groups into one posterior store without copying draws.
 
-A committed shard is never changed in place, so the posterior's arrays are hard links to the shards of all groups,
-side by side along the chain axis. Where several processes wrote one group, their blocks of rows lie side by side along
-the row axis. Shards are copied only where the file system cannot link.
+A committed shard is never changed in place, so the posterior's arrays are hard links to the shards of all groups, side
+by side along the chain axis. If several processes wrote a group, their blocks of rows lie side by side along the row
+axis. Shards are copied only if the file system does not support links.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
         num_draws: Zarr group -> draws to keep, such as ``{"posterior": 500}``.
 
     Raises:
-        StoreError: the groups do not hold the same arrays in the same layout, or not that many draws.
+        StoreError: the groups differ in arrays or layout, or have too few draws.
     """
     sources = [open_group(path) for path in groups]
     for group_name, draws in num_draws.items():
@@ -73,22 +73,22 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
 def join_rows(
     root: zarr.Group, root_path: Path, processes: Sequence[Path], axes: Mapping[str, int], num_rows: int
 ) -> None:
-    """Link the blocks of rows of further processes to those of the first, which `join_groups` has linked.
+    """Link the blocks of rows of further processes beside those of the first, which `join_groups` has linked.
 
     Args:
         root: the posterior's root group, open for writing, at `root_path`; of one chain group.
         root_path: its folder.
         processes: ``draws.zarr`` of every process, in order.
-        axes: array, such as ``posterior/users`` -> the axis of its rows, behind chain and draw.
-        num_rows: rows in all; the blocks are equally long, and padded behind the last row.
+        axes: array, such as ``posterior/users`` -> axis of its rows, not counting chain and draw.
+        num_rows: total number of rows; the blocks have equal length, with padding after the last row.
 
     Raises:
-        StoreError: the processes do not hold the same arrays in the same layout, or not as many draws.
+        StoreError: the processes differ in arrays, layout or number of draws.
     """
     for name, axis in axes.items():
         joined = _array(root, root_path, name)
         draws, block_rows = joined.shape[1], joined.shape[axis]
-        # A block of padding alone lies behind the last row.
+        # A block after the last row contains only padding.
         for block, path in list(enumerate(processes))[1 : -(-num_rows // block_rows)]:
             array = _array(open_group(path), path, name)
             if _layout(array) != _layout(joined) or array.shape[1] < draws:
@@ -109,7 +109,7 @@ def _array(source: zarr.Group, path: Path, name: str) -> zarr.Array:
 
 
 def _layout(array: zarr.Array) -> dict[str, object]:
-    """Return the metadata that must agree for shards to lie side by side: all but shape and attributes."""
+    """Return the metadata that must agree for shards to lie side by side: all except shape and attributes."""
     metadata = array.metadata.to_dict()
     return {key: value for key, value in metadata.items() if key not in ("shape", "attributes")}
 
@@ -124,7 +124,7 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except FileNotFoundError as error:
-        # Left out, it would be a hole in the posterior, which other readers of Zarr fill with zeros.
+        # Skipping it would leave a hole in the posterior, which other readers of Zarr fill with zeros.
         raise StoreError(f"{source}: is missing", _REMEDY) from error
     except OSError:
         shutil.copyfile(source, target)

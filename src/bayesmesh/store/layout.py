@@ -1,4 +1,4 @@
-"""Every path under ``results/`` and every dimension name, once."""
+"""Define every path under ``results/`` and every dimension name once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def group_name(group: int) -> str:
 
 
 def study_file(results: Path, name: str, ending: str) -> Path:
-    """Return a file of a study of the method itself, such as ``studies/stopping.csv``."""
+    """Return a file of a study, such as ``studies/stopping.csv``."""
     return results / "studies" / f"{name}.{ending}"
 
 
@@ -43,7 +43,7 @@ class BenchmarkLayout:
     """Files of the benchmarks.
 
     Attributes:
-        is_trial: tables of a quick run by hand, which stand beside those that the workflow makes and never in their place.
+        is_trial: use the tables of a quick run by hand, which never replace those of the workflow.
     """
 
     results: Path
@@ -54,16 +54,16 @@ class BenchmarkLayout:
         return self.results / "benchmarks"
 
     def table(self, name: str) -> Path:
-        """The newest run of a benchmark; one row per case and contender."""
+        """Table of the newest run of a benchmark; one row per case and contender."""
         return self.folder / f"{name}{'-quick' if self.is_trial else ''}.csv"
 
     def ratios(self, name: str) -> Path:
-        """What the newest run says of contenders against each other, with gates and verdicts."""
+        """Ratios between contenders in the newest run, with gates and verdicts."""
         return self.table(f"{name}-ratios")
 
     @property
     def history(self) -> Path:
-        """One row for every value of every run."""
+        """Table with one row per value of every run."""
         return self.folder / "history.csv"
 
     def figure(self, name: str) -> Path:
@@ -75,7 +75,7 @@ class BenchmarkLayout:
 
 
 def process_folder(group: Path, process: int) -> Path:
-    """Return where one process of a chain group writes: the first in the group's folder, others beside it.
+    """Return the folder of one process of a chain group: the group's folder for the first, others beside it.
 
     >>> process_folder(Path("group-000"), 2).name
     'group-000-process-002'
@@ -101,7 +101,7 @@ class ReproductionLayout:
 
 @dataclasses.dataclass(frozen=True)
 class DataLayout:
-    """Files of one dataset, shared by all experiments that ask for the same one.
+    """Files of one dataset, shared by all experiments that use it.
 
     `dataset` names source and options, `split` the held-out split.
     """
@@ -116,7 +116,7 @@ class DataLayout:
 
     @property
     def records(self) -> Path:
-        """What `fetch` brought: archives, array_record files."""
+        """Files from `fetch`: archives, array_record files."""
         return self.folder / "records"
 
     @property
@@ -147,11 +147,11 @@ class ExperimentLayout:
         return self.results / self.experiment
 
     def spec(self, stage: str) -> Path:
-        """The frozen settings that a stage last ran with."""
+        """Frozen settings of the last run of a stage."""
         return self.folder / "specs" / f"{stage}.json"
 
     def ledger_part(self, job: str) -> Path:
-        """Phases of one job, one JSON object a line."""
+        """Phases of one job, one JSON object per line."""
         return self.folder / "ledger" / f"{job}.jsonl"
 
     @property
@@ -160,27 +160,27 @@ class ExperimentLayout:
 
     @property
     def audit(self) -> Path:
-        """What the compile stage found out about the programs."""
+        """Facts of the compile stage about the programs."""
         return self.folder / "program" / "audit.json"
 
     @property
     def chains(self) -> Path:
-        """Chains of all identities, and the manifests of those that were sampled last."""
+        """Chains of all identities, and the manifests of the current ones."""
         return self.folder / "chains"
 
     def identity(self, identity: str) -> Path:
-        """Folder of one chain identity; nothing of another identity is ever written there."""
+        """Folder of one chain identity; it never contains files of another identity."""
         return self.chains / identity
 
     def identity_record(self, identity: str) -> Path:
-        """What all chain groups of an identity share: its configuration and the length of a segment."""
+        """Record shared by all chain groups of an identity: its configuration and the length of a segment."""
         return self.identity(identity) / "identity.json"
 
     def group(self, identity: str, group: int) -> Path:
         return self.identity(identity) / group_name(group)
 
     def looks(self, identity: str, group: int) -> Path:
-        """What a rule for stopping has seen of a chain group."""
+        """Looks of the stopping rule at a chain group."""
         return self.group(identity, group) / "looks.json"
 
     def sampled(self, group: str) -> Path:
@@ -193,7 +193,7 @@ class ExperimentLayout:
 
     @property
     def posterior_hashes(self) -> Path:
-        """sha256 of every file of the posterior; its name for what is made of it."""
+        """sha256 of every file of the posterior; results made from it refer to this list."""
         return self.posterior.with_suffix(".sha256")
 
     @property
@@ -206,7 +206,7 @@ class ExperimentLayout:
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """All tables of the stages that every experiment has, with a receipt beside them once their stage has run."""
+        """Tables of the stages of every experiment; each gets a receipt when its stage has run."""
         return (self.summary, self.verdict, self.ledger)
 
     def read_by(self, words: Iterable[str], data: DataLayout | None) -> list[Path]:

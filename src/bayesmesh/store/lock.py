@@ -1,8 +1,8 @@
-"""One writer per chain group: a lock file with its owner and a heartbeat.
+"""Allow one writer per chain group, with a lock file that names its owner and a heartbeat.
 
-A hard link takes the lock: only one process can make it, also on network file systems. Clocks of different machines are
-never compared: an owner on this machine is looked up by its process number, one elsewhere is watched for three
-heartbeats. A process whose lock was taken over notices it before its next commit.
+The lock is taken by creating a hard link, which only one process can do, also on network file systems. Clocks of
+different machines are never compared: an owner on this machine is looked up by its process id, one elsewhere is observed
+for three heartbeats. A process that lost its lock notices before its next commit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0
-"""Seconds; the longest wait is three of these, whatever a lock says."""
+"""Upper limit in seconds, whatever a lock says; the longest wait is three heartbeats."""
 
 LOCK_NAME = "writer.json"
 
@@ -45,15 +45,15 @@ _log = logging.getLogger("bayesmesh")
 
 
 class Owner(TypedDict, total=False):
-    """The content of a lock: a process and how to find out whether it still runs.
+    """The content of a lock: a process, and how to determine whether it still runs.
 
     Attributes:
-        host, user, pid: of the process.
-        started_ticks: start of the process, in clock ticks since the boot; with `pid` it names one process.
-        boot, process_space: where that number can be looked up.
-        job: Slurm job, empty outside of Slurm.
+        host, user, pid: host, user and id of the process.
+        started_ticks: start of the process, in clock ticks since boot; unique together with `pid`.
+        boot, process_space: boot and PID namespace in which `pid` is valid.
+        job: Slurm job, empty outside Slurm.
         token: random name of this lock.
-        heartbeat_seconds: time between two signs of life.
+        heartbeat_seconds: interval between heartbeats.
     """
 
     host: str
@@ -71,12 +71,12 @@ class WriterLock:
     """Holds the lock of a folder as a context manager.
 
     Args:
-        folder: the chain group's folder; made if need be.
-        heartbeat_seconds: time between two signs of life.
+        folder: the chain group's folder; created if necessary.
+        heartbeat_seconds: interval between heartbeats.
         give_up: called while waiting for another owner's heartbeat; raises to end the wait.
 
     Raises:
-        StoreError: on entering, when another process holds it; names the owner.
+        StoreError: on entering, if another process holds the lock; the message names it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class WriterLock:
         while not self._take():
             owner = read_owner(self.path)
             if owner is None:
-                # Gone between two looks: its owner has finished.
+                # The lock vanished in between: its owner has finished.
                 continue
             if self._is_alive(owner):
                 raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
@@ -120,15 +120,15 @@ class WriterLock:
         """Raise unless this process still holds the lock.
 
         Raises:
-            StoreError: another process took it over while this one was stopped or cut off.
+            StoreError: another process took the lock while this one was suspended or cut off.
         """
         if not self._is_ours():
             raise StoreError(
-                f"{self.path}: the lock is no longer this process's", "one of the two jobs goes on; stop the other"
+                f"{self.path}: the lock is no longer this process's", "another job has taken over; stop one of the two"
             )
 
     def _take(self) -> bool:
-        """Try to make the lock; returns whether it is ours."""
+        """Try to create the lock; return whether this process holds it."""
         temporary = self.path.with_name(f".{LOCK_NAME}.{self._token}")
         write_json(temporary, {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds})
         try:
@@ -144,7 +144,7 @@ class WriterLock:
         return owner is not None and owner.get("token") == self._token
 
     def _set_aside(self, owner: Owner) -> None:
-        """Remove the lock of a dead owner, and no other: another process may have taken it over first."""
+        """Remove the lock of a dead owner, but not a new lock that another process has taken since."""
         aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
@@ -154,12 +154,12 @@ class WriterLock:
             aside.unlink()
 
     def _is_alive(self, owner: Owner) -> bool:
-        """Return whether the owner still works, by its process where it can be seen, else by its heartbeat."""
+        """Return whether the owner is alive, by its process if visible, else by its heartbeat."""
         is_there = is_process_there(owner)
         if is_there is not None:
             return is_there
         patience = 3 * min(float(owner.get("heartbeat_seconds", self._heartbeat_seconds)), LONGEST_HEARTBEAT)
-        _log.info("%s: waiting %.0f s for a sign of life of %s", self.path, patience, _name(owner))
+        _log.info("%s: waiting %.0f s for a heartbeat of %s", self.path, patience, _name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
         while time.monotonic() < until:
             self._give_up()
@@ -184,9 +184,9 @@ class WriterLock:
 
 
 def is_process_there(owner: Owner) -> bool | None:
-    """Return whether an owner's process still runs; None where it cannot be looked up from here."""
+    """Return whether an owner's process still runs; None if it cannot be looked up from here."""
     here = _this_process()
-    # Machines may share a name, as containers and clones do, so a process is looked up within one boot and process space.
+    # Containers and clones may share a host name, so a process is looked up only within the same boot and PID namespace.
     is_in_sight = all(owner.get(name) == here[name] for name in ("host", "boot", "process_space"))
     if not is_in_sight or not owner.get("started_ticks"):
         return None
@@ -194,9 +194,9 @@ def is_process_there(owner: Owner) -> bool | None:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Return the owner of a lock, None where there is none; empty for a damaged lock, of which only the heartbeat is known.
+    """Return the owner of a lock, None without a lock; empty for a damaged lock, of which only the heartbeat is known.
 
-    An error in reading is passed on: it does not show that the owner is dead.
+    Read errors propagate, because they do not show that the owner is dead.
     """
     try:
         text = path.read_bytes()
@@ -226,7 +226,7 @@ def _this_process() -> Owner:
 
 
 def _user() -> str:
-    """Return the user's name, or the number of a user without one, as in a container."""
+    """Return the user's name, or the user id if there is no name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -234,9 +234,9 @@ def _user() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return the start of a process, in clock ticks since the boot; empty when there is none, or only a zombie.
+    """Return the start of a process, in clock ticks since boot; empty if it does not run or is a zombie.
 
-    Process numbers are reused; number and start together name one process.
+    Process ids are reused; id and start together identify a process.
     """
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return "" if not fields or fields[0] in ("Z", "X") else fields[19]

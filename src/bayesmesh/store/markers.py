@@ -1,4 +1,4 @@
-"""Markers: small files that name committed iterations, their files and the hashes of these.
+"""Read and write markers: small files that list committed iterations, their files and hashes.
 
 Iterations without a marker count as never written.
 """
@@ -17,24 +17,24 @@ from bayesmesh.store.sealed import read_sealed, write_sealed
 __all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "Facts", "marker_names", "read_markers", "write_marker"]
 
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
-"""Phase, first iteration and end of the range, in the name of a marker's file."""
+"""Phase, first iteration and end of the range in the file name of a marker."""
 
-DAMAGE_REMEDY = "move the chain's folder away to start it afresh, or restore the file"
+DAMAGE_REMEDY = "move the chain's folder away to start it again, or restore the file"
 
 
 class Facts(TypedDict, total=False):
-    """How the iterations of one run in one segment were made.
+    """Facts about the iterations of one run in one segment.
 
     Attributes:
-        first_new: absolute index of the first of them.
-        count: their number, of every chain.
+        first_new: absolute index of the first iteration.
+        count: number of iterations per chain.
         seconds: wall time.
         gradients: gradient evaluations, over all chains.
         acceptance: mean acceptance rate.
         divergences: divergent trajectories.
-        step_size: of the kernel, at the end.
+        step_size: step size of the kernel at the end.
         committed_at: seconds since the epoch.
-        device, host, software: where they were made, and with which versions.
+        device, host, software: device, host and versions of the run.
         changed_environment: differences from the environment in which the chains began.
     """
 
@@ -55,10 +55,10 @@ class Facts(TypedDict, total=False):
 class Commit:
     """One marker: iterations [start, stop) of a phase, their files, and the checkpoint after them.
 
-    `facts` cover the iterations from ``facts["first_new"]`` on; where a segment was filled in several runs, `earlier`
-    covers its earlier iterations. `previous` names the marker that this one continues: empty for the first, None where
-    it was not recorded. `replaces` names the shorter marker of the same segment that this one makes void. `metadata`
-    holds a digest of the description of every array and group.
+    `facts` cover the iterations from ``facts["first_new"]`` on; if a segment was filled in several runs, `earlier`
+    covers its earlier iterations. `previous` names the marker that this one continues: empty for the first, None if
+    not recorded. `replaces` names the shorter marker of the same segment that this one replaces. `metadata` contains a
+    digest of the description of every array and group.
     """
 
     phase: str
@@ -94,9 +94,9 @@ def marker_names(folder: Path) -> set[str]:
 
 
 def read_markers(folder: Path) -> list[Commit]:
-    """Return the markers of a chain group, warmup first, by start, without those that another one replaces.
+    """Return the markers of a chain group, warmup first, by start, without replaced ones.
 
-    A writer may commit meanwhile.
+    A writer may commit at the same time.
 
     Raises:
         StoreError: a marker cannot be read, or lacks a key.
@@ -108,7 +108,7 @@ def read_markers(folder: Path) -> list[Commit]:
         except StoreError:
             if names <= marker_names(folder):
                 raise
-            # Meanwhile a writer removed a marker that a longer one replaces.
+            # A writer has just removed a replaced marker.
             continue
         replaced = {c.replaces for c in found}
         return sorted(
@@ -134,6 +134,6 @@ def _read_marker(path: Path) -> Commit:
 
 
 def write_marker(folder: Path, commit: Commit) -> None:
-    """Write a marker, whole or not at all; this commits its segment."""
+    """Write a marker atomically; this commits its segment."""
     content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
     write_sealed(folder / "commits" / commit.name, content)

@@ -1,4 +1,4 @@
-"""Reads the posterior store block by block."""
+"""Read the posterior store block by block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayesmesh.store.hashes import check_metadata
 __all__ = ["BLOCK_BYTES", "Posterior", "open_posterior"]
 
 BLOCK_BYTES = 64 * 2**20
-"""Aimed size of a block of draws in memory, over all latents asked for."""
+"""Target size of a block of draws in memory, over all requested latents."""
 
 _REMEDY = "run the assemble stage again"
 
@@ -26,7 +26,7 @@ class Posterior:
 
     Attributes:
         path: the Zarr store.
-        num_chains, num_draws: of every latent.
+        num_chains, num_draws: numbers of chains and of draws per chain.
         latents: names of the group `posterior`, sorted.
     """
 
@@ -36,7 +36,7 @@ class Posterior:
         group = self.group("posterior")
         self.latents = sorted(name for name, _ in group.arrays() if name not in ("chain", "draw"))
         if not self.latents:
-            raise StoreError(f"{path}: the posterior holds no latent", _REMEDY)
+            raise StoreError(f"{path}: the posterior has no latents", _REMEDY)
         self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
 
     def group(self, name: str) -> zarr.Group:
@@ -66,8 +66,8 @@ class Posterior:
         counts once; a rejected proposal repeats its state, as the Markov chain does.
 
         Args:
-            names: latents to read; all when None.
-            block_bytes: bound on the size of a block, in bytes; a block holds at least one draw of all chains.
+            names: latents to read; all if None.
+            block_bytes: limit on the size of a block, in bytes; a block holds at least one draw of all chains.
             group: group to read from.
 
         Yields:
@@ -84,10 +84,10 @@ class Posterior:
 def open_posterior(path: Path) -> Posterior:
     """Open ``posterior.zarr``.
 
-    Its metadata is compared with the list of hashes, where there is one; draws carry checksums of their own.
+    Its metadata is compared with the list of hashes, if there is one; draws have their own checksums.
 
     Raises:
-        StoreError: there is none, it holds no latents, or its metadata is not as it was written.
+        StoreError: the store is missing, has no latents, or its metadata has changed.
     """
     check_metadata(path)
     return Posterior(path)

@@ -1,4 +1,4 @@
-"""JSON that is written once and carries a digest of itself, so that every change of it is noticed."""
+"""Write and read JSON that contains its own digest, so that every change is noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY = "sha256"
 
 
 def write_sealed(path: Path, content: Mapping[str, object]) -> None:
-    """Write JSON with a digest of its name and content, whole or not at all.
+    """Write JSON with a digest of its name and content, atomically.
 
     Args:
         path: the file.
@@ -30,17 +30,17 @@ def write_sealed(path: Path, content: Mapping[str, object]) -> None:
 
 
 def write_sealed_once(path: Path, content: Mapping[str, object], remedy: str) -> dict[str, Any]:
-    """Write sealed JSON unless the file is there; return its content, the same for all processes that write at once.
+    """Write sealed JSON unless the file exists; return its content, equal for all concurrent writers.
 
     Raises:
-        StoreError: the file is damaged; names it.
+        StoreError: the file is damaged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
     try:
         if not path.exists():
             write_json(temporary, _seal(path.name, content))
-            # A hard link fails where the name is taken: only one process wins, also on network file systems.
+            # Creating a hard link fails if the name exists, so only one process wins, also on network file systems.
             with contextlib.suppress(FileExistsError):
                 os.link(temporary, path)
             sync(path.parent)
@@ -56,11 +56,11 @@ def read_sealed(
 
     Args:
         path: the file.
-        remedy: what to do when it is damaged.
+        remedy: how to fix a damaged file.
         must_have_digest: refuse a file without a digest; otherwise it counts as written by an earlier version.
 
     Raises:
-        StoreError: missing, not readable, or changed since it was written; names the file.
+        StoreError: the file is missing, unreadable or changed.
     """
     value = read_json(path, remedy)
     if not isinstance(value, dict):
@@ -73,7 +73,7 @@ def read_sealed(
 
 
 def _seal(name: str, content: Mapping[str, object]) -> dict[str, object]:
-    # The digest is over the content as a reader will see it.
+    # Digest the content as a reader will parse it.
     plain = json.loads(json.dumps(content))
     return {**plain, _KEY: _digest(name, plain)}
 
@@ -84,5 +84,5 @@ def _digest(name: str, content: Mapping[str, object]) -> str:
 
 
 def _is_nearly_key(name: str) -> bool:
-    """Return whether a key differs from the digest's by one letter: such damage must not pass for a file without digest."""
+    """Return whether a key differs from the digest's by one letter, so that such damage is not taken for a file without one."""
     return len(name) == len(_KEY) and sum(a != b for a, b in zip(name, _KEY, strict=True)) == 1

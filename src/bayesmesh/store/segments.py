@@ -1,9 +1,8 @@
-"""The draws of one chain group: committed segment by segment, resumed from what is verifiably there.
+"""Store the draws of one chain group: commit segment by segment, resume from verified commits.
 
-A segment is a run of iterations that fills one Zarr shard of every array. It is committed in this order: shards
-beside their place, fsync, checkpoint, fsync, a marker that names every file with its sha256, and then the shards take
-their place. What no marker covers was never written; what one covers is safe, be it in its place yet or not. There is
-one writer per group.
+A segment is a run of iterations that fills one Zarr shard of every array. The order of a commit is: staged shards,
+fsync, checkpoint, fsync, a marker that lists every file with its sha256; then the shards move into place. Data without
+a marker count as never written; data with a marker are safe, in place or staged. There is one writer per group.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from bayesmesh.store.sealed import read_sealed, write_sealed
 
 __all__ = ["IDENTITY_REMEDY", "ChainStore", "Commit", "segment_draws_of"]
 
-IDENTITY_REMEDY = "delete it and run the sample stage again, which makes it anew from the chains beside it"
-"""Where ``identity.json`` is damaged."""
+IDENTITY_REMEDY = "delete it and run the sample stage again, which restores it from the chains beside it"
+"""Remedy for a damaged ``identity.json``."""
 
 
 def segment_draws_of(identity: Path) -> int | None:
-    """Return the length of a segment by the chain groups in an identity's folder; None while there are none.
+    """Return the length of a segment from the chain groups in an identity's folder; None without groups.
 
     Raises:
         StoreError: the record of a group is damaged.
@@ -48,17 +47,17 @@ def segment_draws_of(identity: Path) -> int | None:
 class ChainStore:
     """A chain group on disk.
 
-    Markers are read once and then kept in memory. Nothing is written, or swept, before `begin_writing`, so that
-    readers may open a store while it is written.
+    Markers are read once and then kept in memory. Nothing is written or deleted before `begin_writing`, so readers may
+    open a store that is being written.
 
     Args:
         folder: the group's folder.
-        segment_draws: iterations of a whole segment; an existing store keeps the number it began with.
-        record: what identifies the writer (identity, software, device); kept in ``store.json``.
-        fence: called before every commit; raises when this process is no longer the writer.
+        segment_draws: iterations of a whole segment; an existing store keeps its number.
+        record: identity, software and device of the writer; stored in ``store.json``.
+        fence: called before every commit; raises if this process is no longer the writer.
 
     Attributes:
-        is_new: whether the store was made by this object.
+        is_new: whether this object created the store.
 
     Raises:
         StoreError: the folder belongs to another identity, or its ``store.json`` is lost or damaged.
@@ -83,7 +82,7 @@ class ChainStore:
                 )
             self.record: dict[str, Any] = existing
         elif marker_names(folder):
-            # The length of its segments is not known: writing on could overwrite what is committed.
+            # Without the length of segments, continuing could overwrite committed draws.
             raise StoreError(f"{about}: is missing, though there are commits", DAMAGE_REMEDY)
         else:
             self.record = {**record, "segment_draws": segment_draws}
@@ -94,9 +93,9 @@ class ChainStore:
         self.segment_draws = int(self.record["segment_draws"])
 
     def _check_record(self, about: Path, record: Mapping[str, JSON], *, must_have_environment: bool) -> None:
-        """Raise unless ``store.json`` is what was written; the length of its segments is in ``identity.json`` too."""
+        """Raise if ``store.json`` is damaged; ``identity.json`` must have the same segment length."""
         segment_draws = record.get("segment_draws")
-        # A Boolean is an int too, and not a length.
+        # A bool is also an int, but not a length.
         if type(segment_draws) is not int or type(record.get("identity")) is not str:
             raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
         shared = self.folder.parent / "identity.json"
@@ -119,28 +118,28 @@ class ChainStore:
         return read_markers(self.folder)
 
     def damage(self) -> Iterator[str]:
-        """Yield one line for everything that is not as the markers say: a missing or changed file, a hole."""
+        """Yield one line per deviation from the markers: a missing or changed file, a hole."""
         yield from find_damage(self.folder, self.segment_draws, self._commits)
 
     def resume(self) -> Commit | None:
-        """Return the last commit, after verifying all of them; None when there is none.
+        """Return the last commit after verifying all of them; None without commits.
 
         Raises:
-            StoreError: a marker is there but what it names is not, or there is a hole between markers.
+            StoreError: a file of a marker is missing or damaged, or there is a hole between markers.
         """
         for line in self.damage():
             raise StoreError(line, DAMAGE_REMEDY)
         return self._commits[-1] if self._commits else None
 
     def load_checkpoint(self, commit: Commit) -> dict[str, np.ndarray]:
-        """Return the leaves of the state behind a commit.
+        """Return the leaves of the state after a commit.
 
         Raises:
-            StoreError: the archive is missing, damaged, or holds anything but plain arrays.
+            StoreError: the archive is missing, damaged, or contains anything but plain arrays.
         """
         path = self.folder / commit.checkpoint
         try:
-            # Opened here, and not by NumPy, which leaves the file open where it is no whole archive.
+            # Not opened by NumPy, which leaves the file open if the archive is incomplete.
             with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
@@ -149,11 +148,11 @@ class ChainStore:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def next_count(self, start: int, wanted: int) -> int:
-        """Return how many iterations to make from `start`: up to the end of the segment, or `wanted` if fewer."""
+        """Return the number of iterations to make from `start`: to the end of the segment, at most `wanted`."""
         return min(self.segment_draws - start % self.segment_draws, wanted - start)
 
     def begin_writing(self) -> Commit | None:
-        """Return the last commit as `resume` does; settle it where its writer was killed, and sweep what that left."""
+        """Return the last commit as `resume` does; if its writer was killed, settle it and delete the remains."""
         last = self.resume()
         committed = {n.removeprefix(f"{DRAWS}/"): h for n, h in last.files.items()} if last is not None else {}
         for path in [p for p in (self.folder / STAGED).rglob("c/**/*") if p.is_file()]:
@@ -175,21 +174,21 @@ class ChainStore:
         count: int | None = None,
         is_final: bool = True,
     ) -> Commit:
-        """Commit the iterations from `start` on, with the checkpoint behind them.
+        """Commit the iterations from `start` on, with the checkpoint after them.
 
         Args:
             phase: ``warmup`` or ``sample``.
             start: absolute index of the first iteration; continues the last commit.
             values: group -> array name -> (iteration, chain, ...); at most one segment, ending within its shard.
             checkpoint: leaves of the state after the last iteration.
-            facts: what to keep about the segment (seconds, gradients, device).
-            count: number of iterations; taken from `values` when None, as long as there are any.
-            is_final: settle at once. Otherwise the commit can be withdrawn, until `settle` is called; the next one
-                may only be made after that.
+            facts: facts about the segment (seconds, gradients, device).
+            count: number of iterations; by default that of `values`, which must then not be empty.
+            is_final: settle immediately. Otherwise the commit can be withdrawn until `settle` is called, which must
+                precede the next commit.
 
         Raises:
             StoreError: another process has committed here in the meantime.
-            ValueError: the iterations do not continue the last commit or reach over the end of a segment.
+            ValueError: the iterations do not continue the last commit, or exceed the end of a segment.
         """
         stop = start + self._count(phase, start, values, count)
         self._fence()
@@ -220,7 +219,7 @@ class ChainStore:
         return commit
 
     def settle(self) -> None:
-        """Put the shards of the last commit in place and remove what it replaces; doing it again changes nothing."""
+        """Move the shards of the last commit into place and delete replaced files; idempotent."""
         if self._commits:
             last = self._commits[-1]
             shards = [n.removeprefix(f"{DRAWS}/") for n in last.files if n != last.checkpoint]
@@ -228,14 +227,14 @@ class ChainStore:
         self._tidy()
 
     def withdraw(self) -> None:
-        """Take the last commit back, before it is settled: the one before it, or what it replaced, is the last again."""
+        """Withdraw the last commit before it is settled; the previous or replaced one becomes the last again."""
         marker = self.folder / "commits" / self._commits[-1].name
         marker.unlink()
         sync(marker.parent)
         del self._commits
 
     def end_writing(self) -> None:
-        """Remove the folder in which shards were staged; nothing is in it any more."""
+        """Remove the empty folder of staged shards."""
         shutil.rmtree(self.folder / STAGED, ignore_errors=True)
         self.__dict__.pop("_draws", None)
 
@@ -244,7 +243,7 @@ class ChainStore:
         return DrawArrays(self.folder, self.segment_draws)
 
     def _count(self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]], count: int | None) -> int:
-        """Return the number of iterations, checked against what is there."""
+        """Return the number of iterations after checking that they continue the last commit."""
         last = self._commits[-1] if self._commits else None
         expected = last.stop if last is not None and last.phase == phase else 0
         if start != expected or (last is not None and last.phase == "sample" != phase):
@@ -262,7 +261,7 @@ class ChainStore:
         return path
 
     def _tidy(self) -> None:
-        """Remove markers that a longer one replaces, and all checkpoints but those of the two newest commits."""
+        """Remove replaced markers, and all checkpoints except those of the two newest commits."""
         void = marker_names(self.folder) - {c.name for c in self._commits}
         for name in void:
             (self.folder / "commits" / name).unlink()

@@ -85,5 +85,5 @@ def test_what_is_missing_is_named(posterior: Posterior, tmp_path: Path) -> None:
 def test_posterior_without_latents(tmp_path: Path) -> None:
     group = open_group(tmp_path / "a.zarr", "w").create_group("posterior")
     write_array(group, CHAIN, np.arange(2), [CHAIN])
-    with pytest.raises(StoreError, match="holds no latent"):
+    with pytest.raises(StoreError, match="has no latents"):
         open_posterior(tmp_path / "a.zarr")
