@@ -24,10 +24,10 @@ class Dataset:
 
     Attributes:
         rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types stay as they are.
-        test_rows: the published test part, same names as `rows`; empty when there is none.
+        test_rows: the published test set, with the same names as `rows`; empty without one.
         columns: name -> one value per column of a row (film titles, genres), as plain lists; for tables and reports.
         constants: scalars that models need, such as ``num_classes`` or ``feature_scale``.
-        declared_counts: counts that the source promises, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
+        declared_counts: counts that the source guarantees, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
         truth: latent name -> array, for simulated data.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
@@ -51,7 +51,7 @@ class FieldSpec:
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """A model's view of the data before it sees a row.
+    """The description of the data that a model gets before any row.
 
     Attributes:
         num_rows: rows that the likelihood counts, without padding.
@@ -70,10 +70,9 @@ class Source(ABC):
     """A dataset: how to get it and how to read it. Heavy imports belong inside the methods.
 
     Class attributes:
-        pretty_name: for tables.
-        offers: words of the analyses that the data can be used for (their `needs_of_source`; docs/contracts/source.md
-            lists them). Read from the source text before any job starts; a class that says nothing is checked once its
-            rows are there.
+        pretty_name: name in tables.
+        offers: needs of analyses that the data satisfy (their `needs_of_source`; docs/contracts/source.md lists them).
+            Read from the source text before any job starts; a class without it is checked in the compile stage.
     """
 
     pretty_name: ClassVar[str]
@@ -91,8 +90,8 @@ class Source(ABC):
             The origin of the files, for the manifest: urls or paths, sha256 sums, versions.
 
         Raises:
-            DataError: within 10 seconds when the files cannot be reached, with the command that helps; or when a file is
-                damaged, naming it.
+            DataError: within 10 seconds if the files are unavailable, with the command that helps; or if a file is damaged,
+                naming it.
         """
         del folder
         return {"origin": "embedded"}

@@ -1,4 +1,4 @@
-"""One hash over everything that a model can see of a dataset."""
+"""Hash everything that a model can see of a dataset."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["fingerprint_data"]
 
 
 def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, object]) -> str:
-    """Return a sha256, in hexadecimal, over decoded values: however they are chunked, compressed or stored.
+    """Return a sha256, in hexadecimal, over decoded values, independent of chunks, compression and storage.
 
     Args:
         arrays: name -> array; names, dtypes, shapes and values count, the order of the mapping does not.
-        described: everything but arrays (kind, constants, columns), as plain values; the order within lists counts.
+        described: everything except arrays (kind, constants, columns), as plain values; the order within lists counts.
 
     >>> one = fingerprint_data({"a": np.zeros(2), "b": np.ones(1)}, {})
     >>> one == fingerprint_data({"b": np.ones(1), "a": np.zeros(2)}, {})

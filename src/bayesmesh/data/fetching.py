@@ -1,4 +1,4 @@
-"""Fetches the files of a source, whole or not at all."""
+"""Fetch the files of a source atomically."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
         The manifest.
 
     Raises:
-        DataError: from the source.
+        DataError: raised by the source.
     """
     partial = layout.records.with_name(layout.records.name + ".partial")
     layout.fetched.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Files given beforehand (``BAYESMESH_MIRROR``), their checksums, and a quick answer when there is no network."""
+"""Use files of a local mirror (``BAYESMESH_MIRROR``), check their hashes, and probe the network quickly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROBE_LIMIT_S = 6.0
 
 
 class RegisteredFile(NamedTuple):
-    """A file as its publisher's checksum list has it; `size` in bytes, `sha256` in hexadecimal."""
+    """A file in its publisher's list of checksums; `size` in bytes, `sha256` in hexadecimal."""
 
     url: str
     name: str
@@ -28,10 +28,10 @@ class RegisteredFile(NamedTuple):
 
 
 def mirror_folder() -> Path | None:
-    """Return the folder that ``BAYESMESH_MIRROR`` names, or None when it is not set.
+    """Return the folder that ``BAYESMESH_MIRROR`` names, or None if it is not set.
 
     Raises:
-        DataError: it is set, but there is no such folder.
+        DataError: the folder does not exist.
     """
     value = os.environ.get(MIRROR_VARIABLE, "")
     if not value:
@@ -61,13 +61,13 @@ def verify_file(path: Path, registered: RegisteredFile) -> None:
 
 
 def probe(url: str, limit_s: float = PROBE_LIMIT_S) -> str:
-    """Ask for the first byte of `url`, through the proxies that the environment names.
+    """Request the first byte of `url`, through the proxies of the environment.
 
     Returns:
-        The reason why it cannot be had, or an empty string when it can.
+        The reason for failure, or an empty string on success.
     """
     outcome: list[str] = []
-    # A daemon thread: name resolution has no time limit of its own and must not hold up the exit.
+    # A daemon thread, because name resolution has no time limit and must not delay the exit.
     thread = threading.Thread(target=lambda: outcome.append(_request(url, limit_s / 2)), daemon=True)
     thread.start()
     thread.join(limit_s)

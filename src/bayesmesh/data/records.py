@@ -1,4 +1,4 @@
-"""TensorFlow Datasets without TensorFlow: registered checksums, bounded downloads, array_record files.
+"""Use TensorFlow Datasets without TensorFlow: registered checksums, bounded downloads, array_record files.
 
 TFDS 4.9.10 imports TensorFlow only where it extracts archives, encodes arrays as images or makes a ``tf.data.Dataset``.
 This module does none of these. Records are read raw and parsed with the protocol buffer that TFDS ships: the 70,000
@@ -83,7 +83,7 @@ def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile
     """Return size and sha256 of files as TFDS registers them for a dataset, by file name.
 
     Raises:
-        DataError: the installed TFDS does not know one of them.
+        DataError: the installed TFDS does not know a file.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums
@@ -96,16 +96,16 @@ def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile
     }
     for name in names:
         if name not in known:
-            raise DataError(f"{path}: no checksum of {name}", "install tensorflow-datasets==4.9.10, as the lock says")
+            raise DataError(f"{path}: no checksum of {name}", "install tensorflow-datasets==4.9.10, as in the lock")
     return {name: known[name] for name in names}
 
 
 def require_network(url: str, needed: str) -> None:
-    """Return at once when `url` can be reached; give up within seconds when it cannot.
+    """Return if `url` can be reached; otherwise fail within seconds.
 
     Args:
         url: the first download.
-        needed: a sentence naming the files that a mirror must hold.
+        needed: a sentence naming the files that a mirror needs.
 
     Raises:
         DataError: with a command that needs no network.
@@ -120,7 +120,7 @@ def require_network(url: str, needed: str) -> None:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Give the requests of TFDS time limits: by itself it sets none, and retries ten times."""
+    """Set time limits for the requests of TFDS, which has none and retries ten times."""
     from tensorflow_datasets.core.download import downloader
 
     opened, retries = downloader._open_url, downloader.MAX_RETRIES
@@ -139,7 +139,7 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
         File name -> path below `folder`.
 
     Raises:
-        DataError: a file cannot be downloaded, stalls for 30 seconds, or is not the registered one.
+        DataError: a file cannot be downloaded, stalls for 30 seconds, or differs from the registered one.
     """
     import requests
     import tensorflow_datasets as tfds
@@ -207,7 +207,7 @@ def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Feature]]:
     reused for the next record: copy values that you keep.
 
     Raises:
-        DataError: a file is missing, damaged, or holds anything but examples.
+        DataError: a file is missing, damaged, or contains anything but examples.
     """
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_generated_pb2

@@ -1,4 +1,4 @@
-"""Writes a dataset as row shards: counts checked, held-out part split off, fingerprint taken."""
+"""Write a dataset as row shards: check counts, split off the held-out part, compute the fingerprint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayesmesh.store.sealed import write_sealed
 __all__ = ["SHARD_ROWS", "check_counts", "row_chunks", "shard"]
 
 SHARD_ROWS = 8192
-"""Rows of a shard, which is one file; a process reads a range of rows from few files."""
+"""Rows per shard, which is one file; a process reads a range of rows from a few files."""
 
 CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
@@ -42,7 +42,7 @@ class ShardManifest(TypedDict):
 def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> ShardManifest:
     """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
 
-    The group appears under its name only when it is complete, and replaces that of an earlier run.
+    The group is written atomically and replaces that of an earlier run.
 
     Args:
         dataset: decoded arrays.
@@ -87,10 +87,10 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
 
 
 def check_counts(dataset: Dataset) -> dict[str, int]:
-    """Count rows, test rows, columns and interactions, and compare them with what the source declares.
+    """Count rows, test rows, columns and interactions, and compare them with the declared counts.
 
     Raises:
-        DataError: names the expected and the actual count.
+        DataError: a count differs; the message has both.
     """
     counts = {"rows": _length("rows", dataset.rows), "test_rows": _length("test_rows", dataset.test_rows)}
     if counts["rows"] == 0:
@@ -108,7 +108,7 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
         if counts[name] != expected:
             raise DataError(
                 f"{name}: expected {expected}, found {counts[name]}",
-                "the files are not those of this source; fetch them again",
+                "the files do not belong to this source; fetch them again",
             )
     return counts
 

@@ -1,4 +1,4 @@
-"""Reads row shards: a range of rows at a time, and only from the files that hold it."""
+"""Read ranges of rows from row shards, opening only the files that contain them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Shards", "open_shards"]
 
 REMEDY = "run the shard stage again"
 
-# Raised by Zarr and its codecs on a wrong checksum, a missing or a shortened file.
+# Zarr and its codecs raise these for a wrong checksum and for a missing or shortened file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
 
 
 class Shards:
-    """The shards of one dataset and split; only attributes are read before a method is called.
+    """The shards of one dataset and split; the constructor reads only attributes.
 
     Attributes:
         path: folder of the Zarr group.
@@ -34,7 +34,7 @@ class Shards:
         constants: scalars that models need.
         columns: name -> one value per column of a row.
         fields: name -> shape and dtype of one row.
-        fingerprint: sha256 over all decoded values, the held-out part included.
+        fingerprint: sha256 over all decoded values, including the held-out part.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class Shards:
             raise StoreError(f"{path / 'zarr.json'}: not a whole group of shards: {error}", REMEDY) from error
 
     def spec(self, dtype: str = "float32") -> DataSpec:
-        """Return a model's view of the data; `dtype` is that of latents and arithmetic."""
+        """Return the description of the data for a model; `dtype` is that of latents and arithmetic."""
         return DataSpec(num_rows=self.num_rows, fields=self.fields, constants=self.constants, dtype=dtype)
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
@@ -67,11 +67,11 @@ class Shards:
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
     def test_rows(self) -> dict[str, np.ndarray]:
-        """Return the published test part, empty when there is none."""
+        """Return the published test set, empty without one."""
         return self._read_part("test_rows")
 
     def held_out(self) -> Interactions | dict[str, np.ndarray] | None:
-        """Return the held-out part: films per user, or rows; None when nothing was held out."""
+        """Return the held-out part: films per user, or rows; None if nothing was held out."""
         if self.kind == "rows":
             return self._read_part("held_out_rows") or None
         found = self._read_part("held_out")
@@ -85,7 +85,7 @@ class Shards:
         """Read everything and compare with the fingerprint.
 
         Raises:
-            StoreError: a part is damaged, or differs from what was written.
+            StoreError: a part is damaged or has changed.
         """
         parts = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
         arrays = {f"{part}/{name}": values for part in parts for name, values in self._read_part(part).items()}
@@ -106,7 +106,7 @@ class Shards:
         try:
             array = self._group[name]
             if not isinstance(array, zarr.Array):
-                raise ValueError("a group in the place of an array")
+                raise ValueError("a group instead of an array")
             return np.asarray(array[rows])
         except DAMAGE as error:
             raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
@@ -116,6 +116,6 @@ def open_shards(path: Path) -> Shards:
     """Open the shards at `path`.
 
     Raises:
-        StoreError: there are none, or their description is damaged.
+        StoreError: the shards are missing, or their description is damaged.
     """
     return Shards(path)

@@ -1,4 +1,4 @@
-"""The held-out split: which rows, or which of each user's films, the chains never see."""
+"""Hold out rows, or some films of each user, from the chains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """Assess convergence: R-hat, effective sample sizes and energies of every coordinate, gates and the verdict.
 
-Nothing here imports JAX: a posterior can be judged on a machine that could not have sampled it.
+Nothing here imports JAX: a posterior can be assessed on a machine that could not have sampled it.
 """

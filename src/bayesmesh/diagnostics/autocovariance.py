@@ -14,7 +14,7 @@ from jaxtyping import Float
 __all__ = ["autocovariance", "effective_sample_size"]
 
 _CONSTANT_RANGE = float(np.finfo(np.float64).resolution)
-"""Draws within this range of each other count as constant and each as independent, as in arviz_stats."""
+"""Draws whose range is below this count as constant, and then as independent, as in arviz_stats."""
 
 
 def autocovariance(
@@ -50,7 +50,7 @@ def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Floa
         x: draws, float64, finite; at least two chains (or half chains) and two draws.
 
     Returns:
-        Effective sample size in draws, float64; the number of draws where all are equal.
+        Effective sample size in draws, float64; the number of draws if all are equal.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, equations 10 to 13; Geyer 1992, doi:10.1214/ss/1177011137,
@@ -76,15 +76,15 @@ def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Floa
 
 
 def _mean_over_chains(covariance: Float[np.ndarray, "coordinate chain lag"]) -> Float[np.ndarray, "coordinate lag"]:
-    # Copied so that numpy sums the chains of one lag pairwise, as it does for one coordinate alone.
+    # Copied so that NumPy sums the chains of one lag pairwise, as for a single coordinate.
     return np.ascontiguousarray(np.moveaxis(covariance, 1, -1)).mean(axis=-1)
 
 
 def _integrated_time(rho: Float[np.ndarray, "coordinate lag"]) -> Float[np.ndarray, " coordinate"]:
     """Return Geyer's integrated autocorrelation time.
 
-    Lags are taken in pairs (0, 1), (2, 3), ... up to the first pair whose sum is not positive. Sums of the pairs before
-    it are made monotone; of that pair only a positive even lag is counted.
+    Lags are combined in pairs (0, 1), (2, 3), ... up to the first pair whose sum is not positive. Sums of earlier pairs
+    are made monotone; of that pair only a positive even lag counts.
     """
     num_coordinates, num_draws = rho.shape
     num_pairs = max((num_draws - 3) // 2, 0) + 1

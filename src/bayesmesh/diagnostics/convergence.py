@@ -1,6 +1,6 @@
-"""Convergence statistics of many coordinates at once, in blocks of bounded memory.
+"""Compute convergence statistics of many coordinates at once, in blocks of bounded memory.
 
-Equal to ``arviz_stats`` 1.3 to rounding, without its loop over coordinates.
+Equal to ``arviz_stats`` 1.3 up to rounding, without its loop over coordinates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bayesmesh.diagnostics.ranks import (
 __all__ = ["BLOCK_BYTES", "STATISTICS", "convergence_table", "split_r_hat"]
 
 BLOCK_BYTES = 256 * 2**20
-"""Bound of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
+"""Limit of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 """Keys of a convergence table, in the order of the columns of summary.csv."""
@@ -41,17 +41,17 @@ def convergence_table(
 
     Args:
         x: draws, shape (chain, draw, coordinate), any real dtype; computed in float64.
-        block_bytes: bound of the working memory, in bytes; at least one coordinate is processed at a time.
+        block_bytes: limit of the working memory, in bytes; at least one coordinate is processed at a time.
 
     Returns:
-        One float64 array per statistic: `mean`; `sd` with one degree of freedom taken; `mcse_mean`, the Monte
+        One float64 array per statistic: `mean`; `sd` with one degree of freedom subtracted; `mcse_mean`, the Monte
         Carlo standard error of the mean, in the variable's unit; `r_hat`, the larger of rank-normalised and folded
         split R-hat; `ess_bulk` and `ess_tail`, in draws.
         NaN: everything of a coordinate with a draw that is not finite; R-hat of a constant coordinate and of one chain;
-        all but mean and sd with fewer than 4 draws a chain.
+        all but mean and sd with fewer than 4 draws per chain.
 
     Raises:
-        ValueError: `x` has not three axes, or no draws.
+        ValueError: `x` does not have three axes, or has no draws.
 
     Reference:
         Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, "Rank-normalization, folding, and localization: an improved
@@ -63,9 +63,9 @@ def convergence_table(
     """
     x = np.asarray(x)
     if x.ndim != 3 or 0 in x.shape[:2]:
-        raise ValueError(f"draws must have shape (chain, draw, coordinate) and hold at least one draw, not {x.shape}")
+        raise ValueError(f"draws must have shape (chain, draw, coordinate) with at least one draw, not {x.shape}")
     num_chains, num_draws, num_coordinates = x.shape
-    # Larger blocks are no faster; the bound is only ever lowered.
+    # Larger blocks are not faster, so the limit is only ever lowered.
     aimed_bytes = min(block_bytes, _FASTEST_BYTES)
     block = max(1, aimed_bytes // (num_chains * num_draws * _BYTES_PER_DRAW))
     table = {name: np.full(num_coordinates, np.nan) for name in STATISTICS}
@@ -77,7 +77,7 @@ def convergence_table(
         is_finite = np.isfinite(draws).all(axis=(1, 2))
         if not is_finite.all():
             draws = draws[is_finite]
-        # Draws near the largest float overflow when squared; the statistic is then not finite and misses its gate.
+        # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
         with np.errstate(over="ignore", invalid="ignore"):
             for name, values in _finite_block(draws).items():
                 table[name][part][is_finite] = values
@@ -91,7 +91,7 @@ def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.
         z: draws or their normal scores, float64.
 
     Returns:
-        R-hat; NaN where all draws are equal, infinite where only those of each half chain are.
+        R-hat; NaN if all draws are equal, infinite if the draws are equal only within each half chain.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, equations 1 to 4.
@@ -109,8 +109,8 @@ def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.
 def _keep_freed_memory(block_bytes: int) -> None:
     """Make glibc reuse the temporaries of one block for the next one.
 
-    Its allocator returns arrays to the system as they are freed until it has seen a large one freed; faulting their
-    pages in again took half of the time of a table. Elsewhere this does nothing.
+    Until it has freed a large array, its allocator returns freed arrays to the system; page faults then took half of
+    the time of a table. On other systems this does nothing.
     """
     primer = np.empty(min(block_bytes // 2, _PRIMER_BYTES), dtype=np.uint8)
     del primer
@@ -121,7 +121,7 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
     num_coordinates, num_chains, num_draws = x.shape
     flat = x.reshape(num_coordinates, -1)
     is_constant = (flat == flat[:, :1]).all(axis=1)
-    # Rounding would give a constant a spread of 1e-17, and its Monte Carlo error a ratio that looks fine.
+    # Rounding would give a constant a standard deviation of 1e-17, and its Monte Carlo error a plausible ratio.
     table = {"mean": np.where(is_constant, flat[:, 0], flat.mean(axis=1))}
     if flat.shape[1] > 1:
         table["sd"] = np.where(is_constant, 0.0, flat.std(axis=1, ddof=1))
@@ -141,5 +141,5 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
 def _rank_r_hat(scores: Halves, ordered: Ordered) -> Float[np.ndarray, " coordinate"]:
     bulk = split_r_hat(scores)
     folded = split_r_hat(rank_normalise_folded(ordered))
-    # Draws of two values lie at one distance from their median: folding then says nothing, and the bulk counts alone.
+    # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
     return np.where(folded > bulk, folded, bulk)

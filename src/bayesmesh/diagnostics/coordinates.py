@@ -17,7 +17,7 @@ __all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn
 
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
-    """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name, without labels of dimensions.
+    """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name, without dimension labels.
 
     Raises:
         StoreError: an array has chains and draws on other axes.
@@ -41,7 +41,7 @@ def event_size(array: zarr.Array) -> int:
 
 
 def choose_coordinates(total: int, most: int) -> Int[np.ndarray, " n"]:
-    """Return flat positions of at most `most` of `total` coordinates, spread evenly, ends included, ascending.
+    """Return flat positions of at most `most` of `total` coordinates, evenly spaced, ends included, ascending.
 
     >>> choose_coordinates(10, 4), choose_coordinates(3, 4)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
@@ -68,8 +68,8 @@ def coordinate_blocks(
     Args:
         array: dimensions (chain, draw, ...).
         positions: flat positions in the event, ascending.
-        block_bytes: bound of a block and of what is read at once for it, in bytes each; never less than one coordinate
-            and one chunk.
+        block_bytes: limit of a block, and of the data read at a time for it, in bytes; at least one coordinate and
+            one chunk.
 
     Yields:
         The part of `positions` and its draws, in the array's dtype.
@@ -84,7 +84,7 @@ def coordinate_blocks(
 def _read(
     array: zarr.Array, positions: Int[np.ndarray, " coordinate"], slab_bytes: int
 ) -> Shaped[np.ndarray, "chain draw coordinate"]:
-    """Return draws of some coordinates; each storage chunk is read once."""
+    """Return draws of some coordinates, reading each chunk once."""
     num_chains, num_draws, *event = array.shape
     chosen = np.empty((num_chains, num_draws, len(positions)), dtype=array.dtype)
     if not event:
@@ -105,7 +105,7 @@ def _read(
 
 
 def _slabs(array: zarr.Array, window_size: int, slab_bytes: int) -> Iterator[tuple[slice, slice]]:
-    """Yield ranges of chains and draws that hold whole chunks and, where a chunk allows it, at most `slab_bytes`."""
+    """Yield ranges of chains and draws of whole chunks and, if one chunk allows it, at most `slab_bytes`."""
     num_chains, num_draws = array.shape[:2]
     chain_chunk, draw_chunk = array.chunks[:2]
     chunk_bytes = chain_chunk * draw_chunk * window_size * array.dtype.itemsize

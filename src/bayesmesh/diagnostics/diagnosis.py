@@ -1,4 +1,4 @@
-"""The diagnose stage: from posterior.zarr to summary.csv and verdict.json."""
+"""Diagnose a posterior: from posterior.zarr to summary.csv and verdict.json."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from bayesmesh.store.layout import ExperimentLayout
 __all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
 
 READ_BYTES = 128 * 2**20
-"""Bound of the draws that are held at once, in bytes, and of what is read at once to fill them."""
+"""Limit of the draws in memory, in bytes, and of the data read at a time."""
 
 SUMMARY_COLUMNS = ("variable", "index", *STATISTICS)
 """Columns of summary.csv."""
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Verdict:
-    """Judge a posterior and write its summary and verdict.
+    """Assess a posterior and write its summary and verdict.
 
     Args:
         posterior: Zarr store with the groups `summaries` (identified quantities), `posterior` (latents) and
             `sample_stats`, arrays of dimensions (chain, draw, ...).
-        gates: limits, held against `summaries` only; latents need not be identified, they are listed.
-        layout: says where summary.csv and verdict.json go. Each is replaced in one step, the verdict last.
+        gates: limits for `summaries` only; latents need not be identified and are only listed.
+        layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. `energy` or `diverging` that was not recorded misses its gate.
+        The verdict. If `energy` or `diverging` was not recorded, its gate is missed.
 
     Raises:
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.
@@ -100,7 +100,7 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
     if len(shapes) != 1 or 0 in next(iter(shapes)):
         found = ", ".join(f"'{name}' {shape}" for shape, name in shapes.items()) or "no array"
         raise StoreError(
-            f"{path}: chains and draws are not the same everywhere, or there are none: {found}",
+            f"{path}: arrays differ in chains or draws, or have none: {found}",
             "assemble the posterior again",
         )
     num_chains, num_draws = next(iter(shapes))
@@ -121,7 +121,7 @@ def _tables(arrays: dict[str, zarr.Array], most: int | None) -> pd.DataFrame:
 
 
 def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:
-    """Return energies, divergences and acceptance for the verdict; NaN or None where nothing was recorded."""
+    """Return energies, divergences and acceptance for the verdict; NaN or None if not recorded."""
     values = np.full(num_chains, np.nan)
     if "energy" in sample_stats:
         values = bfmi(read_part(sample_stats["energy"]))

@@ -1,4 +1,4 @@
-"""Statistics of Hamiltonian trajectories: fraction of missing information, divergent draws."""
+"""Compute statistics of Hamiltonian trajectories: fraction of missing information, divergent draws."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def bfmi(energy: Real[np.ndarray, "..."]) -> Float[np.ndarray, " chain"]:
         energy: Hamiltonian at each draw, in nats, shape (chain, draw), any real dtype; computed in float64.
 
     Returns:
-        ``sum((E_n - E_(n-1))**2) / sum((E_n - mean(E))**2)``, float64. NaN where an energy is not
+        ``sum((E_n - E_(n-1))**2) / sum((E_n - mean(E))**2)``, float64. NaN if an energy is not
         finite, all are equal, or there are fewer than two draws.
 
     Raises:
-        ValueError: `energy` has not two axes.
+        ValueError: `energy` does not have two axes.
 
     Reference:
         Betancourt 2016, "Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo",
@@ -49,10 +49,10 @@ def divergence_share(diverging: Bool[np.ndarray, "chain draw"] | Real[np.ndarray
     """Return the share of draws whose trajectory diverged.
 
     Args:
-        diverging: one flag a draw, bool or 0 and 1.
+        diverging: one flag per draw, bool or 0 and 1.
 
     Returns:
-        Share between 0 and 1; NaN without draws, and where a flag is not a number.
+        Share between 0 and 1; NaN without draws, or if a flag is not a number.
 
     Reference:
         Betancourt 2017, "A conceptual introduction to Hamiltonian Monte Carlo", arXiv:1701.02434.

@@ -1,6 +1,6 @@
-"""Gates: from the convergence table of the identified summaries to pass, warn or fail.
+"""Evaluate gates: from the convergence table of the identified summaries to pass, warn or fail.
 
-Every gate is written as "the value is finite and within its limit"; whatever is not a number misses it.
+Every gate requires a finite value within its limit, so NaN never passes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _HINTS = {
 
 @dataclasses.dataclass(frozen=True)
 class _Measured:
-    """All values that one gate looks at.
+    """All values of one gate.
 
     Attributes:
         values: shape (n,), float64.
-        places: where each value is, shape (n,).
-        reasons: why each value would not be finite, in words, shape (n,).
+        places: position of each value, shape (n,).
+        reasons: possible reason for each value not to be finite, in words, shape (n,).
     """
 
     values: np.ndarray
@@ -56,13 +56,13 @@ class _Measured:
 
 
 def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates: GateSettings) -> list[GateResult]:
-    """Hold the gates against a convergence table.
+    """Compare a convergence table with the gates.
 
     Args:
-        table: one row a coordinate, columns variable, index (text, empty for scalars), sd, mcse_mean, r_hat, ess_bulk,
+        table: one row per coordinate, columns variable, index (text, empty for scalars), sd, mcse_mean, r_hat, ess_bulk,
             ess_tail.
-        divergence_share: share of divergent draws, between 0 and 1; NaN where it was not recorded.
-        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN where it is not known.
+        divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded.
+        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown.
         gates: limits and severities.
 
     Returns:
@@ -103,14 +103,14 @@ def _reason(sd: float) -> str:
         return "the coordinate is constant"
     if not np.isfinite(sd):
         return "a draw is not finite, or there is one draw only"
-    return "too few draws or chains: four draws of two chains are the least"
+    return "too few draws or chains: at least four draws of two chains are needed"
 
 
 def _judge_gate(name: str, gate: Gate, direction: Literal["at most", "at least"], measured: _Measured) -> GateResult:
     """Return the result of one gate: its worst value and the outcome."""
     values = measured.values
     within = values <= gate.limit if direction == "at most" else values >= gate.limit
-    # An infinite value is within "at least" any limit, and still no evidence of convergence.
+    # Infinity satisfies any "at least" limit, but is not evidence of convergence.
     holds = np.isfinite(values) & within
     worst = _worst(values, direction)
     value = float(values[worst]) if worst is not None else float("nan")
@@ -128,7 +128,7 @@ def _judge_gate(name: str, gate: Gate, direction: Literal["at most", "at least"]
 
 
 def _worst(values: np.ndarray, direction: str) -> int | None:
-    """Return the position of the first value that is not finite, else of the worst; None when there is no value."""
+    """Return the position of the first value that is not finite, else of the worst; None without values."""
     if values.size == 0:
         return None
     is_odd = ~np.isfinite(values)
@@ -140,7 +140,7 @@ def _worst(values: np.ndarray, direction: str) -> int | None:
 def _message(name: str, limit: float, direction: str, measured: _Measured, worst: int | None, num_missed: int) -> str:
     title = _TITLES[name]
     if worst is None:
-        return f"{title}: nothing to judge; a gate without a value is missed"
+        return f"{title}: no value; a gate without a value is missed"
     value = float(measured.values[worst])
     place = f" of {measured.places[worst]}" if measured.places[worst] else ""
     share = f"; {num_missed} of {measured.values.size} values miss it" if measured.values.size > 1 else ""
@@ -153,4 +153,4 @@ def _message(name: str, limit: float, direction: str, measured: _Measured, worst
 
 
 def _infinite_reason(name: str) -> str:
-    return "no chain moves, and they stand at different values" if name == "r_hat" else "draws overflow"
+    return "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"

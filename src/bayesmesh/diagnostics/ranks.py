@@ -1,4 +1,4 @@
-"""Rank normalisation of draws: average ranks of ties, folding about the median, quantile indicators.
+"""Rank-normalise draws: average ranks of ties, folding about the median, quantile indicators.
 
 Arrays are batched over coordinates, ``(coordinate, half_chain, draw)``, float64 and finite; one sort of each
 coordinate serves ranks, folded ranks, median and quantiles.
@@ -84,7 +84,7 @@ def rank_normalise(ordered: Ordered) -> Halves:
 
 
 def rank_normalise_folded(ordered: Ordered) -> Halves:
-    """Return normal scores of the distances from the median, which differ where chains differ in scale.
+    """Return normal scores of the distances from the median, which reveal chains that differ in scale.
 
     Returns:
         z-scores of ``abs(x - median(x))``, float64; the median is that of the halves.
@@ -99,7 +99,7 @@ def rank_normalise_folded(ordered: Ordered) -> Halves:
     middle = ordered.values.shape[1] // 2
     median = (ordered.values[:, middle - 1] + ordered.values[:, middle]) / 2
     distance = np.abs(ordered.values - median[:, None])
-    # Distances of sorted draws fall and then rise: two runs, which a merge sort joins in linear time.
+    # Distances of sorted draws decrease and then increase: two runs, which a merge sort merges in linear time.
     inner = np.argsort(distance, axis=1, kind="stable")
     scores = _scores(_take(distance, inner))
     return _scatter(scores, _take(ordered.order, inner), ordered.halves.shape)
@@ -127,7 +127,7 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
     weight = position - lower
     below = ordered.all_values[:, lower]
     above = ordered.all_values[:, min(lower + 1, ordered.all_values.shape[1] - 1)]
-    # numpy's two-sided form: exact at both ends, so that a draw that equals the quantile is counted.
+    # numpy's two-sided form: exact at both ends, so that a draw equal to the quantile counts.
     gap = above - below
     quantile = below + gap * weight if weight < 0.5 else above - gap * (1 - weight)
     return (ordered.halves <= quantile[:, None, None]).astype(np.float64)
@@ -136,7 +136,7 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
 def _scores(values: Flat) -> Flat:
     """Return normal scores of sorted rows, ties by average rank."""
     num_rows, size = values.shape
-    # Twice the average rank less two is a whole number: all scores are in a table of 2 * size - 1 entries.
+    # Twice the average rank minus two is an integer: all scores are in a table of 2 * size - 1 entries.
     twice_rank = np.arange(2, 2 * size + 1)
     table = ndtri((twice_rank / 2 - _BLOM) / (size - 2 * _BLOM + 1))
     is_new = values[:, 1:] != values[:, :-1]

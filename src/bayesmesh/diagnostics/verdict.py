@@ -1,4 +1,4 @@
-"""The verdict on a posterior: the only module that writes and reads ``verdict.json``."""
+"""Write and read ``verdict.json``, the verdict on a posterior; no other module does."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Number = Annotated[
     BeforeValidator(lambda value: math.nan if value is None else value),
     PlainSerializer(lambda value: value if math.isfinite(value) else None, when_used="json"),
 ]
-"""A float that strict JSON cannot always hold: null in the file is NaN here."""
+"""A float that may be NaN here and is then null in strict JSON."""
 
 
 class _Record(BaseModel):
-    """Part of ``verdict.json``; keys of other versions are ignored."""
+    """Part of ``verdict.json``; unknown keys, from other versions, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class GateResult(_Record):
-    """One gate: its worst value, where that is, and the outcome; a value that is not finite never passes."""
+    """One gate: its worst value, the position of that value, and the outcome; a non-finite value never passes."""
 
     name: str
     limit: float
@@ -46,7 +46,7 @@ class GateResult(_Record):
 
 
 class NumCoordinates(_Record):
-    """Coordinates that gates look at, of the latents, and of both in ``summary.csv``, whose first are the summaries."""
+    """Numbers of coordinates: of summaries, of latents, and listed in ``summary.csv``, which lists summaries first."""
 
     summaries: int
     latents: int
@@ -54,14 +54,14 @@ class NumCoordinates(_Record):
 
 
 class Listed(_Record):
-    """Coordinates of a latent, and those of them in ``summary.csv``."""
+    """Numbers of coordinates of a latent: in total, and in ``summary.csv``."""
 
     total: int
     listed: int
 
 
 class Verdict(_Record):
-    """Content of ``verdict.json``; a statistic that the kernel does not record is None, or NaN."""
+    """Content of ``verdict.json``; a statistic that the kernel does not record is None or NaN."""
 
     verdict: Outcome
     gates: tuple[GateResult, ...]
@@ -77,7 +77,7 @@ class Verdict(_Record):
 
     @property
     def missed(self) -> tuple[GateResult, ...]:
-        """Gates that do not hold, the failing before the warning ones."""
+        """Gates that do not pass, failing before warning ones."""
         return tuple(sorted((g for g in self.gates if g.verdict != "pass"), key=lambda g: g.verdict != "fail"))
 
     def gate(self, name: str) -> GateResult | None:
@@ -92,7 +92,7 @@ def overall(gates: Iterable[GateResult]) -> Outcome:
 
 
 def write_verdict(path: Path, verdict: Verdict) -> None:
-    """Write ``verdict.json`` in one step."""
+    """Write ``verdict.json`` atomically."""
     write_json(path, verdict.model_dump(mode="json"))
 
 

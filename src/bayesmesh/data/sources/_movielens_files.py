@@ -1,4 +1,4 @@
-"""Reads and checks the text files of MovieLens-1M, from the official archive or from a folder."""
+"""Read and check the text files of MovieLens-1M, from the official archive or from a folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """Return the three files of a folder.
 
     Raises:
-        DataError: one is missing or too large.
+        DataError: a file is missing or too large.
     """
     contents = {}
     for name in FILES:
@@ -78,7 +78,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
                     raise DataError(f"{path}: no member ml-1m/{name}")
                 if info.file_size > MAX_BYTES[name]:
                     raise DataError(f"{path}: member {info.filename}: {info.file_size} bytes, too large")
-                with archive.open(info) as file:  # the declared size may lie: read no more than allowed
+                with archive.open(info) as file:  # The declared size may be wrong: read no more than allowed.
                     contents[name] = file.read(MAX_BYTES[name] + 1)
                 if len(contents[name]) != info.file_size:
                     raise DataError(f"{path}: member {info.filename}: size differs from the declared one")
@@ -133,7 +133,7 @@ def _checked_lines(content: bytes, name: str, where: Path) -> list[bytes]:
 
 
 def _table(lines: list[bytes], path: Path) -> dict[int, list[str]]:
-    """Return first field -> the others; titles may hold a single colon but not two."""
+    """Return first field -> the others; titles may contain single but not double colons."""
     table: dict[int, list[str]] = {}
     for number, line in enumerate(lines):
         key, *fields = line.decode(ENCODING).split("::")
@@ -145,4 +145,4 @@ def _table(lines: list[bytes], path: Path) -> dict[int, list[str]]:
 
 def _fail(path: Path, number: int, lines: list[bytes], reason: str) -> None:
     content = lines[number][:80].decode(ENCODING)
-    raise DataError(f"{path}: line {number + 1}: {reason}: {content!r}", "get the file again, or mend the line")
+    raise DataError(f"{path}: line {number + 1}: {reason}: {content!r}", "get the file again, or fix the line")

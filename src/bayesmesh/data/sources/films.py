@@ -1,4 +1,4 @@
-"""A small watch matrix simulated from the factorisation model itself, so that the truth is known."""
+"""A small watch matrix simulated from the factorisation model, so that the truth is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayesmesh.data.base import Column, Dataset
 __all__ = ["GENRES", "Options", "Source"]
 
 GENRES = ["Harbour", "Inventors", "Lighthouse", "Mountain", "Orchestra", "Winter"]
-"""Invented, so that no simulated title can be taken for a real one."""
+"""Invented words, so that no simulated title resembles a real one."""
 
 
 class Options(Settings):

@@ -25,7 +25,9 @@ TRANSITION = np.array([[0.9, 0.09, 0.01], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])
 class Options(Settings):
     """Options of `hidden_markov`."""
 
-    num_processes: int = Field(70, ge=1, le=10**7, description="Processes, which are the rows; fewer are the first.")
+    num_processes: int = Field(
+        70, ge=1, le=10**7, description="Number of processes, which are the rows; fewer processes are the first ones."
+    )
     num_steps: int = Field(50, ge=1, le=10**5, description="Steps after the first observation of a process.")
     seed: int = Field(104109109, ge=0, lt=2**64, description="Seed of NumPy's default generator.")
 
@@ -41,7 +43,7 @@ def _simulate_process(generator: np.random.Generator, num_steps: int) -> np.ndar
 def simulate_processes(num_processes: int, num_steps: int, seed: int) -> np.ndarray:
     """Return processes drawn one after another from one generator, (process, num_steps + 1) float64.
 
-    The source draws a single process for a figure first. It is no part of the data, but it moves the generator.
+    The source draws a single process for a figure first. It is not part of the data, but it advances the generator.
     """
     generator = np.random.default_rng(seed)
     _simulate_process(generator, num_steps)

@@ -2,8 +2,8 @@
 
 The four files come from ``BAYESMESH_MIRROR/mnist`` or from the network. Name, version, folder
 and features of the data set are those of TFDS; three things differ from its stock builder. This one opens the archives
-and encodes the images without TensorFlow. It compresses them lightly. And it does not shuffle, so a row's number is the
-image's number in the published files.
+and encodes the images without TensorFlow, compresses them lightly, and does not shuffle, so that row numbers are image
+numbers in the published files.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_idx(path: Path) -> np.ndarray:
         Array of the shape in the file's header, uint8.
 
     Raises:
-        DataError: not gzip, not IDX of bytes, or shorter than its header says.
+        DataError: not gzip, not IDX of bytes, or shorter than its header states.
     """
     try:
         content = gzip.decompress(path.read_bytes())
@@ -72,7 +72,7 @@ def read_idx(path: Path) -> np.ndarray:
 def encode_png(image: np.ndarray) -> bytes:
     """Return a greyscale image, (height, width) uint8, as the bytes of a PNG file.
 
-    The standard's simplest form, no row filter; several times faster on small images than a general encoder.
+    Uses no row filter, so it is several times faster on small images than a general encoder.
     """
     height, width = image.shape
     filtered = np.zeros((height, width + 1), np.uint8)  # a leading 0 in each row: filter "none"
@@ -135,7 +135,7 @@ class Source(base.Source):
         """Verify the four files, then let TFDS write array_record below `folder`.
 
         Raises:
-            DataError: within 10 seconds when there is neither mirror nor network; names a missing or damaged file.
+            DataError: within 10 seconds without mirror and network; or a file is missing or damaged.
         """
         import tensorflow_datasets as tfds
 

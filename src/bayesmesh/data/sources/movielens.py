@@ -64,7 +64,7 @@ class Source(base.Source):
         """Find the files, check every line, and write array_record below `folder`.
 
         Raises:
-            DataError: within 10 seconds when there is neither mirror nor network; for a bad line, names file, line and content.
+            DataError: within 10 seconds without mirror and network; for an invalid line, with file, line and content.
         """
         import tensorflow_datasets as tfds
 
@@ -80,7 +80,7 @@ class Source(base.Source):
         """Rebuild the matrix from array_record files.
 
         Raises:
-            DataError: a file is missing or damaged, or users and films do not fit together.
+            DataError: a file is missing or damaged, or users and films do not match.
         """
         prepared = folder / "movielens_watch"
         films: list[tuple[int, str, list[str]]] = []
@@ -124,7 +124,7 @@ def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
             verify_file(path, archive)
             return read_archive(path), path, _archive_origin(str(path), path)
     if not (mirror / "ml-1m").is_dir():
-        raise DataError(f"{mirror}: neither {ARCHIVE} nor the folder ml-1m in it", f"see that {NEEDED}")
+        raise DataError(f"{mirror}: neither {ARCHIVE} nor the folder ml-1m in it", f"make sure that {NEEDED}")
     contents = read_folder(mirror / "ml-1m")
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     return contents, mirror / "ml-1m", {
