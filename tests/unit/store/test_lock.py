@@ -148,7 +148,10 @@ def test_who_lost_the_lock_notices_and_leaves_it_to_the_new_owner(tmp_path: Path
         other = json.dumps({**json.loads(path.read_text()), "token": "other"})
         path.unlink()
         path.write_text(other)
-        with pytest.raises(StoreError, match=r"writer\.json: the lock is no longer this process's\n  remedy: another job has taken over"):
+        with pytest.raises(
+            StoreError,
+            match=r"writer\.json: the lock is no longer this process's\n  remedy: another job has taken over",
+        ):
             lock.check()
         before = path.stat().st_mtime_ns
         time.sleep(4 * SHORT)
