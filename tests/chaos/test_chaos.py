@@ -12,7 +12,7 @@ KILL = Path(__file__).with_name("kill.py")
 
 def test_thirty_kills_change_no_byte(user_environment: Mapping[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(KILL), "--kills", "30"],
+        [sys.executable, str(KILL), "--kills", "30", "--kernel", "hmc"],
         capture_output=True, text=True, check=False, env={**user_environment, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
