@@ -1,4 +1,4 @@
-"""Find the benchmarks by their files, and read the settings that the workflow hands to one."""
+"""Find benchmarks by their files, and read the settings from the workflow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def parse_benchmarks(text: str) -> BenchmarkSettings:
-    """Return the settings that the workflow hands to a job as JSON.
+    """Return the settings that the workflow passes to a job as JSON.
 
     Raises:
-        ConfigError: they are not of that form.
+        ConfigError: the JSON has another form.
     """
     try:
         return BenchmarkSettings.model_validate_json(text)
@@ -30,7 +30,7 @@ def parse_benchmarks(text: str) -> BenchmarkSettings:
 
 
 def list_benchmarks() -> dict[str, str]:
-    """Return the benchmarks by name, with what each measures; files are read, not imported.
+    """Return name -> description of all benchmarks; files are read, not imported.
 
     A benchmark is a file or a package in its folder that defines a function ``run``.
     """
@@ -44,10 +44,10 @@ def list_benchmarks() -> dict[str, str]:
 
 
 def benchmark_files(name: str) -> list[Path]:
-    """Return the source files of a benchmark: contenders are named by strings, so that imports do not tell.
+    """Return the source files of a benchmark, including those of contenders, which are named by strings.
 
     Raises:
-        ConfigError: there is no such benchmark; names the nearest.
+        ConfigError: there is no such benchmark; the message names the nearest.
     """
     if name not in list_benchmarks():
         raise ConfigError(f"no benchmark '{name}': {suggest(name, list_benchmarks())}")

@@ -1,4 +1,4 @@
-"""Tables of benchmarks: the newest run, and a history in which a later run shows the change."""
+"""Write tables of benchmarks: the newest run, and a history of all runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ HISTORY = ("measured_at", "benchmark", "case", "contender", "metric", "value", "
 
 
 def add_row(path: Path, row: Mapping[str, object]) -> None:
-    """Add a row to a CSV file, with when, where and with which versions it was measured.
+    """Add a row to a CSV file, with the time, the machine and the versions of the measurement.
 
-    Columns that an earlier run did not have stay empty in its rows.
+    New columns stay empty in earlier rows.
     """
     about = {
         "measured_at": _now(),
@@ -44,12 +44,12 @@ def add_row(path: Path, row: Mapping[str, object]) -> None:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
-    """Replace a further table of a benchmark, with when, where and with which versions it was made, and its receipt.
+    """Replace an additional table of a benchmark, with time, machine and versions, and its receipt.
 
     Args:
-        path: of the table, in the folder of benchmarks.
-        rows: of it.
-        inputs: files below the results that it was made of.
+        path: the table, in the folder of benchmarks.
+        rows: its rows.
+        inputs: its input files, below the results.
     """
     about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
     _write(
@@ -62,9 +62,9 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
     """Replace the tables of a benchmark by a new run's, and add its values to the history.
 
     Args:
-        layout: where.
-        name: of the benchmark.
-        outcome: what it found.
+        layout: files of the benchmarks.
+        name: name of the benchmark.
+        outcome: result of the run.
         is_quick: whether it ran with small sizes.
     """
     about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
@@ -102,12 +102,12 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
 
 
 def _with(row: Mapping[str, object], about: Mapping[str, object]) -> dict[str, object]:
-    """Return a row with when and where, and the versions of its contender where it said them."""
+    """Return a row with time, machine and, if known, the versions of its contender."""
     return {**row, **about, "versions": row.get("versions") or about["versions"]}
 
 
 def _case(row: Mapping[str, object]) -> str:
-    """The case of a row: what stands before its contender."""
+    """Return the case of a row: the columns before the contender."""
     names = list(row)
     return ", ".join(f"{name} {row[name]}" for name in names[: names.index("contender")])
 
@@ -117,7 +117,7 @@ def _now() -> str:
 
 
 def _read(path: Path) -> list[dict[str, object]]:
-    """Return the rows of a table, none where there is none; a damaged one is set aside."""
+    """Return the rows of a table, none without a table; a damaged table is moved aside."""
     if not path.exists():
         return []
     try:
@@ -126,7 +126,7 @@ def _read(path: Path) -> list[dict[str, object]]:
     except (UnicodeDecodeError, csv.Error):
         _set_aside(path)
         return []
-    # Cells that no column stands over are found under None.
+    # csv puts cells without a column under None.
     if any(None in row for row in rows):
         _set_aside(path)
         return []
@@ -134,7 +134,7 @@ def _read(path: Path) -> list[dict[str, object]]:
 
 
 def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Add rows to the history, behind those of any other run that writes at the same time."""
+    """Append rows to the history, also while other runs write to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = _text([], HISTORY).encode()
     if path.exists():
@@ -147,7 +147,7 @@ def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
         content = _text(rows, HISTORY).encode()
         if end := handle.seek(0, os.SEEK_END):
             handle.seek(end - 1)
-            # Whoever was killed here before may have left half a line.
+            # A killed writer may have left an incomplete line.
             content = (b"" if handle.read(1) == b"\n" else b"\n") + content.removeprefix(header)
         handle.write(content)
 

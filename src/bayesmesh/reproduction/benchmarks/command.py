@@ -1,4 +1,4 @@
-"""The verb `benchmark`: finds a benchmark by its file, runs it, writes its tables and judges its gates."""
+"""The verb `benchmark`: find a benchmark by its file, run it, write its tables and check its gates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["PAGE", "add_benchmark", "run_benchmark"]
 
 _log = logging.getLogger("bayesmesh")
 GATE_FAILED = 1
-"""Exit code when a ratio is below its gate."""
+"""Exit code if a ratio is below its gate."""
 
 WRITING = "writing"
-"""The benchmark of an experiment's own chains, which asks for the experiment."""
+"""The benchmark of an experiment's own chains, which needs the name of the experiment."""
 
 
 PAGE = "page"
-"""Not a benchmark: writes the page of all."""
+"""Not a benchmark: writes the page of all benchmarks."""
 
 
 def add_benchmark(
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 def run_benchmark(arguments: argparse.Namespace) -> int:
-    """Run what the command line names; returns the exit code."""
+    """Run the named benchmark and return the exit code."""
     if arguments.name == WRITING:
         return _run_writing(arguments)
     from bayesmesh.config.loading import load_run
@@ -93,7 +93,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
 
 
 def _use_cores(cores: int | None) -> None:
-    """Keep this process, and all contenders that it starts, on so many cores: not every library can be told otherwise."""
+    """Limit this process and its contenders to a number of cores, because not every library has an option for it."""
     if cores is None or not hasattr(os, "sched_setaffinity"):
         return
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])

@@ -1,9 +1,9 @@
-"""compile_scaling: compile time against the length of an array, with Python's sum over it and with jnp.sum.
+"""compile_scaling: Measure compile time against the length of an array, with Python's sum over it and with jnp.sum.
 
 JAX issue 1776: the integral of the product of two normal densities over a grid of n points in [-100, 100]. Python's sum
-adds the points one by one, so that the program has an equation or more for each; `jnp.sum` is one equation. What this
-project makes of it: the compile stage counts the equations of every model at two sizes of its data
-(`bayesmesh.sampling.audit`), and names a model whose program grows.
+adds the points one by one, so that the program has an equation or more for each; `jnp.sum` is one equation. For this
+reason the compile stage counts the equations of every model at two sizes of its data (`bayesmesh.sampling.audit`), and
+reports a model whose program grows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
 
 MOST_TEXT = 400
-"""Points up to which the text of a program is kept, for a second count of its equations."""
+"""Largest number of points for which the text of a program is stored, to count its equations again."""
 
 _START_S = 60.0
-"""Allowance for the start of a process with its imports, on a busy machine."""
+"""Time for the start of a process with its imports, on a busy machine."""
 
 _DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
 """Mean and standard deviation of the two normal densities."""
@@ -40,15 +40,15 @@ class GridCase(TypedDict):
 
 
 def run(options: Options) -> Outcome:
-    """Compile both arms anew in every round; the slow one up to the published 1,600 points or its time limit."""
+    """Compile both arms in every round; the slow one up to the published 1,600 points or its time limit."""
     sizes = options.pick((50, 100, 200, 400, 800, 1600), quick=(20, 40, 80))
-    # The published times are those of one platform.
+    # The published times are for one platform.
     works = [Contender(name, f"{__name__}:Compilation", {"arm": name}) for name in (PYTHON_SUM, JNP_SUM)]
     *arms, uncompiled = on_platforms([*works, Contender("jnp sum uncompiled", f"{__name__}:Uncompiled")], ON_CPU)
     cases = [Case({"n": n}, arms, series="n") for n in sizes]
     cases += [Case({"n": n}, arms[1:]) for n in options.pick((6400, 100_000), quick=())]
     cases += [Case({"n": n}, [uncompiled]) for n in options.pick((1600, 6400), quick=(80,))]
-    # Every compilation has the time limit of a run; the first one comes with the start of the process.
+    # Every compilation has the time limit of a run; the first one includes the start of the process.
     limits = options.limits(
         rounds=options.pick(5, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
     )
@@ -72,7 +72,7 @@ def make_integral(arm: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Return the integral as a function of a shift of the first density, and the grid (n,).
 
     Args:
-        arm: which sum.
+        arm: the sum.
     """
     import jax.numpy as jnp
     from jax.scipy.stats import norm
@@ -94,10 +94,10 @@ def _inputs(n: int) -> tuple[jax.Array, jax.Array]:
 
 
 class Compilation:
-    """Traces, lowers and compiles an arm; a round is one whole compilation, and its seconds are those of all three.
+    """Traces, lowers and compiles an arm; the time of a round is that of all three phases.
 
     Args:
-        arm: which sum.
+        arm: the sum.
     """
 
     def __init__(self, *, arm: str) -> None:
@@ -117,7 +117,7 @@ class Compilation:
         return {"equations": count_equations(jaxpr), **({"text": text} if text else {})}
 
     def run(self, repeat: int) -> dict[str, object]:
-        """Compile a function that JAX has not seen, so that nothing comes from its caches."""
+        """Compile a new function, so that nothing comes from JAX's caches."""
         import jax
 
         del repeat

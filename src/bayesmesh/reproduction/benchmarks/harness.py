@@ -1,7 +1,7 @@
-"""The harness: contenders in processes of their own, measured in turns, A B A B, with limits on time and memory.
+"""Measure contenders in separate processes, in turns, A B A B, with limits on time and memory.
 
 A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` that has a function ``run(options) -> Outcome``; its name is
-that of the file, and its docstring begins with ``name: what it measures``. `bayesmesh benchmark NAME` finds it. A
+that of the file, and its docstring begins with a description. `bayesmesh benchmark NAME` finds it. A
 contender is a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string so that this process never imports it::
 
     class Numpy:
@@ -20,9 +20,9 @@ contender is a class (see `bayesmesh.reproduction.benchmarks.worker`), named by 
         rows = [m.row() for m in measured]  # n, contender, status, median_s, min_s, max_s, rounds, peak_mib, checksum ...
         return Outcome(rows, [ratio(measured, {"n": 1000}, "ours", against="numpy", least=2.0)])
 
-A process is kept for the cases that follow, unless it was killed or failed; then the next case starts another. Every case
-has a new object of the class, and peak memory begins anew. Within a ``series``, whose cases grow, a contender that met a limit is not tried on
-the larger ones, and their rows say so. A contender that fails is a row with ``failed``, never the end of the run.
+A process serves all cases, unless it was killed or failed; then the next case starts another. Every case has a new object
+of the class, and peak memory is reset. Within a ``series`` of growing cases, a contender that reached a limit is not run on
+larger ones, and their rows say so. A contender that fails gives a row with ``failed`` and never ends the run.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _T = TypeVar("_T")
 
 
 class Limits(NamedTuple):
-    """How long and how large.
+    """Limits of rounds, time and memory.
 
     Attributes:
         rounds: turns of each contender.
-        run_s: one run.
-        prepare_s: one preparation, with the start of the process and its imports.
-        case_s: all turns of a case; no round begins after it once there were `least_rounds`.
-        least_rounds: rounds that `case_s` does not cut.
-        memory_mib: resident memory of a contender; no limit when None.
+        run_s: seconds of one run.
+        prepare_s: seconds of one preparation, including the start of the process and its imports.
+        case_s: seconds of all turns of a case; no round begins after it once `least_rounds` are done.
+        least_rounds: rounds to run regardless of `case_s`.
+        memory_mib: resident memory of a contender; no limit if None.
     """
 
     rounds: int = 5
@@ -68,12 +68,12 @@ class Limits(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What `bayesmesh benchmark` was told; the same for every benchmark.
+    """Options of `bayesmesh benchmark`, equal for all benchmarks.
 
     Attributes:
-        is_quick: small sizes, under a minute.
-        seconds_limit: for one run of a contender.
-        layout: where tables go.
+        is_quick: use small sizes, under a minute.
+        seconds_limit: time limit of one run of a contender.
+        layout: files of the benchmarks.
     """
 
     is_quick: bool = False
@@ -81,11 +81,11 @@ class Options(NamedTuple):
     layout: BenchmarkLayout = BenchmarkLayout(Path("results"))
 
     def pick(self, full: _T, *, quick: _T) -> _T:
-        """Return the first, or the second in a quick run."""
+        """Return the first argument, or `quick` in a quick run."""
         return quick if self.is_quick else full
 
     def limits(self, **changes: Any) -> Limits:
-        """Return limits with the user's time limit, and the changes."""
+        """Return limits with the user's time limit and further changes."""
         return Limits(run_s=self.seconds_limit)._replace(**changes)
 
 
@@ -93,10 +93,10 @@ class Case(NamedTuple):
     """One point of a benchmark.
 
     Attributes:
-        values: plain values that the contenders are told; columns of the table.
-        contenders: in the order of their turns.
-        series: cases with the same word grow from one to the next; none when empty.
-        limits: its own, in place of those of all; the limit of memory is always that of all.
+        values: plain values passed to the contenders; columns of the table.
+        contenders: contenders in the order of their turns.
+        series: name of a series of growing cases; empty for none.
+        limits: limits of this case instead of the common ones; the memory limit is always the common one.
     """
 
     values: Mapping[str, object]
@@ -111,11 +111,11 @@ class Measurement:
 
     Attributes:
         status: ``ok``, ``time limit``, ``memory`` or ``failed``.
-        message: why it is not ok.
-        seconds: of each round.
-        facts: what it said; of its runs the median of numbers, and the last of others.
-        peak_mib: peak resident memory since the case began, in MiB; NaN when it did not get so far.
-        versions: of what it imported.
+        message: reason if the status is not ok.
+        seconds: seconds of each round.
+        facts: reported facts; over runs the median of numbers, and the last of others.
+        peak_mib: peak resident memory since the case began, in MiB; NaN if not measured.
+        versions: versions of its imports.
     """
 
     case: Mapping[str, Any]
@@ -146,14 +146,14 @@ class Measurement:
 
 
 class Ratio(NamedTuple):
-    """How many times faster a contender is than another, and what it is to be at least.
+    """How many times faster a contender is than a baseline, and the required minimum.
 
     Attributes:
-        ratio: median over the rounds of seconds of `against` over seconds of `contender`; NaN when there is no pair.
+        ratio: median over the rounds of seconds of `against` over seconds of `contender`; NaN without a pair.
         low: smallest over the rounds.
         high: largest over the rounds.
-        least: the gate; None when there is none.
-        reason: why the gate cannot hold, whatever the ratio is.
+        least: the gate; None without one.
+        reason: why the gate cannot pass, whatever the ratio.
     """
 
     case: str
@@ -168,18 +168,18 @@ class Ratio(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """``holds`` or ``failed``, or nothing without a gate; what was not measured does not hold."""
+        """``holds`` or ``failed``, empty without a gate; an unmeasured ratio fails."""
         return "" if self.least is None else "holds" if self.ratio >= self.least and not self.reason else "failed"
 
 
 class Outcome(NamedTuple):
-    """What a benchmark found.
+    """Result of a benchmark.
 
     Attributes:
-        rows: of ``results/benchmarks/<name>.csv``.
-        ratios: of ``results/benchmarks/<name>-ratios.csv``, with or without gates.
-        metrics: columns of the rows that the history keeps, beside ``median_s`` and ``peak_mib``.
-        files: what else it wrote below the results; the receipt of the table names them.
+        rows: rows of ``results/benchmarks/<name>.csv``.
+        ratios: rows of ``results/benchmarks/<name>-ratios.csv``, with or without gates.
+        metrics: columns for the history, besides ``median_s`` and ``peak_mib``.
+        files: other files that it wrote below the results, listed in the receipt of the table.
     """
 
     rows: list[dict[str, Any]]
@@ -189,7 +189,7 @@ class Outcome(NamedTuple):
 
 
 class _Pool:
-    """Processes that are kept from case to case."""
+    """Processes that live across cases."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._running = limits, dict[str, Process]()
@@ -254,7 +254,7 @@ def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measu
 def _ask(
     pool: _Pool, contender: Contender, request: Mapping[str, object], limit_s: float, measurement: Measurement
 ) -> Answer | None:
-    """Return the answer; without one, write into the measurement why."""
+    """Return the answer; without one, record the reason in the measurement."""
     try:
         answer = pool.ask(contender, request, limit_s)
     except Ended as ended:
@@ -267,7 +267,7 @@ def _ask(
 
 
 def _middle(said: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Of facts of several runs: the median of numbers, the last of anything else.
+    """Combine facts of several runs: the median of numbers, the last of other values.
 
     >>> _middle([{"a": 1, "b": "x"}, {"a": 5, "b": "y"}, {"a": 2, "b": "z"}])
     {'a': 2, 'b': 'z'}
@@ -297,22 +297,22 @@ def ratio(
     least: float | None = None,
     fact: str = "",
 ) -> Ratio:
-    """Return how many times faster one contender is than another, round by round.
+    """Return how many times faster one contender is than a baseline, round by round.
 
     Args:
         measured: all measurements.
-        case: values that name the case, or some of them.
-        contender: who.
-        against: who is divided by.
+        case: values that identify the case, or some of them.
+        contender: the measured contender.
+        against: the baseline, denominator of the ratio of rates.
         least: the gate.
-        fact: compare this fact, of which more is better and of which there is one a contender, instead of seconds.
+        fact: compare this fact instead of seconds; there is one per contender, and more is better.
     """
     mine = {m.contender: m for m in measured if case.items() <= m.case.items()}
     pairs: list[float] = []
     if contender in mine and against in mine:
         ours, theirs = mine[contender], mine[against]
         if not fact:
-            # Only whole rounds: what ran beside each other.
+            # Only complete rounds, so that pairs ran under the same load.
             pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
         elif fact in ours.facts and fact in theirs.facts:
             pairs = [ours.facts[fact] / theirs.facts[fact]]

@@ -1,4 +1,4 @@
-"""Which platforms JAX has on this machine, found out in a process of its own."""
+"""List the platforms of JAX on this machine, in a separate process."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from bayesmesh.reproduction.benchmarks.process import Contender, ask_once
 __all__ = ["ON", "ON_CPU", "Platforms", "list_platforms", "on_platforms"]
 
 ON_CPU = {"cpu": "cpu"}
-"""The CPU alone, as a platform of `on_platforms`."""
+"""Only the CPU, for `on_platforms`."""
 
 ON = " on "
-"""Between the name of a contender and its platform, where that is not the CPU."""
+"""Separates the name of a contender from a platform other than the CPU."""
 
 _LIMIT_S = 120.0
 
 
 class Platforms:
-    """Says which platforms there are; nothing is timed."""
+    """Reports the platforms; nothing is timed."""
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Return platform -> what ``JAX_PLATFORMS`` calls it."""
@@ -43,11 +43,11 @@ def list_platforms() -> dict[str, str]:
 
 
 def on_platforms(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
-    """Return contenders on JAX, each once a platform: on the CPU, where others are, by its own name; else as ``NAME on gpu``.
+    """Return contenders on JAX once per platform: on the CPU under their own names, else as ``NAME on gpu``.
 
     Args:
-        contenders: who.
-        platforms: as of `list_platforms`.
+        contenders: contenders on JAX.
+        platforms: result of `list_platforms`.
     """
     return [
         c._replace(

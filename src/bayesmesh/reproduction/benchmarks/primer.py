@@ -1,8 +1,8 @@
-"""primer: an array program's phases apart: transfer, trace, lower, compile, first run, steady run, copy back.
+"""primer: Measure the phases of an array program separately: transfer, trace, lower, compile, first run, steady run, copy back.
 
-The works are those of F. Chiusano's "JAX primer": the product of a 5,000 x 5,000 float32 matrix with its transpose, SELU
-of a million numbers, and the gradient of a sum of logistic functions. Every phase is blocked until its result is there:
-JAX returns before it is, and a clock without that measures nothing.
+The tasks are those of F. Chiusano's "JAX primer": the product of a 5,000 x 5,000 float32 matrix with its transpose, SELU
+of a million numbers, and the gradient of a sum of logistic functions. Every phase waits for its result, because
+JAX returns before it is ready.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Gradient", "JaxWork", "NumpyWork", "run"]
 
 PHASES = ("transfer_s", "trace_s", "lower_s", "compile_s", "first_s", "back_s")
-"""Columns beside ``median_s``, the steady run; seconds."""
+"""Columns besides ``median_s``, the steady run; in seconds."""
 
 SELU_SCALE, SELU_ALPHA = 1.05, 1.67
 """Constants as the primer has them, rounded."""
@@ -42,20 +42,20 @@ _LIMIT_S = 120.0
 
 
 class WorkCase(TypedDict):
-    """A work, ``product`` or ``selu``, and the size of its input."""
+    """A task, ``product`` or ``selu``, and the size of its input."""
 
     work: str
     n: int
 
 
 class SeedCase(TypedDict):
-    """The seed of points that are drawn now."""
+    """Seed of the points drawn in this run."""
 
     seed: int
 
 
 def run(options: Options) -> Outcome:
-    """Measure both works on NumPy and on every platform, and evaluate the gradient."""
+    """Measure both tasks in NumPy and on every platform, and evaluate the gradient."""
     platforms = list_platforms()
     product = [Contender("numpy", f"{__name__}:NumpyWork"), *(_jax(name, word) for name, word in platforms.items())]
     selu = [*product, *(_jax(name, word, is_compiled=False) for name, word in platforms.items())]
@@ -80,7 +80,7 @@ def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
 
 
 def _gradient() -> list[dict[str, object]]:
-    """Rows of the gradient at the published point, and at one that is drawn now."""
+    """Return rows of the gradient at the published point, and at a point drawn in this run."""
     gradient = Contender("gradient", f"{__name__}:Gradient")
     rows: list[dict[str, object]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
     return rows
@@ -130,7 +130,7 @@ class JaxWork:
         import jax
 
         work, host = _jax_work(case["work"]), _input(case)
-        jax.block_until_ready(jax.numpy.zeros(()))  # the backend starts outside of the clock
+        jax.block_until_ready(jax.numpy.zeros(()))  # Start the backend before timing.
         facts: dict[str, object] = {"device": jax.devices()[0].device_kind}
         self._input, facts["transfer_s"] = _timed(lambda: jax.block_until_ready(jax.device_put(host)))
         self._work: Callable[[jax.Array], jax.Array] = work
@@ -143,7 +143,7 @@ class JaxWork:
         return facts
 
     def run(self, repeat: int) -> dict[str, object]:
-        """Run, until the result is there."""
+        """Run and wait for the result."""
         import jax
 
         del repeat
@@ -173,7 +173,7 @@ def sum_logistic(x: jax.Array) -> jax.Array:
 
 
 class Gradient:
-    """The gradient of the summed logistic function, at the published point and at one that nobody knows beforehand."""
+    """The gradient of the summed logistic function, at the published point and at a point that is not known in advance."""
 
     def prepare(self, case: SeedCase) -> dict[str, object]:
         """Evaluate; the point of case ``probe`` follows from the seed."""

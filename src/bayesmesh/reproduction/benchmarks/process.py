@@ -1,4 +1,4 @@
-"""A contender's process as the harness sees it: questions with a time limit and a memory limit."""
+"""Run a contender in a process: requests with a time limit and a memory limit."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Contender", "Ended", "Process", "ask_once"]
 
 _ROOT = Path(__file__).resolve().parents[3]
 _LOOK_SECONDS = 0.1
-"""How often memory is looked at while an answer is waited for."""
+"""Interval of memory checks while waiting for an answer, in seconds."""
 
 
 class Contender(NamedTuple):
-    """Who is measured, and how it is started.
+    """A measured implementation, and how to start it.
 
     Attributes:
-        name: in tables.
-        work: ``MODULE:NAME``, a factory as `bayesmesh.reproduction.benchmarks.worker` wants it.
+        name: name in tables.
+        work: ``MODULE:NAME``, a factory for `bayesmesh.reproduction.benchmarks.worker`.
         options: keyword arguments of the factory; plain values.
-        python: its interpreter, of another environment where its packages are.
-        variables: environment variables beside those of this process.
+        python: its interpreter, possibly of another environment.
+        variables: additional environment variables.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Contender(NamedTuple):
 
 
 class Ended(Exception):
-    """The process answers no more.
+    """The process no longer answers.
 
     Attributes:
         status: ``time limit``, ``memory`` or ``failed``.
-        message: why.
-        peak_mib: its peak resident memory, where it was ended from here and the system says; else NaN.
+        message: the reason.
+        peak_mib: its peak resident memory if it was killed here and the system reports it; else NaN.
     """
 
     def __init__(self, status: str, message: str, peak_mib: float = float("nan")) -> None:
@@ -61,8 +61,8 @@ class Process:
     """The running process of a contender.
 
     Args:
-        contender: who.
-        memory_limit_mib: resident memory at which it is killed, in MiB; no limit when None. Only Linux tells.
+        contender: the contender.
+        memory_limit_mib: resident memory at which it is killed, in MiB; no limit if None. Only Linux reports memory.
     """
 
     def __init__(self, contender: Contender, memory_limit_mib: float | None = None) -> None:
@@ -73,7 +73,7 @@ class Process:
             [contender.python, "-m", "bayesmesh.reproduction.benchmarks.worker", contender.work, json.dumps(contender.options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
             env={**os.environ, "PYTHONPATH": path, **contender.variables},
-            # A group of its own, so that processes which it starts end with it.
+            # A separate process group, so that its child processes end with it.
             start_new_session=True,
         )  # fmt: skip
         assert self._process.stdout is not None
@@ -86,10 +86,10 @@ class Process:
         """Return the answer to a request.
 
         Raises:
-            Ended: there is none; the process is gone.
+            Ended: the process has ended without an answer.
         """
         assert self._process.stdin is not None
-        # A process that has ended already is noticed by the end of its answers.
+        # The end of its output reveals a process that has ended.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -116,19 +116,19 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """End the process and all that it started."""
+        """End the process and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._said):
-            # What could not be written to a process that is gone is of no interest.
+            # Ignore data that could not be written to an ended process.
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
 
     def _memory_mib(self, what: str) -> float:
-        """Memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN where the system does not say or it is gone."""
+        """Return memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN if unavailable."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
         except (FileNotFoundError, ProcessLookupError):
@@ -141,23 +141,23 @@ class Process:
         raise Ended(status, message, peak)
 
     def _explain_end(self, doing: str) -> None:
-        """Say why there are no more answers: the last line that the process said, or the signal that ended it."""
+        """Return why the process ended: its last line of output, or the signal."""
         code = self._process.wait()
         self._said.seek(0)
         lines = [line.strip() for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
         if code == -signal.SIGKILL:
             self._end("memory", f"{doing}: killed by the system, as it does when memory runs out")
-        # Libraries add remarks behind the line that names the exception.
+        # Libraries may add notes after the line that names the exception.
         named = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
         last = (named or lines or [f"ended with exit code {code}"])[-1]
         self._end("failed", f"{doing}: {last[:300]}")
 
 
 def ask_once(contender: Contender, case: Mapping[str, object], limit_s: float) -> dict[str, Any]:
-    """Return the facts of one preparation, of what is evaluated and not timed.
+    """Return the facts of one preparation, for values that are evaluated but not timed.
 
     Raises:
-        Ended: there are none.
+        Ended: the process ended without an answer.
     """
     with Process(contender) as process:
         facts = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]

@@ -1,7 +1,7 @@
-"""writing: what committing draws costs a sampler, and that its memory does not grow with the number of draws.
+"""writing: measure the cost of committing draws, and that memory does not grow with the number of draws.
 
-The contender is the same loop with a store that writes nothing. Both continue the experiment's own chains from their
-last checkpoint, in turns, A B A B, so that the machine's moods meet both.
+The baseline is the same loop with a store that writes nothing. Both continue the experiment's chains from their last
+checkpoint, in turns, A B A B, so that load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Writing", "measure_writing"]
 
 
 class Writing(NamedTuple):
-    """What was measured; one row of ``results/benchmarks/writing.csv``.
+    """The measurement; one row of ``results/benchmarks/writing.csv``.
 
     Attributes:
         throughput_ratio: draws per second with writing over those without, median over the rounds.
@@ -58,7 +58,7 @@ class Writing(NamedTuple):
 
 
 class _Unwritten(ChainStore):
-    """Takes commits and forgets them."""
+    """Accepts commits and discards them."""
 
     def commit(
         self,
@@ -78,12 +78,12 @@ class _Unwritten(ChainStore):
 
 
 def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: int | None = None) -> Writing:
-    """Measure throughput and memory of an experiment that was sampled before.
+    """Measure throughput and memory with the chains of a sampled experiment.
 
     Args:
         plan: the configuration.
-        name: of the experiment.
-        draws: draws of one turn.
+        name: name of the experiment.
+        draws: draws per turn.
         rounds: turns of each contender.
         cores: cores to use; all by default.
 
@@ -106,7 +106,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     memory: dict[int, float] = {}
 
     def turn(kind: type[ChainStore], count: int, looks: tuple[int, ...] = ()) -> float:
-        """Continue a copy of the chains by `count` draws; returns draws per second."""
+        """Continue a copy of the chains by `count` draws and return draws per second."""
         with tempfile.TemporaryDirectory(dir=layout.folder) as folder, Interruption(0) as interruption:
             store = kind(_copy(group, Path(folder)), 1, read_sealed(group / "store.json"))
             begin = store.commits()[-1].stop
@@ -134,9 +134,9 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
 
 
 def _copy(group: Path, folder: Path) -> Path:
-    """Copy a chain group, so that the experiment's own chains stay as they are."""
+    """Copy a chain group, so that the experiment's own chains do not change."""
     target = folder / group.name
-    # Links, because no file of a store is ever changed in place.
+    # Hard links suffice, because no file of a store is ever changed in place.
     shutil.copytree(group, target, copy_function=os.link, ignore=shutil.ignore_patterns(".*", LOCK_NAME))
     return target
 

@@ -1,4 +1,4 @@
-"""Which versions a process has imported, for tables of benchmarks. Only the standard library is imported here."""
+"""Report the versions of imported packages, for tables of benchmarks; imports only the standard library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def version_line(modules: Container[str] = _PACKAGES) -> str:
     """Return the versions of what is measured, such as ``python 3.12.1, bayesmesh 0.2, jax 0.12.0``.
 
     Args:
-        modules: those that were imported, all by default; left out is what is not among them or not installed.
+        modules: imported modules, all by default; packages not among them or not installed are left out.
     """
     found = []
     for module, name in _PACKAGES.items():

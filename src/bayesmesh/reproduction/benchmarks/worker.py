@@ -1,6 +1,6 @@
-"""The process of one contender: it answers requests, one JSON object a line, until it is told to end or is killed.
+"""The process of one contender: answers requests, one JSON object per line, until it is ended or killed.
 
-``python -m bayesmesh.reproduction.benchmarks.worker MODULE:NAME [OPTIONS]`` calls ``NAME(**OPTIONS)`` for every case; what comes back
+``python -m bayesmesh.reproduction.benchmarks.worker MODULE:NAME [OPTIONS]`` calls ``NAME(**OPTIONS)`` for every case; the result
 has
 
 - ``prepare(case) -> facts``: build and compile what a case needs, and warm up; facts are plain values, such as
@@ -8,9 +8,9 @@ has
 - ``run(repeat) -> facts``: do the work once, and return when it is done (`jax.block_until_ready`). It is timed here; a
   contender that times itself says ``{"seconds": ...}``.
 
-A contender that fails ends its process: the traceback goes to stderr and whoever asked sees the end of the stream. What
-a contender prints goes to stderr. Only the standard library is imported here, so that contenders of other environments
-run as well.
+A contender that fails ends its process: the traceback goes to stderr and the harness sees the end of the stream. What
+a contender prints goes to stderr. Only the standard library is imported here, so that contenders run in other
+environments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Answer(TypedDict):
 
 
 class Work[C](Protocol):
-    """What a contender's factory returns."""
+    """Interface of the object that a contender's factory returns."""
 
     def prepare(self, case: C) -> Mapping[str, object]:
         """Get ready for a case, outside of the clock."""
@@ -60,17 +60,17 @@ class Work[C](Protocol):
 def peak_mib() -> float:
     """Return the peak resident memory of this process since `_forget_peak`, in MiB.
 
-    Linux's own mark is asked: the number of `getrusage` begins with that of the parent process.
+    Uses Linux's own mark, because the value of `getrusage` starts with that of the parent process.
     """
     if _STATUS.exists():
         lines = _STATUS.read_text(encoding="ascii").splitlines()
         return float(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
-    # Elsewhere the peak since the process began; macOS counts bytes.
+    # Elsewhere the peak since the start of the process; macOS counts bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _forget_peak() -> None:
-    """Give free memory back, and let the peak begin anew with what is resident then, where the system can."""
+    """Release free memory and reset the peak to the resident memory, if the system can."""
     gc.collect()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
@@ -95,7 +95,7 @@ def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterato
         if request["do"] == "exit":
             return
         if request["do"] == "prepare":
-            work = None  # what the case before held is free before the next begins
+            work = None  # Free the objects of the previous case before the next begins.
             _forget_peak()
             work = factory()
             facts = dict(work.prepare(request["case"]))
@@ -111,14 +111,14 @@ def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterato
 
 
 def _take_stdout() -> TextIO:
-    """Keep stdout for answers; what anything else prints goes to stderr from now on."""
+    """Reserve stdout for answers; redirect other output to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers
 
 
 def _end_with_parent() -> None:
-    """Be killed when whoever asks is gone, also in the middle of a run: it would disturb the next measurement."""
+    """Die with the parent process, also during a run, which would disturb the next measurement."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
 """Check published figures against stored results.
 
-Nothing here runs an experiment, and nothing in the configuration of claims is evaluated.
+Nothing here runs an experiment.
 """

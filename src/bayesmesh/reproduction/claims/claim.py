@@ -1,7 +1,7 @@
-"""A published claim: what is claimed, and for each of its numbers the check that measures ours.
+"""Declare published claims, and for each number a check that reads ours.
 
-A check is a function of the stored results, registered by the method of the claim that says how ours is held against
-the published number. Each method takes what its kind needs: no number can be declared that no result could turn red.
+A check is a function of the stored results. The method of the claim that registers it determines how ours is compared
+with the published number, and requires the arguments of its kind, so that every number can fail.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["COMPUTED", "Claim", "Kind", "Measure", "Number", "Source"]
 
 Kind = Literal["exact", "statistical", "hardware", "shape"]
 Measure = Callable[..., Reading]
-"""Of the results, and of what follows a number's name and published value."""
+"""A function of the results and of the arguments after a number's name and published value."""
 
 COMPUTED: Literal["computed"] = "computed"
-"""Instead of a second computation: the check itself computes the number out of stored arrays."""
+"""In place of a second computation: the check itself computes the number from stored arrays."""
 
 
 class Source(NamedTuple):
-    """A published piece: author, title, year; and where it is."""
+    """A published piece: author, title, year, location."""
 
     title: str
     url: str = ""
@@ -34,21 +34,21 @@ class Number:
     """One number of a claim.
 
     Attributes:
-        claim: that it belongs to.
-        name: of the number.
-        published: as printed; its digits count.
-        kind: how ours is held against it.
+        claim: the claim.
+        name: name of the number.
+        published: the number as printed; its digits count.
+        kind: kind of comparison.
         measure: reads ours.
-        arguments: of `measure`, `again` and `mcse`, behind the results.
-        unit: of both numbers.
-        hardware: what the published one was measured on.
-        again: computes the same number a second time, out of stored arrays; ours must agree with it.
-        agreement: difference from the second computation that is let pass, relative and absolute.
+        arguments: arguments of `measure`, `again` and `mcse` after the results.
+        unit: unit of both numbers.
+        hardware: hardware of the published measurement.
+        again: computes the same number a second time from stored arrays; ours must agree.
+        agreement: allowed difference from the second computation, relative and absolute.
         mcse: reads the Monte Carlo standard error of ours.
-        tolerance: difference from the published that is let pass, beside four standard errors.
+        tolerance: allowed difference from the published number, in addition to four standard errors.
         at_least: ours must not be below.
         at_most: ours must not be above.
-        resolution: what printed digits are uncertain by, where more were printed than the dtype holds.
+        resolution: uncertainty of the printed digits, if more were printed than the dtype holds.
     """
 
     claim: Claim
@@ -68,23 +68,23 @@ class Number:
     resolution: float = 0.0
 
     def read(self, measure: Measure, results: Results) -> Reading:
-        """Return what one of the number's functions finds."""
+        """Return the result of one of the number's functions."""
         return measure(results, *self.arguments)
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What all numbers of a claim share.
+    """A claim: the facts shared by its numbers.
 
     The methods return decorators, and take for each number its name, its published value and arguments of the check.
     Decorators may be stacked on one check; numbers are listed as they are read, from the top down.
 
     Attributes:
-        name: such as ``A1``.
-        source: where it was published.
-        statement: what is claimed.
-        source_errors: what is wrong in the source, a sentence each.
-        numbers: in the order of the table.
+        name: name such as ``A1``.
+        source: the publication.
+        statement: the claim in words.
+        source_errors: errors in the source, one sentence each.
+        numbers: numbers in the order of the table.
     """
 
     name: str
@@ -96,13 +96,13 @@ class Claim:
     def exact(
         self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
     ) -> Callable[[Measure], Measure]:
-        """Register numbers that ours must equal in all printed digits."""
+        """Register numbers that ours must match in all printed digits."""
         return self._register("exact", numbers, again=again, **options)
 
     def statistical(
         self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
     ) -> Callable[[Measure], Measure]:
-        """Register numbers around which ours must lie: within a tolerance, standard errors (`mcse`) or limits."""
+        """Register numbers to which ours must be close: within a tolerance, standard errors (`mcse`) or limits."""
         if not options.keys() & {"tolerance", "mcse", "at_least", "at_most"}:
             raise TypeError(f"claim {self.name}: a statistical number needs tolerance, mcse, at_least or at_most")
         return self._register("statistical", numbers, again=again, **options)
@@ -110,7 +110,7 @@ class Claim:
     def shape(
         self, *numbers: tuple[Any, ...], at_least: float | None = None, at_most: float | None = None, unit: str = ""
     ) -> Callable[[Measure], Measure]:
-        """Register trends that are within limits."""
+        """Register trends that must be within limits."""
         if at_least is None and at_most is None:
             raise TypeError(f"claim {self.name}: a shape needs at_least or at_most")
         return self._register("shape", numbers, at_least=at_least, at_most=at_most, unit=unit)

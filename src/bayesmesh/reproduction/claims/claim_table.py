@@ -1,4 +1,4 @@
-"""Writes ``claims.csv``: one row per number, ours beside the published one."""
+"""Write ``claims.csv``: one row per number, ours and the published one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def write_findings(path: Path, findings: Iterable[Finding]) -> None:
-    """Write the table, whole or not at all."""
+    """Write the table atomically."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""Judges a number: ours beside the published one, and a verdict that follows from the two and the kind of claim."""
+"""Compare our number with the published one and derive a verdict from both and the kind of claim."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["FAILED", "HOLDS", "MEASURED", "NOT_RUN", "Finding", "judge_all", "ma
 HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
 
 SIGMAS = 4.0
-"""Standard errors by which ours may differ from the published, beside the tolerance."""
+"""Number of standard errors by which ours may differ from the published number, in addition to the tolerance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One number of a claim, judged.
+    """The verdict on one number of a claim.
 
     Attributes:
-        number: of the claim.
+        number: number of the claim.
         verdict: one of the four.
-        ours: None where there is none.
-        again: ours as it was computed a second time.
-        mcse: Monte Carlo standard error of ours, where it is known.
-        reason: why the number does not hold; empty when it does.
+        ours: our number, or None.
+        again: our number from the second computation.
+        mcse: Monte Carlo standard error of ours, if known.
+        reason: why the number does not hold; empty if it does.
     """
 
     number: Number
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the published, where both are numbers."""
+        """Ours divided by the published number, if both are numbers."""
         published = as_number(self.number.published)
         if not published or self.ours is None or isinstance(self.ours.value, str):
             return None
@@ -51,19 +51,19 @@ class Finding:
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
-    """Return how many numbers have each verdict."""
+    """Return the number of claims' numbers per verdict."""
     verdicts = [finding.verdict for finding in findings]
     return {name: verdicts.count(name) for name in (FAILED, HOLDS, MEASURED, NOT_RUN)}
 
 
 def judge_all(folder: Path, claims: Iterable[Claim]) -> list[Finding]:
-    """Judge every number of every claim, in order; what is damaged or edited fails, and stops nothing else."""
+    """Check every number of every claim, in order; damaged or edited results fail without stopping the others."""
     results = Results(folder)
     return [judge(results, number) for claim in claims for number in claim.numbers]
 
 
 def judge(results: Results, number: Number) -> Finding:
-    """Judge one number of a claim by what is stored."""
+    """Check one number of a claim against stored results."""
     finding = Finding(number, NOT_RUN)
     try:
         ours = number.read(number.measure, results)
@@ -78,7 +78,7 @@ def judge(results: Results, number: Number) -> Finding:
     except NotRun as missing:
         if finding.ours is None:
             return dataclasses.replace(finding, reason=str(missing))
-        # A number without what it was computed from could have been typed in.
+        # A number without its inputs could have been typed in.
         return dataclasses.replace(finding, verdict=FAILED, reason=f"nothing to compute it from again: {missing}")
     except StoreError as error:
         reason = error.message.replace(f"{results.folder}/", "")
@@ -88,7 +88,7 @@ def judge(results: Results, number: Number) -> Finding:
 
 
 def _check_agreement(number: Number, ours: Reading, again: Reading) -> None:
-    """Refuse a number that the stored arrays do not give."""
+    """Refuse a number that stored arrays do not confirm."""
     if isinstance(ours.value, str) or isinstance(again.value, str):
         agree = _text(ours.value) == _text(again.value)
     else:
@@ -98,7 +98,7 @@ def _check_agreement(number: Number, ours: Reading, again: Reading) -> None:
 
 
 def _problem(number: Number, ours: Reading, mcse: float | None) -> str:
-    """Return why a number does not hold; nothing when it does."""
+    """Return why a number does not hold; empty if it does."""
     if number.kind == "exact":
         same = matches_digits(ours.value, number.published, number.resolution)
         return "" if same else f"{ours.value} is not {number.published}"
@@ -120,12 +120,12 @@ def _problem(number: Number, ours: Reading, mcse: float | None) -> str:
 
 
 def matches_digits(ours: Value, published: str, resolution: float = 0.0) -> bool:
-    """Whether a value has all digits that are printed; text is compared as it stands, but for spaces.
+    """Return whether a value matches all printed digits; text is compared exactly except for spaces.
 
     Args:
         ours: the value.
-        published: what is printed, such as ``-3.93533794`` or ``8, 1000, 2, 2``.
-        resolution: what the printed digits are uncertain by, beside half of the last one.
+        published: the printed text, such as ``-3.93533794`` or ``8, 1000, 2, 2``.
+        resolution: uncertainty of the printed digits, in addition to half of the last one.
 
     >>> matches_digits(-3.935337941, "-3.93533794"), matches_digits(-3.9353380, "-3.93533794")
     (True, False)
@@ -146,7 +146,7 @@ def matches_digits(ours: Value, published: str, resolution: float = 0.0) -> bool
 
 
 def as_number(published: str) -> float | None:
-    """Return a published number; None where it is text."""
+    """Return a published number; None for text."""
     found = _decimal(published)
     return None if found is None else float(found)
 

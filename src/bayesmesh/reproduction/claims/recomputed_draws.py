@@ -1,6 +1,6 @@
-"""Numbers of an experiment computed again from its stored draws and rows, with NumPy alone.
+"""Recompute numbers of an experiment from its stored draws and rows, with NumPy alone.
 
-They share no code with the stages whose tables they are held against: a table that says more than the draws do is found.
+This shares no code with the stages whose tables it checks, so it detects a table that the draws do not support.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _accuracies(layout: ExperimentLayout, data: Path, digest: str) -> dict[str, 
 def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
     """Facts of the whole watch matrix, held-out films included: ``shape``, ``ratings``, ``most``, ``least`` films of a user.
 
-    All values are read, and must have the fingerprint that they were written with.
+    All values are read and must match their fingerprint.
     """
     shards = _opened(results, experiment)[1]
     shards.verify()
@@ -109,7 +109,7 @@ def _films_of_users(shards: Shards) -> np.ndarray:
 
 
 def _opened(results: Results, experiment: str) -> tuple[ExperimentLayout, Shards]:
-    """Return the files of the experiment and the data that its chains were sampled with."""
+    """Return the files of the experiment and the data of its chains."""
     layout = ExperimentLayout(results.folder, experiment)
     manifests = sorted(layout.chains.glob("group-*.json"))
     if not manifests:
@@ -125,7 +125,7 @@ def _opened(results: Results, experiment: str) -> tuple[ExperimentLayout, Shards
 def _draws(
     posterior: Posterior, *names: str, rows: dict[str, list[int]] | None = None
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield one draw after the other, of some rows where that is asked for."""
+    """Yield draws one by one, optionally of some rows only."""
     for block in posterior.blocks(names, block_bytes=_BLOCK_BYTES):
         for draw in range(len(block[names[0]])):
             yield tuple(block[n][draw][rows[n]] if rows and n in rows else block[n][draw] for n in names)

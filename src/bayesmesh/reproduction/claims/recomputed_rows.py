@@ -1,8 +1,8 @@
-"""Tables of single numbers computed again, with NumPy, from the inputs that stand in each of their rows.
+"""Recompute tables of single numbers with NumPy, from the inputs in each of their rows.
 
-A number that was typed into a table, or that a stage returns without computing it, agrees with its receipt and not with
-a second computation. *Every* row is computed: beside the published point there are points that were drawn anew in the
-run, and those nobody can have typed in.
+A number that was typed into a table, or returned without being computed, agrees with its receipt but not with a second
+computation. *Every* row is recomputed: besides the published point there are points drawn in the run, whose values
+cannot have been typed in.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def recompute(
     where: Mapping[str, float | str],
     choose: Callable[[Iterable[float]], float] = max,
 ) -> Reading:
-    """Compute all rows of a table, hold a column to them, and return the value of the rows that are asked for.
+    """Recompute all rows of a table, compare a column with them, and return the value of the requested rows.
 
     Args:
         results: folder to read from.
         file: the table.
-        column: that is held to the computed values.
-        compute: value of a row.
-        tolerance: difference that is let pass, relative and absolute.
-        where: the rows that are asked for, see `Results.rows`.
+        column: column to compare with the computed values.
+        compute: returns the value of a row.
+        tolerance: allowed difference, relative and absolute.
+        where: the requested rows, see `Results.rows`.
         choose: one value of several rows.
 
     Raises:

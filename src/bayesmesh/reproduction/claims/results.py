@@ -1,4 +1,4 @@
-"""Read numbers out of stored tables, JSON files and arrays, each held to its receipt or its hashes first."""
+"""Read numbers from stored tables, JSON files and arrays, after checking their receipts or hashes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["REMEDY", "NotRun", "Reading", "Results", "Rows", "Statistic", "Value
 Value = float | str
 
 Statistic = Callable[[np.ndarray], float]
-"""Of a column, or of all draws of a quantity."""
+"""A statistic of a column, or of all draws of a quantity."""
 
 REMEDY = "run the stage that writes it again"
 
 
 class NotRun(Exception):
-    """The result that a number would be read from is not there."""
+    """The result that contains a number does not exist."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A number, and where it came from.
+    """A number and its origin.
 
     Attributes:
-        value: as stored; text where it is not a number.
-        file: below the results.
-        machine: what it was measured on; empty for stored draws.
-        written_at: when; empty for stored draws.
+        value: value as stored, a number or text.
+        file: file, below the results.
+        machine: machine of the measurement; empty for stored draws.
+        written_at: time of writing; empty for stored draws.
     """
 
     value: Value
@@ -77,11 +77,11 @@ class Rows:
     """The rows of a table that a claim asks for; cells are text.
 
     Attributes:
-        file: below the results.
-        path: of the table.
-        cells: one row each.
-        asked: the rows that were asked for, in words.
-        receipt: of the table.
+        file: file, below the results.
+        path: path of the table.
+        cells: cells of each row.
+        asked: description of the requested rows.
+        receipt: receipt of the table.
     """
 
     file: str
@@ -99,7 +99,7 @@ class Rows:
         return dataclasses.replace(self, cells=self.cells[-1:])
 
     def only(self, column: str) -> Reading:
-        """Return the cell of the one row; a number, or text.
+        """Return the cell of the only row, a number or text.
 
         Raises:
             NotRun: there is no such row, or its cell is empty.
@@ -115,18 +115,18 @@ class Rows:
             return self._reading(text)
 
     def over(self, column: str, statistic: Statistic) -> Reading:
-        """Return a statistic of a column, such as ``np.sum``; no cell of it may be empty."""
+        """Return a statistic of a column, such as ``np.sum``; no cell may be empty."""
         rows = self._all(column)
         return rows._reading(float(statistic(rows._numbers(column))))
 
     def spread(self, column: str) -> Reading:
-        """Return the largest value over the smallest, of the rows that have one."""
+        """Return the ratio of the largest to the smallest value, over rows with a value."""
         rows = self._filled(column)
         values = rows._positive(column)
         return rows._reading(float(values.max() / values.min()))
 
     def slope(self, column: str, along: str) -> Reading:
-        """Return the slope of a column over another, both in logarithms, of the rows that have a value."""
+        """Return the slope of one column against another, both in logarithms, over rows with a value."""
         rows = self._filled(column)
         values = rows._positive(column)
         return rows._reading(round(float(np.polyfit(np.log(rows._positive(along)), np.log(values), 1)[0]), 12))
@@ -140,7 +140,7 @@ class Rows:
             raise StoreError(f"{self.path}: no column '{column}'", REMEDY)
 
     def _filled(self, column: str) -> Rows:
-        """Return the rows that have a value: a contender that met its time limit has none."""
+        """Return the rows with a value; a contender that reached its time limit has none."""
         self._check(column)
         return dataclasses.replace(self, cells=self.cells[self.cells[column] != ""])
 
@@ -173,10 +173,10 @@ class Rows:
 
 
 class Results:
-    """Reads below a folder of results.
+    """Reads results for claims.
 
     Args:
-        folder: of results.
+        folder: folder of results.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -186,7 +186,7 @@ class Results:
         """Return a file that a claim reads.
 
         Raises:
-            NotRun: it is not there.
+            NotRun: the file does not exist.
         """
         assert file.partition("/")[0] in FOLDERS, f"{file}: name its folder in inputs.py, so that claims follow it"
         path = self.folder / file
@@ -195,11 +195,11 @@ class Results:
         return path
 
     def rows(self, file: str, **where: float | str | list[str]) -> Rows:
-        """Return the rows of a table whose columns have these values; numbers are compared as numbers.
+        """Return the rows of a table with given values; numbers are compared as numbers.
 
         Args:
-            file: below the results.
-            where: column -> value, or a list of texts of which it has one.
+            file: file, below the results.
+            where: column -> value, or a list of allowed texts.
 
         Raises:
             NotRun: there is no table, or it is of a quick run.
@@ -250,8 +250,8 @@ class Results:
         """Return a store of draws, after hashing the arrays that are read.
 
         Raises:
-            NotRun: there is none.
-            StoreError: an array is not as it was written, or the store has no list of hashes.
+            NotRun: the store does not exist.
+            StoreError: an array has changed, or the store has no list of hashes.
         """
         path = self.path(file)
         listed = hashes_of(path)
@@ -272,7 +272,7 @@ class Results:
         return Reading(", ".join(map(str, shape)), file)
 
     def over(self, file: str, array: str, statistic: Statistic, *place: int) -> Reading:
-        """Return a statistic over chains and draws of an array, at a place of its other axes; NaN unless all are finite."""
+        """Return a statistic over chains and draws of an array, at an index of its other axes; NaN unless all are finite."""
         values = np.asarray(self.store(file, [array]).array(*array.rsplit("/", 1))[...])
         at: Any = (slice(None), slice(None), *place)
         try:
