@@ -170,17 +170,16 @@ def test_gradients_agree_with_finite_differences(case, make_target) -> None:
     data = {k: jnp.asarray(v) for k, v in target.lay_out(case.rows).items()}
     position = target.sample_prior(jax.random.key(4))
 
+    def evaluate(position):
+        found = target.bind(data).log_density(jax.tree.map(lambda x: x[None], position))
+        return found.log_prior[0] + found.log_likelihood[0], jax.tree.map(lambda x: x[0], found.gradient)
+
     @jax.custom_vjp
     def log_density(position):
-        found = target.log_density({k: v[None] for k, v in position.items()}, data)
-        return found.log_prior[0] + found.log_likelihood[0]
-
-    def forward(position):
-        found = target.log_density({k: v[None] for k, v in position.items()}, data)
-        return found.log_prior[0] + found.log_likelihood[0], {k: v[0] for k, v in found.gradient.items()}
+        return evaluate(position)[0]
 
     # The gradient that samplers follow is the one that is returned, not one that JAX derives.
-    log_density.defvjp(forward, lambda gradient, weight: ({k: weight * v for k, v in gradient.items()},))
+    log_density.defvjp(evaluate, lambda gradient, weight: (jax.tree.map(lambda g: weight * g, gradient),))
     check_grads(jax.jit(log_density), (position,), order=1, modes=["rev"], rtol=1e-6, atol=1e-6, eps=1e-4)
 
 

@@ -12,15 +12,22 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def seed_defect() -> Callable[[types.ModuleType, str, str], types.ModuleType]:
-    """Return a function of (module, text, replacement): the module, its functions compiled anew with one replacement."""
+def seed_defect() -> Callable[..., types.ModuleType]:
+    """Return a function of (module, text, replacement, *class names) that compiles the module with one replacement.
 
-    def seed(module: types.ModuleType, text: str, replacement: str) -> types.ModuleType:
+    Its functions are compiled anew, and the classes that are named.
+    """
+
+    def seed(module: types.ModuleType, text: str, replacement: str, *names: str) -> types.ModuleType:
         source = inspect.getsource(module)
         assert source.count(text) == 1, f"{module.__name__} has no longer exactly one: {text}"
         tree = ast.parse(source.replace(text, replacement))
-        # Functions alone: the classes stay the same, so that mutants and originals can exchange states.
-        tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        # Other classes stay the same, so that mutants and originals can exchange states.
+        tree.body = [
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) or (isinstance(node, ast.ClassDef) and node.name in names)
+        ]
         mutant = types.ModuleType(module.__name__)
         vars(mutant).update(vars(module))
         future = __future__.annotations.compiler_flag

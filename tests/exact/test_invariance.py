@@ -6,6 +6,7 @@ target's. The replicates are independent, so the p-values are exact.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,36 +18,52 @@ import pytest
 from scipy import stats
 
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options
-from bayesmesh.kernels import chees, hmc, nuts
-from bayesmesh.kernels.base import Density, Kernel, Position
+from bayesmesh.kernels import chees, hmc, nuts, random_walk, replica_exchange
+from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, tree
+from bayesmesh.kernels.hamiltonian.metrics import base as metrics
+from bayesmesh.kernels.targets import FunctionTarget
 
 NUM_CHAINS, NUM_STEPS, ALPHA = 50_000, 20, 1e-6
 CORRELATION = 0.8
 
 
-def log_density(position: Position) -> Density:
-    """A correlated pair of normals `x` (2,), called prior, and the log of a Gamma(2) variate `y` (), called likelihood."""
-
-    def parts(q: Position) -> tuple[jax.Array, jax.Array]:
-        a, b = q["x"]
-        prior = -0.5 * (a**2 - 2 * CORRELATION * a * b + b**2) / (1 - CORRELATION**2)
-        return prior, 2 * q["y"] - jnp.exp(q["y"])
-
-    def total(q: Position) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        prior, likelihood = parts(q)
-        return prior + likelihood, (prior, likelihood)
-
-    gradient, (prior, likelihood) = jax.vmap(jax.grad(total, has_aux=True))(position)
-    return Density(prior.astype(jnp.float64), likelihood.astype(jnp.float64), gradient)
+def log_prior(q: jax.Array) -> jax.Array:
+    """A correlated pair of normals."""
+    a, b = q[0], q[1]
+    return -0.5 * (a**2 - 2 * CORRELATION * a * b + b**2) / (1 - CORRELATION**2)
 
 
-def draw(num_chains: int, seed: int) -> Position:
+def log_likelihood(q: jax.Array) -> jax.Array:
+    """The log of a Gamma(2) variate."""
+    return 2 * q[2] - jnp.exp(q[2])
+
+
+TARGET = FunctionTarget(log_likelihood, log_prior)
+
+
+def draw(num_chains: int, seed: int, power: float = 1.0) -> Position:
+    """Exact draws; with the likelihood to a power its variate is Gamma(2 power) with rate `power`."""
     generator = np.random.default_rng(seed)
     a, noise = generator.standard_normal((2, num_chains))
     b = CORRELATION * a + math.sqrt(1 - CORRELATION**2) * noise
-    y = np.log(generator.gamma(2.0, size=num_chains))
-    return {"x": jnp.asarray(np.column_stack([a, b])), "y": jnp.asarray(y)}
+    y = np.log(generator.gamma(2.0 * power, size=num_chains) / power)
+    return Position(jnp.asarray(np.column_stack([a, b, y])), None)
+
+
+def beside(kernel: Kernel, num_chains: int) -> Position | None:
+    """Exact draws for the chains that are not reported; None where there are none."""
+    num_others = num_chains - kernel.num_chains_reported(num_chains)
+    if not num_others:
+        return None
+    assert hasattr(kernel.options, "inverse_temperature"), "say here what the further chains of this kernel see"
+    return draw(num_others, seed=3, power=kernel.options.inverse_temperature)
+
+
+def start(kernel: Kernel, num_chains: int, seed: int) -> Position:
+    """Exact draws for all chains of a kernel."""
+    reported, others = draw(kernel.num_chains_reported(num_chains), seed), beside(kernel, num_chains)
+    return reported if others is None else Position(jnp.concatenate([reported.shared, others.shared]), None)
 
 
 def key_at(iteration: Any, num_chains: int) -> jax.Array:
@@ -54,48 +71,51 @@ def key_at(iteration: Any, num_chains: int) -> jax.Array:
     return jax.vmap(lambda k: jax.random.fold_in(k, iteration))(chains)
 
 
-def make(kernel_class: type[Kernel], name: str, **options: Any) -> Kernel:
-    return kernel_class(read_options(component_path("kernel", name))(**options), num_warmup=200)
+def make(name: str, kernel_class: type[Kernel] | None = None) -> Kernel:
+    options = read_options(component_path("kernel", name))(**OPTIONS.get(name, {}))
+    return (kernel_class or load_component("kernel", name))(options, num_warmup=200)
 
 
 def tune(kernel: Kernel, num_chains: int = 16) -> Any:
     """Tuning after a short warmup of a few chains, begun in exact draws."""
 
     def run(position: Position) -> Any:
-        ones = jax.tree.map(lambda x: jnp.ones_like(x[0]), position)
-        state = kernel.warmup_init(kernel.init(position, log_density), ones)
+        state = kernel.init(key_at(kernel.num_warmup, num_chains), position, TARGET)
 
-        def step(i: jax.Array, state: Any) -> Any:
-            return kernel.warmup_step(key_at(i, num_chains), state, log_density)[0]
+        def step(i: jax.Array, carry: Any) -> Any:
+            state, adaptation = carry
+            after, info = kernel.step(key_at(i, num_chains), state, TARGET, kernel.tuning(adaptation, True))
+            return after, kernel.adapt(adaptation, state, after, info, TARGET)
 
-        return kernel.warmup_finish(jax.lax.fori_loop(0, kernel.num_warmup, step, state))[1]
+        begin = (state, kernel.init_adaptation(state, TARGET))
+        return kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
 
-    return jax.jit(run)(draw(num_chains, seed=1))
+    return jax.jit(run)(start(kernel, num_chains, seed=1))
 
 
 def transition(
-    kernel: Kernel,
-    tuning: Any,
-    density_fn: Callable[[Position], Density] = log_density,
-    num_chains: int = NUM_CHAINS,
+    kernel: Kernel, tuning: Any, target: Target = TARGET, num_chains: int = NUM_CHAINS
 ) -> tuple[Position, float]:
-    """Positions after `NUM_STEPS` transitions of many chains, and their mean acceptance."""
+    """Positions of all chains after `NUM_STEPS` transitions, and the mean acceptance of those that are reported."""
 
     def run(position: Position) -> Any:
         def step(i: jax.Array, carry: Any) -> Any:
-            state, info = kernel.step(key_at(i, num_chains), carry[0], density_fn, tuning)
+            state, info = kernel.step(key_at(i, num_chains), carry[0], target, tuning)
             return state, carry[1] + info.acceptance_rate.mean() / NUM_STEPS
 
-        begin = (kernel.init(position, density_fn), jnp.zeros(()))
+        begin = (kernel.init(key_at(NUM_STEPS, num_chains), position, target), jnp.zeros(()))
         state, acceptance = jax.lax.fori_loop(0, NUM_STEPS, step, begin)
         return state.position, acceptance
 
-    return jax.jit(run)(draw(num_chains, seed=2))
+    return jax.jit(run)(start(kernel, num_chains, seed=2))
 
 
-def smallest_p(position: Position) -> float:
-    """The smallest of the Kolmogorov-Smirnov p-values of margins and projections; NaN when something is not finite."""
-    (a, b), y = np.asarray(position["x"]).T, np.asarray(position["y"])
+def smallest_p(kernel: Kernel, position: Position) -> float:
+    """The smallest of the Kolmogorov-Smirnov p-values of margins and projections of the chains that are reported.
+
+    NaN when something is not finite.
+    """
+    a, b, y = np.asarray(position.shared)[: kernel.num_chains_reported(len(position.shared))].T
     if not np.isfinite([a, b, y]).all():
         return math.nan
     uniform = [
@@ -111,27 +131,24 @@ def smallest_p(position: Position) -> float:
     return min(stats.kstest(u, "uniform").pvalue for u in uniform)
 
 
-OPTIONS = {"hmc": {"num_leapfrog_steps": 5}, "nuts": {"max_tree_depth": 4}}
+OPTIONS = {
+    "hmc": {"num_leapfrog_steps": 5},
+    "nuts": {"max_tree_depth": 4},
+    "replica_exchange": {"num_leapfrog_steps": 5},
+}
 """Short trajectories where the length is an option: what is proved does not depend on it."""
 
 FEWER_CHAINS = {"nuts": 5_000}
 """Where a transition takes as many gradients as the longest trajectory of all chains."""
 
+ADJUSTED = [name for name in list_components("kernel") if load_component("kernel", name).is_adjusted]
+"""Kernels that leave their target exactly as it is."""
+
 
 @pytest.fixture(scope="module")
-def tunings() -> dict[str, Any]:
-    """Kernel -> tuning, learnt once."""
-    return {}
-
-
-@pytest.fixture
-def tuning_of(tunings) -> Callable[[str], Any]:
-    def get(name: str) -> Any:
-        if name not in tunings:
-            tunings[name] = tune(make(load_component("kernel", name), name, **OPTIONS.get(name, {})))
-        return tunings[name]
-
-    return get
+def tuning_of() -> Callable[[str], Any]:
+    """A function of a kernel's name that gives its tuning, learnt once."""
+    return functools.cache(lambda name: tune(make(name)))
 
 
 def invariant(p: float) -> bool:
@@ -139,40 +156,46 @@ def invariant(p: float) -> bool:
     return p >= ALPHA
 
 
-@pytest.mark.parametrize("name", list_components("kernel"))
+@pytest.mark.parametrize("name", ADJUSTED)
 def test_a_transition_leaves_the_target_as_it_is(name: str, tuning_of) -> None:
-    kernel = make(load_component("kernel", name), name, **OPTIONS.get(name, {}))
-    num_chains = FEWER_CHAINS.get(name, NUM_CHAINS)
-    begin = draw(num_chains, seed=2)
+    kernel, num_chains = make(name), FEWER_CHAINS.get(name, NUM_CHAINS)
+    begin = start(kernel, num_chains, seed=2)
     position, acceptance = transition(kernel, tuning_of(name), num_chains=num_chains)
-    assert 0.3 < acceptance < 0.99, "the test has power only where some proposals are rejected"
-    assert abs(np.corrcoef(begin["x"][:, 0], position["x"][:, 0])[0, 1]) < 0.5, "chains have not moved"
-    assert invariant(smallest_p(position))
+    assert 0.1 < acceptance < 0.99, "the test has power only where some proposals are rejected"
+    reported = slice(kernel.num_chains_reported(num_chains))
+    correlation = np.corrcoef(begin.shared[reported, 0], position.shared[reported, 0])[0, 1]
+    assert abs(correlation) < 0.5, "chains have not moved"
+    assert invariant(smallest_p(kernel, position))
 
 
-def test_draws_that_were_not_moved_pass_too() -> None:
-    assert invariant(smallest_p(draw(NUM_CHAINS, seed=2)))
+def test_the_hot_chains_keep_their_own_target(tuning_of) -> None:
+    kernel = make("replica_exchange")
+    position, _ = transition(kernel, tuning_of("replica_exchange"))
+    y = np.asarray(position.shared)[NUM_CHAINS // 2 :, 2]
+    power = kernel.options.inverse_temperature
+    assert invariant(stats.kstest(np.exp(y), stats.gamma(2 * power, scale=1 / power).cdf).pvalue)
+
+
+@pytest.mark.parametrize("name", ["hmc", "replica_exchange"])
+def test_draws_that_were_not_moved_pass_too(name: str) -> None:
+    kernel = make(name)
+    assert invariant(smallest_p(kernel, start(kernel, NUM_CHAINS, seed=2)))
 
 
 DEFECTS = {
     "no Metropolis correction": ("log_uniform < log_ratio", "log_uniform < jnp.inf"),
     "accepts with the inverse ratio": ("log_uniform < log_ratio", "log_uniform < -log_ratio"),
-    "last half step missing": ("return at, kick(p, at.gradient, 0.5)", "return at, p"),
+    "last half step missing": (
+        "return at, add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)",
+        "return at, momentum",
+    ),
     "kinetic energy without 1/2": (
         "0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)",
         "batch_dot(momentum, momentum), batch_dot(momentum_end, momentum_end)",
     ),
-    "momentum of sd 0.95": (
-        "jax.random.normal(jax.random.fold_in(k, i)",
-        "0.95 * jax.random.normal(jax.random.fold_in(k, i)",
-    ),
     "one key for momentum and acceptance": (
-        "jnp.float64))(key_accept)",
-        "jnp.float64))(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum))",
-    ),
-    "one momentum for all coordinates": (
-        "jax.random.normal(jax.random.fold_in(k, i), shape, dtype)",
-        "jnp.broadcast_to(jax.random.normal(k, (), dtype), shape)",
+        "accept(key_accept, log_ratio",
+        "accept(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum), log_ratio",
     ),
     "likelihood left out of the ratio": ("+ (proposal.log_likelihood - state.log_likelihood)", ""),
     "prior left out of the ratio": ("(proposal.log_prior - state.log_prior)", "0"),
@@ -183,51 +206,117 @@ DEFECTS = {
     "all chains accept together": ("accepted = log_uniform < log_ratio", "accepted = log_uniform < log_ratio.mean()"),
 }
 
+DEFECTS_OF_MOMENTA = {
+    "momentum of sd 0.95": ("jax.random.normal(k,", "0.95 * jax.random.normal(k,"),
+    "one momentum for all coordinates": (
+        "jax.random.normal(k, part.shape[1:], part.dtype)",
+        "jnp.broadcast_to(jax.random.normal(k, (), part.dtype), part.shape[1:])",
+    ),
+}
 
-@pytest.mark.parametrize("defect", DEFECTS)
+
+@pytest.mark.parametrize("defect", [*DEFECTS, *DEFECTS_OF_MOMENTA])
 def test_a_defect_of_the_trajectory_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
-    mutant = seed_defect(trajectory, *DEFECTS[defect])
-    monkeypatch.setattr(hmc, "run_trajectory", mutant.run_trajectory)
-    position, _ = transition(make(hmc.Hmc, "hmc", **OPTIONS["hmc"]), tuning_of("hmc"))
-    assert not invariant(smallest_p(position))
+    kernel, tuning = make("hmc"), tuning_of("hmc")
+    if defect in DEFECTS:
+        mutant = seed_defect(trajectory, *DEFECTS[defect])
+        monkeypatch.setattr(hmc, "run_trajectory", mutant.run_trajectory)
+    else:
+        mutant = seed_defect(metrics, *DEFECTS_OF_MOMENTA[defect])
+        monkeypatch.setattr(metrics, "standard_normal", mutant.standard_normal)
+    position, _ = transition(kernel, tuning)
+    assert not invariant(smallest_p(kernel, position))
 
 
 def test_a_defect_is_seen_through_chees_too(tuning_of, seed_defect, monkeypatch) -> None:
-    mutant = seed_defect(trajectory, *DEFECTS["momentum of sd 0.95"])
+    mutant, kernel, tuning = (
+        seed_defect(trajectory, *DEFECTS["kinetic energy without 1/2"]),
+        make("chees"),
+        tuning_of("chees"),
+    )
     monkeypatch.setattr(chees, "run_trajectory", mutant.run_trajectory)
-    position, _ = transition(make(chees.Chees, "chees"), tuning_of("chees"))
-    assert not invariant(smallest_p(position))
+    position, _ = transition(kernel, tuning)
+    assert not invariant(smallest_p(kernel, position))
 
 
 DEFECTS_OF_TREES = {
-    "always draws the newest point": ("takes = jnp.log(uniform) < log_weight - part_weight", "takes = uniform < 2"),
+    "always draws the newest point": ("takes = grows & (jnp.log(uniform) < log_weight - part_weight)", "takes = grows"),
     "likelihood left out of the weights": ("+ (point.log_likelihood - start.log_likelihood)", ""),
 }
 
 
 @pytest.mark.parametrize("defect", DEFECTS_OF_TREES)
 def test_a_defect_of_the_tree_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
-    mutant = seed_defect(tree, *DEFECTS_OF_TREES[defect])
+    mutant, kernel = seed_defect(tree, *DEFECTS_OF_TREES[defect]), make("nuts")
+    tuning = tuning_of("nuts")
     monkeypatch.setattr(nuts, "grow_tree", mutant.grow_tree)
-    kernel = make(nuts.Nuts, "nuts", **OPTIONS["nuts"])
-    position, _ = transition(kernel, tuning_of("nuts"), num_chains=FEWER_CHAINS["nuts"])
-    assert not invariant(smallest_p(position))
+    position, _ = transition(kernel, tuning, num_chains=FEWER_CHAINS["nuts"])
+    assert not invariant(smallest_p(kernel, position))
 
 
-def wider(position: Position) -> Density:
-    """Ten per cent too wide in every direction."""
-    found = log_density(jax.tree.map(lambda q: q / 1.1, position))
-    return found._replace(gradient=jax.tree.map(lambda g: g / 1.1, found.gradient))
+DEFECTS_OF_KERNELS = {
+    "a walk that leaves the likelihood out": (
+        random_walk,
+        "RandomWalk",
+        "+ (proposal.log_likelihood - state.log_likelihood)",
+        "",
+    ),
+    "a walk with one key for noise and acceptance": (
+        random_walk,
+        "RandomWalk",
+        "accept(key_accept, log_ratio",
+        "accept(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_noise), log_ratio",
+    ),
+    "swaps that go the wrong way": (replica_exchange, "ReplicaExchange", "(hot - cold)", "(cold - hot)"),
+    "swaps that forget the temperature": (
+        replica_exchange,
+        "ReplicaExchange",
+        "log_likelihood = state.log_likelihood / tempered.inverse_temperature",
+        "log_likelihood = state.log_likelihood",
+    ),
+    "swaps of the cold half alone": (
+        replica_exchange,
+        "ReplicaExchange",
+        "jnp.tile(swapped, 2)",
+        "jnp.concatenate([swapped, swapped & False])",
+    ),
+    "a swap that keeps its old density": (
+        replica_exchange,
+        "ReplicaExchange",
+        "HamiltonianState(position, *tempered.log_density(position), state.num_steps)",
+        "state._replace(position=position)",
+    ),
+}
 
 
-def without_jacobian(position: Position) -> Density:
+@pytest.mark.parametrize("defect", DEFECTS_OF_KERNELS)
+def test_a_defect_of_a_kernel_is_seen(defect: str, tuning_of, seed_defect) -> None:
+    module, class_name, text, replacement = DEFECTS_OF_KERNELS[defect]
+    name = module.__name__.rpartition(".")[2]
+    mutant = seed_defect(module, text, replacement, class_name)
+    kernel = make(name, getattr(mutant, class_name))
+    position, _ = transition(kernel, tuning_of(name))
+    assert not invariant(smallest_p(kernel, position))
+
+
+def wider(q: jax.Array) -> jax.Array:
+    """The likelihood of a variate whose logarithm is ten per cent too wide."""
+    return log_likelihood(q / 1.1)
+
+
+def without_jacobian(q: jax.Array) -> jax.Array:
     """The log density of the Gamma variate itself, taken for that of its logarithm."""
-    found = log_density(position)
-    less = found.log_likelihood - position["y"]
-    return found._replace(log_likelihood=less, gradient=found.gradient | {"y": found.gradient["y"] - 1})
+    return log_likelihood(q) - q[2]
 
 
-@pytest.mark.parametrize("wrong", [wider, without_jacobian])
-def test_a_wrong_target_is_seen(wrong, tuning_of) -> None:
-    position, _ = transition(make(hmc.Hmc, "hmc", **OPTIONS["hmc"]), tuning_of("hmc"), wrong)
-    assert not invariant(smallest_p(position))
+WRONG_TARGETS = {
+    "ten per cent too wide": FunctionTarget(wider, lambda q: log_prior(q / 1.1)),
+    "without a Jacobian": FunctionTarget(without_jacobian, log_prior),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TARGETS)
+def test_a_wrong_target_is_seen(wrong: str, tuning_of) -> None:
+    kernel = make("hmc")
+    position, _ = transition(kernel, tuning_of("hmc"), WRONG_TARGETS[wrong])
+    assert not invariant(smallest_p(kernel, position))

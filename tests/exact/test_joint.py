@@ -19,12 +19,13 @@ import pytest
 from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position
-from bayesmesh.kernels.hmc import Hmc, HmcTuning
+from bayesmesh.kernels.hmc import Hmc
 from bayesmesh.kernels.hmc import Options as HmcOptions
 from bayesmesh.models import gaussian, softmax_regression
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import lay_out_rows
+from bayesmesh.sampling.rows import lay_out_rows
 
 ALPHA = 1e-6
 NUM_ROWS = 7
@@ -57,21 +58,29 @@ class Joint:
 
     def lay_out(self, outcome: jax.Array) -> dict[str, jax.Array]:
         """As `Target.lay_out`, within a program."""
-        layout = self.target.layout
-        data = {"is_row": (jnp.arange(layout.padded_rows) < NUM_ROWS).reshape(layout.shape)}
-        for name, value in {**self.given, self.outcome: outcome}.items():
-            padded = jnp.pad(value, [(0, layout.padded_rows - NUM_ROWS)] + [(0, 0)] * (value.ndim - 1))
-            data[name] = padded.reshape(*layout.shape, *value.shape[1:])
-        return data
+        slots = self.target.layout.slots(range(self.target.layout.num_devices))
+        rows = {**self.given, self.outcome: outcome}
+        return {"is_row": jnp.asarray(slots.is_row), **{k: v[slots.row] for k, v in rows.items()}}
 
-    def log_density(self, position: Position, outcome: jax.Array, change: Change) -> Density:
-        """Density of every replicate (replicate, ...) with its own outcome (replicate, row, ...)."""
+    def bind(self, outcome: jax.Array, change: Change) -> Replicates:
+        """Return the target of replicates whose outcomes are (replicate, row, ...)."""
+        return Replicates(self, outcome, change)
 
+
+class Replicates:
+    """A log density of every replicate (replicate, ...), each with its own outcome; as kernels see it."""
+
+    mask = Position(None, None)
+
+    def __init__(self, joint: Joint, outcome: jax.Array, change: Change) -> None:
+        self.joint, self.outcome, self.change = joint, outcome, change
+
+    def log_density(self, position: Position) -> Density:
         def one(q: Position, y: jax.Array) -> Density:
-            batch = {k: v[None] for k, v in q.items()}
-            return jax.tree.map(lambda x: x[0], self.target.log_density(batch, self.lay_out(y)))
+            bound = self.joint.target.bind(self.joint.lay_out(y))
+            return jax.tree.map(lambda x: x[0], bound.log_density(jax.tree.map(lambda x: x[None], q)))
 
-        return change(jax.vmap(one)(position, outcome), position)
+        return self.change(jax.vmap(one)(position, self.outcome), position)
 
 
 @functools.cache
@@ -96,8 +105,16 @@ def exact_draws(joint: Joint, num: int, seed: int) -> tuple[Position, jax.Array]
     return position, jax.vmap(joint.draw_data)(keys(seed, 1, num), position)
 
 
-def kernel_and_tuning(joint: Joint, num_steps: int) -> tuple[Hmc, HmcTuning]:
-    return Hmc(HmcOptions(num_leapfrog_steps=num_steps), 0), HmcTuning(jnp.asarray(0.45), joint.target.active())
+def kernel_and_tuning(num_steps: int) -> tuple[Hmc, HamiltonianTuning]:
+    """HMC with the identity for its metric and a fixed step size."""
+    kernel = Hmc(HmcOptions(num_leapfrog_steps=num_steps, metric="identity"), 0)
+    data = kernel.metric.init(Position(jnp.zeros((1, 1)), None), Position(None, None))
+    return kernel, HamiltonianTuning(jnp.asarray(0.45), data, ())
+
+
+def move(kernel: Hmc, key: jax.Array, state: Any, target: Replicates, tuning: HamiltonianTuning) -> Any:
+    """The state after one transition."""
+    return kernel.step(key, state, target, tuning)[0]
 
 
 def nothing(density: Density, position: Position) -> Density:
@@ -108,56 +125,55 @@ def nothing(density: Density, position: Position) -> Density:
 def wide_prior(density: Density, position: Position) -> Density:
     """The prior, 10 % too wide: less curvature, for independent normals of scale 0.8."""
     weight = (1 - 1.1**-2) / 0.8**2
-    more = sum(0.5 * weight * jnp.sum(q.reshape(q.shape[0], -1) ** 2, axis=1) for q in position.values())
-    gradient = {k: g + weight * position[k] for k, g in density.gradient.items()}
+    more = 0.5 * weight * jnp.sum(position.shared**2, axis=1)
+    gradient = jax.tree.map(lambda g, q: g + weight * q, density.gradient, position)
     return density._replace(log_prior=density.log_prior + more, gradient=gradient)
 
 
 def no_likelihood(density: Density, position: Position) -> Density:
     """The posterior ignores the data: a flat likelihood with the prior's gradient, exact for scale 0.8."""
-    gradient = {k: -q / 0.8**2 for k, q in position.items()}
+    gradient = jax.tree.map(lambda q: -q / 0.8**2, position)
     return density._replace(log_likelihood=jnp.zeros_like(density.log_likelihood), gradient=gradient)
 
 
 def likelihood_twice(density: Density, position: Position) -> Density:
     """As if every row had been there twice."""
-    gradient = {k: 2 * g + position[k] / 0.8**2 for k, g in density.gradient.items()}
+    gradient = jax.tree.map(lambda g, q: 2 * g + q / 0.8**2, density.gradient, position)
     return density._replace(log_likelihood=2 * density.log_likelihood, gradient=gradient)
 
 
 def products(position: Position, outcome: jax.Array) -> list[np.ndarray]:
     """Quantities (replicate,) that tie latents to data."""
     first = np.asarray(outcome).reshape(len(outcome), -1)
-    flat = np.concatenate([np.asarray(position[k]).reshape(len(first), -1) for k in sorted(position)], axis=1)
+    flat = np.asarray(position.shared)
     return [flat[:, i] * first.mean(axis=1) for i in range(flat.shape[1])] + [flat[:, i] * first[:, 0] for i in (0, -1)]
 
 
 def geweke(joint: Joint, change: Change, num: int = 6000, num_turns: int = 15) -> float:
     """The smallest p-value."""
-    kernel, tuning = kernel_and_tuning(joint, 3)
+    kernel, tuning = kernel_and_tuning(3)
 
     @jax.jit
     def alternate(position: Position, outcome: jax.Array) -> tuple[Position, jax.Array]:
         def turn(i: jax.Array, carry: tuple[Position, jax.Array]) -> tuple[Position, jax.Array]:
             position, outcome = carry
-            density = functools.partial(joint.log_density, outcome=outcome, change=change)
-            state, _ = kernel.step(keys(5, i, num), kernel.init(position, density), density, tuning)
+            target, key = joint.bind(outcome, change), keys(5, i, num)
+            state = move(kernel, key, kernel.init(key, position, target), target, tuning)
             return state.position, jax.vmap(joint.draw_data)(keys(6, i, num), state.position)
 
         return jax.lax.fori_loop(0, num_turns, turn, (position, outcome))
 
     position, outcome = alternate(*exact_draws(joint, num, seed=1))
     # Latents against the prior itself; products with the data against fresh draws, after a transition without new data.
-    margins = [np.asarray(v).reshape(num, -1) for v in position.values()]
-    p = [stats.kstest(m[:, i] / 0.8, "norm").pvalue for m in margins for i in range(m.shape[1])]
-    density = functools.partial(joint.log_density, outcome=outcome, change=change)
+    p = [stats.kstest(margin / 0.8, "norm").pvalue for margin in np.asarray(position.shared).T]
+    target = joint.bind(outcome, change)
 
     @jax.jit
     def stay(position: Position) -> Position:
         def turn(i: jax.Array, state: Any) -> Any:
-            return kernel.step(keys(7, i, num), state, density, tuning)[0]
+            return move(kernel, keys(7, i, num), state, target, tuning)
 
-        return jax.lax.fori_loop(0, 8, turn, kernel.init(position, density)).position
+        return jax.lax.fori_loop(0, 8, turn, kernel.init(keys(7, 0, num), position, target)).position
 
     fresh = exact_draws(joint, 4 * num, seed=2)
     pairs = zip(products(stay(position), outcome), products(*fresh), strict=True)
@@ -168,21 +184,21 @@ def calibration(
     joint: Joint, change: Change, num: int = 640, num_draws: int = 99, thin: int = 4
 ) -> Mapping[str, float]:
     """p-values of the rank of the truth and of its log likelihood, over 20 bins."""
-    kernel, tuning = kernel_and_tuning(joint, 5)
+    kernel, tuning = kernel_and_tuning(5)
     truth, outcome = exact_draws(joint, num, seed=3)
 
     def quantities(position: Position) -> jax.Array:
-        likelihood = joint.log_density(position, outcome, nothing).log_likelihood
-        return jnp.concatenate([*(position[k].reshape(num, -1) for k in sorted(position)), likelihood[:, None]], axis=1)
+        likelihood = joint.bind(outcome, nothing).log_density(position).log_likelihood
+        return jnp.concatenate([position.shared, likelihood[:, None]], axis=1)
 
     @jax.jit
     def ranks(truth: Position) -> jax.Array:
-        density = functools.partial(joint.log_density, outcome=outcome, change=change)
+        target = joint.bind(outcome, change)
         true = quantities(truth)
 
         def draw(i: jax.Array, carry: Any) -> Any:
             def step(j: jax.Array, state: Any) -> Any:
-                return kernel.step(keys(8, i * thin + j, num), state, density, tuning)[0]
+                return move(kernel, keys(8, i * thin + j, num), state, target, tuning)
 
             state = jax.lax.fori_loop(0, thin, step, carry[0])
             below = quantities(state.position) < true
@@ -191,7 +207,9 @@ def calibration(
 
         begin = jax.vmap(joint.target.sample_prior)(keys(9, 0, num))
         total = num_draws + num_draws // 4
-        return jax.lax.fori_loop(0, total, draw, (kernel.init(begin, density), jnp.zeros(true.shape, jnp.int32)))[1]
+        return jax.lax.fori_loop(
+            0, total, draw, (kernel.init(keys(9, 1, num), begin, target), jnp.zeros(true.shape, jnp.int32))
+        )[1]
 
     found = np.asarray(ranks(truth))
     counts = [np.bincount(found[:, i] * 20 // (num_draws + 1), minlength=20) for i in range(found.shape[1])]

@@ -19,6 +19,8 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import batch_dot, init_state, move
 from bayesmesh.sampling.mesh import DATA_AXIS
 
@@ -73,8 +75,14 @@ def latents(case) -> dict[str, jax.Array]:
     return {k: drawn[k] for k in lies(case)}
 
 
-def one_chain(position: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    return {k: v[None] for k, v in position.items()}
+def one_chain(program: Any, latents: Mapping[str, jax.Array]) -> Position:
+    """Named arrays, of latents or of momenta, as a position of one chain."""
+    return jax.tree.map(lambda x: x[None], program.target.position.pack(latents))
+
+
+def by_name(program: Any, position: Position) -> dict[str, jax.Array]:
+    """A position of one chain as named arrays."""
+    return program.target.position.unpack(jax.tree.map(lambda x: x[0], position), jnp.dtype("float64"))
 
 
 def near(found: Any, expected: Any, precision: float = 1e-12) -> None:
@@ -106,10 +114,12 @@ def test_a_joint_distribution_with_sharded_parts_has_our_density_and_gradient(ca
     )
     value, gradient = theirs(latents, case.arrays)
     program = make_program(case, "hmc", mesh=MESH, sharding=way)
-    ours = jax.jit(program.target.log_density)(one_chain(latents), program.put_data(case.rows))
+    log_density_of = jax.jit(lambda q, data: program.target.bind(data).log_density(q))
+    ours = log_density_of(one_chain(program, latents), program.put_data(case.rows))
     near(value, (ours.log_prior + ours.log_likelihood)[0])
+    ours_by_name = by_name(program, ours.gradient)
     for name, found in gradient.items():
-        near(found, ours.gradient[name][0])
+        near(found, ours_by_name[name])
 
 
 def test_a_sharded_trajectory_is_ours_from_the_same_momentum(case, latents, make_program) -> None:
@@ -133,22 +143,22 @@ def test_a_sharded_trajectory_is_ours_from_the_same_momentum(case, latents, make
         assert len(np.unique(momentum[name])) == momentum[name].size, "devices share their momenta"
 
     program = make_program(case, "hmc", mesh=MESH, sharding="shard_map")
-    data, target = program.put_data(case.rows), program.target
 
     @jax.jit
-    def ours(position: Any, momentum: Any, data: Any) -> Any:
-        begin = init_state(position, lambda q: target.log_density(q, data))
-        return begin, *move(
-            begin, momentum, target.active(), jnp.asarray(step_size), jnp.asarray(num_steps),
-            lambda q: target.log_density(q, data),
-        )  # fmt: skip
+    def ours(position: Position, momentum: Position, data: Any) -> Any:
+        target = program.target.bind(data)
+        begin = init_state(position, target)
+        steps = (jnp.asarray(step_size), jnp.asarray(num_steps))
+        return begin, *move(IdentityMetric(), (), target, *steps, begin, momentum)
 
-    begin, end, end_momentum = ours(one_chain(latents), one_chain(momentum), data)
+    first_momentum = one_chain(program, momentum)
+    begin, end, end_momentum = ours(one_chain(program, latents), first_momentum, program.put_data(case.rows))
+    end_by_name, momentum_by_name = by_name(program, end.position), by_name(program, end_momentum)
     for name in there:
-        near(proposed[name], end.position[name][0])
-        near(momentum_end[name], end_momentum[name][0])
+        near(proposed[name], end_by_name[name])
+        near(momentum_end[name], momentum_by_name[name])
     change = (end.log_prior - begin.log_prior) + (end.log_likelihood - begin.log_likelihood)
-    kinetic = 0.5 * (batch_dot(one_chain(momentum), one_chain(momentum)) - batch_dot(end_momentum, end_momentum))
+    kinetic = 0.5 * (batch_dot(first_momentum, first_momentum) - batch_dot(end_momentum, end_momentum))
     near(log_ratio, (change + kinetic)[0], 1e-9)
 
 

@@ -215,7 +215,7 @@ def test_a_job_on_two_nodes_waits_for_its_share_of_each(
 
 def _state_after_waiting(cluster: Cluster, job: str, *ends: str) -> str:
     """State and reason of a job once the scheduler has looked at it, or once it is in one of the states."""
-    end = time.monotonic() + 600
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         said = cluster.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").stdout.strip()
         if said.startswith(ends or ("RUNNING", "COMPLETED", "PENDING Resources", "FAILED")):

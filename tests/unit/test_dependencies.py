@@ -31,11 +31,8 @@ NOT_IMPORTED = {
 }
 """Dependency that the source does not import -> what needs it."""
 
-TOOLS = {
-    "beartype", "import-linter", "mypy", "pandas-stubs", "pytest-xdist", "ruff", "snakefmt", "types-pyyaml",
-    "types-requests",
-}  # fmt: skip
-"""Of the extra dev: run, read by mypy or named to an import hook, and imported nowhere."""
+TOOLS = {"import-linter", "mypy", "pandas-stubs", "pytest-xdist", "ruff", "snakefmt", "types-pyyaml", "types-requests"}
+"""Of the extra dev: run, or read by mypy, and imported nowhere."""
 
 PYMC = {"models/pymc"}
 PEERS = {"reproduction/benchmarks/hidden_markov"}

@@ -16,7 +16,7 @@ SHARED_NAMES = {
     "__init__.py": "a package",
     "base.py": "the contract that the files beside it keep",
     "settings.py": "what a user may write",
-    "tables.py": "the tables that an analysis writes",
+    "tables.py": "the tables that a stage writes or a page reads",
     "analysis.py": "what an analysis declares, and the text of a new one",
     "section.py": "how an analysis shows its results",
     "suitability.py": "which experiments an analysis fits",

@@ -7,6 +7,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk"))]
 
@@ -42,54 +44,36 @@ def test_there_is_a_rule_for_every_stage() -> None:
     assert {name for _, name in WORKING} == {*stages, "index", "study", "claims", "benchmark", "benchmark_page"}
 
 
-def test_every_rule_declares() -> None:
-    parts = ("output", "log", "benchmark", "conda", "params", "message", "shell")
-    missing = [
-        f"{file}: rule {rule} has no {part}"
-        for (file, rule), text in WORKING.items()
-        for part in parts
-        if not re.search(rf"^    {part}:\n", text, re.M)
-    ]
-    assert not missing, "\n".join(missing)
+@pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
+@pytest.mark.parametrize("part", ["output", "log", "benchmark", "conda", "params", "message", "shell"])
+def test_every_rule_declares(file: str, rule: str, part: str) -> None:
+    assert re.search(rf"^    {part}:\n", WORKING[file, rule], re.M)
 
 
-def _params(rule: str) -> str:
-    """The params that a rule should have: exactly its configuration and its code."""
+@pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])
+def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None:
+    text = WORKING[file, rule].partition("    params:\n")[2].partition("    message:")[0]
     if rule == "index":
-        return 'config=lambda wildcards: PLAN.titles(), code=PLAN.code_of("report"),'
-    if rule == "analyse":
-        return "config=PLAN.spec(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
-    return OF_REPRODUCTION.get(rule, f'config=PLAN.spec("{rule}"), code=PLAN.code("{rule}"),')
+        assert text.split() == ["config=lambda", "wildcards:", "PLAN.titles(),", 'code=PLAN.code_of("report"),']
+    elif rule in OF_REPRODUCTION:
+        assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
+    elif rule == "analyse":
+        params = "config=PLAN.spec(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
+        assert " ".join(text.split()) == params
+        assert "bayesmesh {params.verb:q} --spec {params.config:q}" in WORKING[file, rule]
+    else:
+        assert text.split() == [f'config=PLAN.spec("{rule}"),', f'code=PLAN.code("{rule}"),']
+        assert f"bayesmesh {rule} --spec {{params.config:q}}" in WORKING[file, rule]
 
 
-def test_params_are_the_configuration_and_the_code() -> None:
-    wrong = []
-    for (file, rule), text in WORKING.items():
-        params = text.partition("    params:\n")[2].partition("    message:")[0].partition("#")[0]
-        if " ".join(params.split()) != _params(rule):
-            wrong.append(f"{file}: rule {rule} has params {params}")
-        verb = {"analyse": "{params.verb:q}"}.get(rule, rule)
-        if (
-            rule not in OF_REPRODUCTION
-            and rule != "index"
-            and f"bayesmesh {verb} --spec {{params.config:q}}" not in text
-        ):
-            wrong.append(f"{file}: rule {rule} does not call bayesmesh {verb} with its spec")
-    assert not wrong, "\n".join(wrong)
-
-
-def test_nothing_reaches_a_shell_unquoted() -> None:
-    wrong = []
-    for file in FILES:
-        text = file.read_text()
-        for shell in re.findall(r"^ +shell:\n((?:        .*\n)+)", text, re.M):
-            names = [
-                name for name in re.findall(r"\{([^}]*)\}", shell) if name != "threads" and not name.endswith(":q")
-            ]
-            wrong += [f"{file.name}: {{{name}}} in {shell}" for name in names]
-        # Snakemake would execute a configuration with __use_yte__.
-        wrong += [f"{file.name}: {word}" for word in ("run:", "configfile") if word in text]
-    assert not wrong, "\n".join(wrong)
+@pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
+def test_nothing_reaches_a_shell_unquoted(file: Path) -> None:
+    for shell in re.findall(r"^ +shell:\n((?:        .*\n)+)", file.read_text(), re.M):
+        for name in re.findall(r"\{([^}]*)\}", shell):
+            assert name == "threads" or name.endswith(":q"), f"{{{name}}} in {shell}"
+        assert not re.search(r"\{(config|wildcards)\b(?![^}]*:q)", shell)
+    assert "run:" not in file.read_text()
+    assert "configfile" not in file.read_text(), "Snakemake would execute a configuration with __use_yte__"
 
 
 def test_chains_are_never_declared_outputs() -> None:

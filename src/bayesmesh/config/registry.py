@@ -3,7 +3,7 @@
 A component is one file, ``<name>.py``, in its package; an analysis may also be a folder ``<name>/`` with its class in
 ``analysis.py`` and its options in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
 text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class must therefore use
-nothing but ``Settings``, ``Field``, ``Literal`` and ``Annotated``. A model may also be ``module:attribute`` of the
+nothing but ``Settings``, ``HamiltonianSettings``, ``Argument``, ``Field``, ``Literal`` and ``Annotated``. A model may also be ``module:attribute`` of the
 user's own package.
 """
 
@@ -22,12 +22,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.hamiltonian_settings import HamiltonianSettings, MetricName, metric_path
+from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.config.source_imports import python_path
 from bayesmesh.errors import ConfigError, suggest
 
 __all__ = [
     "PACKAGES",
+    "component_files",
     "component_path",
     "list_components",
     "load_component",
@@ -73,6 +75,14 @@ def component_path(kind: str, name: str) -> Path:
     return file if file.is_file() else file.with_suffix("") / "analysis.py"
 
 
+def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
+    """Return the source files that a component's block of the configuration names: its own, and its metric's."""
+    files = [component_path(kind, config["source" if kind == "source" else "name"])]
+    if kind == "kernel" and "metric" in config:
+        files.append(metric_path(config["metric"]))
+    return files
+
+
 def _external_path(kind: str, name: str) -> Path:
     module = name.partition(":")[0]
     relative = Path(*module.split("."))
@@ -113,6 +123,9 @@ def read_options(path: Path) -> type[Settings]:
         )
     namespace: dict[str, Any] = {
         "Settings": Settings,
+        "HamiltonianSettings": HamiltonianSettings,
+        "Argument": Argument,
+        "MetricName": MetricName,
         "Field": Field,
         "Literal": Literal,
         "Annotated": Annotated,
@@ -123,7 +136,8 @@ def read_options(path: Path) -> type[Settings]:
         exec(code, namespace)  # the project's own source, not user input
     except (NameError, TypeError, ValueError, AttributeError, PydanticUserError, SchemaError) as error:
         raise ConfigError(
-            f"{path}: class Options: {error}", "use only Settings, Field, Literal and Annotated in it"
+            f"{path}: class Options: {error}",
+            "use only Settings, HamiltonianSettings, Argument, Field, Literal and Annotated in it",
         ) from error
     options: type[Settings] = namespace["Options"]
     if not issubclass(options, Settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -12,11 +12,21 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from bayesmesh.config.descriptions import descriptions
 
-__all__ = ["NAME_PATTERN", "Name", "Settings", "does_not_fit"]
+__all__ = ["NAME_PATTERN", "Argument", "Name", "Settings", "does_not_fit", "numeric_options", "replace_options"]
+
+_Number = TypeVar("_Number", int, float)
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class _IsArgument:
+    """Marks an option whose value is an argument of the compiled programs."""
+
+
+Argument = Annotated[_Number, _IsArgument()]
+"""``Argument[float]`` or ``Argument[int]``: a numeric option that changes no shape and is not compiled in."""
 
 
 class Settings(BaseModel):
@@ -73,3 +83,18 @@ def _as_tuple(annotation: Any, value: Any) -> Any:
         return value
     inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[Any] * len(value)]
     return tuple(_as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))
+
+
+def numeric_options(options: Settings) -> dict[str, float | int]:
+    """Return the options that are arguments of a program, by name."""
+    fields = type(options).model_fields
+    marked = [k for k, field in fields.items() if any(isinstance(m, _IsArgument) for m in field.metadata)]
+    return {name: getattr(options, name) for name in marked}
+
+
+def replace_options[S: Settings](options: S, values: Mapping[str, Any], dtype: Any) -> S:
+    """Return options with some numbers replaced by arrays: floating-point ones in `dtype`, integers as they are."""
+    if not values:
+        return options
+    cast = {k: v.astype(dtype) if v.dtype.kind == "f" else v for k, v in values.items()}
+    return options.model_copy(update=cast)

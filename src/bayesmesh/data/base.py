@@ -58,12 +58,32 @@ class DataSpec:
         fields: name -> shape and dtype of one row.
         constants: scalars of the dataset.
         dtype: ``float32`` or ``float64``, the type of latents and of arithmetic.
+        entry_counts: rows of each entry of local latents, where several rows share one, such as those of a group; rows
+            are sorted by entry. Empty where every row is an entry.
     """
 
     num_rows: int
     fields: Mapping[str, FieldSpec]
     constants: Mapping[str, float | int]
     dtype: str = "float32"
+    entry_counts: tuple[int, ...] = ()
+
+    @property
+    def num_entries(self) -> int:
+        """Length of the axis of local latents: users, groups or rows."""
+        return len(self.entry_counts) or self.num_rows
+
+    def entries_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the entry of local latents that each of some rows belongs to.
+
+        >>> DataSpec(6, {}, {}, entry_counts=(1, 3, 2)).entries_of(np.array([0, 3, 4])).tolist()
+        [0, 1, 2]
+        """
+        return np.searchsorted(np.cumsum(self.entry_counts), rows, side="right") if self.entry_counts else rows
+
+    def with_dtype(self, dtype: str) -> DataSpec:
+        """Return the same data for latents and arithmetic in another dtype."""
+        return dataclasses.replace(self, dtype=dtype)
 
 
 class Source(ABC):

@@ -25,7 +25,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import DECLARED, ExperimentLayout
 
 __all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
 
@@ -46,7 +46,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. If `energy` or `diverging` was not recorded, its gate is missed.
+        The verdict. If `energy` or `diverging` is declared by the kernel and not recorded, its gate is missed; if the
+        kernel does not declare it, there is no such gate.
 
     Raises:
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.
@@ -63,7 +64,13 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     judged = _tables(summaries, None)
     listed = _tables(latents, gates.max_coordinates)
     energies = _energy_content(sample_stats, num_chains)
-    results = judge(judged, energies["divergence_share"], np.array(energies["bfmi"]), gates)
+    recorded = recorded_statistics(root)
+    results = judge(
+        judged,
+        energies["divergence_share"] if "diverging" in recorded else None,
+        np.array(energies["bfmi"]) if "energy" in recorded else None,
+        gates,
+    )
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),
@@ -85,6 +92,12 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     write_verdict(layout.verdict, verdict)
     return verdict
+
+
+def recorded_statistics(root: zarr.Group) -> set[str]:
+    """Return the statistics that the kernel declares; those of Hamiltonian kernels where the store does not say."""
+    declared: object = root["sample_stats"].attrs.get(DECLARED, ["energy", "diverging"])
+    return set(map(str, declared)) if isinstance(declared, list) else set()
 
 
 def _group(root: zarr.Group, name: str, path: Path) -> zarr.Group:

@@ -55,14 +55,18 @@ class _Measured:
     reasons: list[str]
 
 
-def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates: GateSettings) -> list[GateResult]:
+def judge(
+    table: pd.DataFrame, divergence_share: float | None, bfmi: np.ndarray | None, gates: GateSettings
+) -> list[GateResult]:
     """Compare a convergence table with the gates.
 
     Args:
         table: one row per coordinate, columns variable, index (text, empty for scalars), sd, mcse_mean, r_hat, ess_bulk,
             ess_tail.
-        divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded.
-        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown.
+        divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded, None for a kernel that records
+            none, which has no such gate.
+        bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
+            without energies.
         gates: limits and severities.
 
     Returns:
@@ -80,15 +84,17 @@ def judge(table: pd.DataFrame, divergence_share: float, bfmi: np.ndarray, gates:
     scale = table["sd"].to_numpy(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative_error = table["mcse_mean"].to_numpy(np.float64) / scale
-    chains = [f"chain {chain}" for chain in range(len(bfmi))]
-    energies = "energies of the chain are constant, not finite or not recorded"
-    share = _Measured(np.array([divergence_share], dtype=np.float64), [""], ["divergences were not recorded"])
     measured = {
         **{name: _of_table(table, table[name].to_numpy(np.float64)) for name in ("r_hat", "ess_bulk", "ess_tail")},
         "mcse_mean": _of_table(table, relative_error),
-        "divergences": share,
-        "bfmi": _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)),
     }
+    if divergence_share is not None:
+        share = np.array([divergence_share], dtype=np.float64)
+        measured["divergences"] = _Measured(share, [""], ["divergences were not recorded"])
+    if bfmi is not None:
+        chains = [f"chain {chain}" for chain in range(len(bfmi))]
+        energies = "energies of the chain are constant, not finite or not recorded"
+        measured["bfmi"] = _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains))
     return [_judge_gate(name, getattr(gates, name), _DIRECTIONS[name], found) for name, found in measured.items()]
 
 

@@ -38,6 +38,8 @@ class SpecLike(Protocol):
     @property
     def num_rows(self) -> int: ...
     @property
+    def num_entries(self) -> int: ...
+    @property
     def fields(self) -> Mapping[str, FieldLike]: ...
     @property
     def constants(self) -> Mapping[str, float | int]: ...
@@ -81,8 +83,10 @@ class Model(ABC):
 
     Class attributes:
         pretty_name: for tables.
-        local_latents: latents with one entry per row -> the axis that follows the rows. Wherever a method receives
-            `rows` or `inputs`, these latents are aligned with them along that axis.
+        local_latents: latents with one entry per row, or per group of rows -> the axis that runs over the entries.
+            Wherever a method receives `rows` or `inputs`, these latents are aligned with the rows along that axis.
+        blocks: name of an axis, such as ``films`` -> shared latents that have it -> where it is among their axes. A
+            block metric may take the coordinates of one film together.
         offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
@@ -90,6 +94,7 @@ class Model(ABC):
 
     pretty_name: ClassVar[str]
     local_latents: ClassVar[Mapping[str, int]] = {}
+    blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
     options: Settings
     """A subclass declares its own class of options."""
@@ -102,7 +107,7 @@ class Model(ABC):
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the joint prior, a TFP joint distribution whose samples are dicts of named latents.
 
-        Its dtype is ``data_spec.dtype``; local latents span ``data_spec.num_rows``. The map to unconstrained space is the
+        Its dtype is ``data_spec.dtype``; local latents span ``data_spec.num_entries``. The map to unconstrained space is the
         distribution's own ``experimental_default_event_space_bijector``.
         """
 

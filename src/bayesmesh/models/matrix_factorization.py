@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["MatrixFactorization", "Options"]
@@ -29,7 +29,9 @@ class Options(Settings):
     """Options of `matrix_factorization`."""
 
     width: int = Field(20, ge=1, le=4096, description="Length of an embedding.")
-    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of embeddings and biases.")
+    prior_scale: Argument[float] = Field(
+        1.0, gt=0, le=1e6, description="Prior standard deviation of embeddings and biases."
+    )
 
 
 class MatrixFactorization(Model):
@@ -39,11 +41,12 @@ class MatrixFactorization(Model):
     offers = ("recommendation",)
     options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
+    blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
         (num_films,) = data_spec.fields["watched"].shape
-        num_users, width = data_spec.num_rows, self.options.width
+        num_users, width = data_spec.num_entries, self.options.width
         zero = jnp.zeros((), data_spec.dtype)
         normal = tfd.Normal(zero, zero + self.options.prior_scale)
         return tfd.JointDistributionNamed(

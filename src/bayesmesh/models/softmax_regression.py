@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
 __all__ = ["Options", "SoftmaxRegression"]
@@ -22,7 +22,9 @@ tfd = tfp.distributions
 class Options(Settings):
     """Options of `softmax_regression`."""
 
-    prior_scale: float = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of weights and biases.")
+    prior_scale: Argument[float] = Field(
+        1.0, gt=0, le=1e6, description="Prior standard deviation of weights and biases."
+    )
 
 
 class SoftmaxRegression(Model):

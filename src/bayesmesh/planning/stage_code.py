@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.registry import component_path
+from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.planning.specs import COMPONENTS, LATER
 
@@ -56,8 +56,8 @@ def _analysis_files(key: str, stage: str, names: list[str], experiments: Mapping
 
 def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
     whole = experiment.model_dump(mode="json")
-    chosen = {"source": whole["data"]["source"], "model": whole["model"]["name"], "kernel": whole["kernel"]["name"]}
-    return [component_path(kind, chosen[kind]) for kind in COMPONENTS[stage]]
+    chosen = {"source": whole["data"], "model": whole["model"], "kernel": whole["kernel"]}
+    return [file for kind in COMPONENTS[stage] for file in component_files(kind, chosen[kind])]
 
 
 def _templates(stage: str) -> list[Path]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
-from bayesmesh.report.summary_table import Coordinate
+from bayesmesh.report.tables import Coordinate
 
 __all__ = ["MAX_CHAINS", "draw_energy", "draw_ess", "draw_r_hat", "draw_ranks", "draw_trace", "shown_chains"]
 

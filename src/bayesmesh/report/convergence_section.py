@@ -21,7 +21,7 @@ from bayesmesh.report.convergence_panels import (
     shown_chains,
 )
 from bayesmesh.report.draw_summaries import DrawReader
-from bayesmesh.report.summary_table import Coordinate, worst_first
+from bayesmesh.report.tables import Coordinate, worst_first
 
 __all__ = ["Convergence", "TraceCard", "build_convergence"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.report.summary_table import Coordinate
+from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.hashes import check_metadata
 

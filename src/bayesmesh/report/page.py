@@ -18,7 +18,7 @@ from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.report.summary_table import Coordinate, read_summary
+from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed

@@ -13,11 +13,13 @@ import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.kernels.base import POSITION, Position
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import lay_out_rows
-from bayesmesh.sampling.parts import part_shape, put_part
+from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
+from bayesmesh.sampling.program import Program, place
+from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import read_sealed
 
@@ -59,10 +61,13 @@ def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) 
     """
     counts = {}
     for num_rows in (16, 32):
-        small = dataclasses.replace(spec, num_rows=num_rows)
+        small = dataclasses.replace(spec, num_rows=num_rows, entry_counts=())
         target = Target(model_class(options, small), small, lay_out_rows(num_rows, 1, num_rows))
-        position = {k: jax.ShapeDtypeStruct((2, *s), target.dtype) for k, s in target.position_shapes.items()}
-        counts[str(num_rows)] = count_equations(jax.make_jaxpr(target.log_density)(position, target.data_shapes()))
+        position = _of_chains(target, 2)
+        jaxpr = jax.make_jaxpr(lambda q, d, target=target: target.bind(d).log_density(q))(
+            position, target.data_shapes()
+        )
+        counts[str(num_rows)] = count_equations(jaxpr)
     return counts
 
 
@@ -105,18 +110,17 @@ SHORT_SECONDS = 0.005
 
 def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
     """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
-    position = {k: jax.ShapeDtypeStruct((num_chains, *s), target.dtype) for k, s in target.position_shapes.items()}
     # A latent may have another shape than its position: a simplex has one entry more.
-    _, latents = jax.eval_shape(jax.vmap(target._prior_and_latents), position)
+    _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), _of_chains(target, num_chains))
     shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
-    rows = target.layout.tile_rows
+    entries = target.layout.tile_entries
     local = {
-        k: jax.ShapeDtypeStruct((num_chains, rows, *v.shape[2:]), v.dtype)
+        k: jax.ShapeDtypeStruct((num_chains, entries, *v.shape[2:]), v.dtype)
         for k, v in latents.items()
         if k not in shared
     }
     data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
-    lowered = jax.jit(jax.vmap(target._tile, in_axes=(0, 0, None))).lower(shared, local, data)
+    lowered = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).lower(shared, local, data)
     analysis = lowered.cost_analysis() or {}
     tiles = target.layout.num_tiles * target.layout.num_devices
     return {
@@ -135,20 +139,33 @@ def memory_of(compiled: Any) -> dict[str, int]:
     return {**parts, "peak": parts["arguments"] + parts["outputs"] + parts["temporaries"]}
 
 
-def seconds_per_gradient(target: Target, num_chains: int, placed: Any, data: Any, peers: Peers) -> float:
+def _of_chains(target: Target, num_chains: int) -> Position:
+    """Return the abstract position of some chains."""
+    position: Position = jax.tree.map(
+        lambda s: jax.ShapeDtypeStruct((num_chains, *s.shape), s.dtype), target.position.position_shapes
+    )
+    return position
+
+
+def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers: Peers) -> float:
     """Measure one gradient of all chains near the origin, the best of three after a first one.
 
     One that takes less than `SHORT_SECONDS` is measured again in a compiled loop of many, as a sampler calls it: by
     itself it is mostly the call. Of several processes the slowest counts, and decides: all run the same programs.
     """
-    shapes = {k: (num_chains, *s) for k, s in target.position_shapes.items()}
-    position = {k: put_part(np.zeros(part_shape(placed[k], s), target.dtype), placed[k], s) for k, s in shapes.items()}
+    target, shapes = program.target, _of_chains(program.target, program.num_chains)
+    placed = place(program.mesh, shapes, POSITION)
+    position = jax.tree.map(
+        lambda s, at: to_device(np.zeros(part_shape(at, s.shape), s.dtype), at, s.shape), shapes, placed
+    )
 
     def best_of_three(count: int) -> float:
         def run_all(q: Any, d: Any) -> Any:
             # A step too small to matter, which the next gradient has to wait for.
             def step(_: Any, q: Any) -> Any:
-                return jax.tree.map(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, target.log_density(q, d).gradient)
+                return jax.tree.map(
+                    lambda x, g: x + (1e-20 * g).astype(x.dtype), q, target.bind(d).log_density(q).gradient
+                )
 
             return jax.lax.fori_loop(0, count, step, q)
 

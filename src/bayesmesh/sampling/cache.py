@@ -14,9 +14,9 @@ from jax import monitoring
 
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
-from bayesmesh.sampling.program import PHASES, Program
+from bayesmesh.sampling.program import PROGRAMS, Program
 
-__all__ = ["CacheCounter", "Compilation", "compile_phases", "use_cache"]
+__all__ = ["CacheCounter", "Compilation", "compile_programs", "use_cache"]
 
 
 def use_cache(results: str) -> None:
@@ -75,21 +75,21 @@ class Compilation(NamedTuple):
     is_warm: bool
 
 
-def compile_phases(program: Program, ledger: Ledger, phases: Sequence[str] = PHASES) -> dict[str, Compilation]:
-    """Trace, lower and compile phases of a program, or take them from the persistent cache.
+def compile_programs(program: Program, ledger: Ledger, names: Sequence[str] = PROGRAMS) -> dict[str, Compilation]:
+    """Trace, lower and compile the programs of a chain group, or take them from the persistent cache.
 
     Args:
-        program: whose phases they are.
+        program: of the chain group.
         ledger: gets what it took.
-        phases: out of `PHASES`.
+        names: out of `PROGRAMS`.
 
     Returns:
-        phase -> compilation; the ledger gets a row for each of the three steps.
+        name -> compilation; the ledger gets a row for each of the three steps.
     """
     found = {}
-    for phase in phases:
+    for name in names:
         times = [time.perf_counter()]
-        traced = program.trace(phase)
+        traced = program.trace(name)
         times.append(time.perf_counter())
         lowered = traced.lower()
         times.append(time.perf_counter())
@@ -98,8 +98,8 @@ def compile_phases(program: Program, ledger: Ledger, phases: Sequence[str] = PHA
         times.append(time.perf_counter())
         trace, lower, compile_ = (b - a for a, b in itertools.pairwise(times))
         is_warm = cache.misses == 0
-        found[phase] = Compilation(compiled, count_equations(traced.jaxpr), trace, lower, compile_, is_warm)
-        ledger.add("trace", trace, detail=phase)
-        ledger.add("lower", lower, detail=phase)
-        ledger.add("compile", compile_, detail=f"{phase}, {'warm' if is_warm else 'cold'}")
+        found[name] = Compilation(compiled, count_equations(traced.jaxpr), trace, lower, compile_, is_warm)
+        ledger.add("trace", trace, detail=name)
+        ledger.add("lower", lower, detail=name)
+        ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")
     return found

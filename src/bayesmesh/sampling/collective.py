@@ -14,10 +14,10 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.kernels.base import Position
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.density import Data, Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, RowLayout
+from bayesmesh.sampling.density import Arrays, Target
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
+from bayesmesh.sampling.rows import RowLayout
 
 __all__ = ["CollectiveTarget", "make_target"]
 
@@ -42,7 +42,8 @@ class CollectiveTarget(Target):
         super().__init__(model, spec, layout)
         self.mesh = mesh
 
-    def _likelihood_and_gradient(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+    def likelihood_and_gradient(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the log likelihood of a batch of chains and its gradient, with the collectives stated."""
         lies = {k: P(CHAIN_AXIS, DATA_AXIS) if k in self.model.local_latents else P(CHAIN_AXIS) for k in latents}
         share = jax.shard_map(
             self._share_and_sum,
@@ -54,13 +55,13 @@ class CollectiveTarget(Target):
         )
         return share(latents, data)
 
-    def _share_and_sum(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+    def _share_and_sum(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
         """One device's chains and rows; values and shared gradients come back added up over the data axis."""
         shared = {k: v for k, v in latents.items() if k not in self.model.local_latents}
         # Each device differentiates by a copy of its own: JAX would otherwise add up gradients that it derives itself,
         # and not those of a model with a faster path.
         shared = jax.lax.pcast(shared, DATA_AXIS, to="varying")
         data = jax.lax.pcast(data, CHAIN_AXIS, to="varying")
-        value, gradient = super()._likelihood_and_gradient({**latents, **shared}, data)
+        value, gradient = super().likelihood_and_gradient({**latents, **shared}, data)
         value, summed = jax.lax.psum((value, {k: gradient[k] for k in shared}), DATA_AXIS)
         return value, {**gradient, **summed}

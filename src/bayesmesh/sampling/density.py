@@ -7,6 +7,7 @@ device sums its own rows; one all-reduce at the end adds the devices.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,15 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.mesh import RowLayout
+from bayesmesh.sampling.position import PositionLayout
+from bayesmesh.sampling.rows import RowLayout
 
-__all__ = ["Target"]
+__all__ = ["Arrays", "BoundTarget", "Target"]
 
-Data = Mapping[str, jax.Array]
+Arrays = Mapping[str, jax.Array]
 
 
 class Target:
@@ -34,8 +37,7 @@ class Target:
         layout: how its rows lie over devices and tiles.
 
     Attributes:
-        position_shapes: latent name -> shape of one chain's unconstrained position; local latents have their row
-            axis first and are padded to ``layout.padded_rows``.
+        position: how latents lie in a position.
 
     Raises:
         ConfigError: the model's log likelihood has another shape than (rows,).
@@ -44,15 +46,38 @@ class Target:
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
         self.model, self.spec, self.layout = model, spec, layout
         self.dtype = jnp.dtype(spec.dtype)
-        # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
-        precise = DataSpec(spec.num_rows, spec.fields, spec.constants, "float64")
-        self.prior = model.prior(precise)
-        self.bijector = self.prior.experimental_default_event_space_bijector()
+        self._set_prior(model)
         abstract = jax.eval_shape(self._sample_unconstrained, jax.random.key(0))
-        self.position_shapes = {k: self._padded_shape(k, v.shape) for k, v in sorted(abstract.items())}
+        self.position = PositionLayout(
+            {k: v.shape for k, v in abstract.items()},
+            model.local_latents,
+            layout.num_entries,
+            layout.padded_entries,
+            self.dtype,
+            model.blocks,
+        )
         # At two numbers of rows, since a fixed length may be one of them; shapes alone, so that it costs nothing.
         for num_rows in (2, 3):
             self._check_likelihood(num_rows)
+
+    def _set_prior(self, model: Model) -> None:
+        # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
+        self.prior = model.prior(self.spec.with_dtype("float64"))
+        self.bijector = self.prior.experimental_default_event_space_bijector()
+
+    def with_options(self, options: Mapping[str, Any]) -> Target:
+        """Return this target with numeric options of the model that are arguments of a program."""
+        if not options:
+            return self
+        made, model = copy.copy(self), self.model
+        # The likelihood is computed in the experiment's dtype, the prior in float64.
+        made.model = type(model)(replace_options(model.options, options, self.dtype), model.spec)
+        made._set_prior(type(model)(replace_options(model.options, options, np.float64), model.spec))
+        return made
+
+    def bind(self, data: Arrays) -> BoundTarget:
+        """Return the target as kernels see it, on data as `data_shapes` says."""
+        return BoundTarget(self, data)
 
     def _check_likelihood(self, num_rows: int) -> None:
         """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
@@ -78,101 +103,65 @@ class Target:
     def _sample_unconstrained(self, key: jax.Array) -> dict[str, jax.Array]:
         return dict(self.bijector.inverse(self.prior.sample(seed=key)))
 
-    def _padded_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        if name not in self.model.local_latents:
-            return shape
-        axis = self.model.local_latents[name]
-        return (self.layout.padded_rows, *shape[:axis], *shape[axis + 1 :])
-
-    def _pack(self, z: Mapping[str, jax.Array]) -> Position:
-        """From the prior's own axes to rows first, padded with zeros."""
-        packed = {}
-        for name in self.position_shapes:
-            value = jnp.asarray(z[name], self.dtype)
-            if name in self.model.local_latents:
-                value = jnp.moveaxis(value, self.model.local_latents[name], 0)
-                value = jnp.pad(value, [(0, self.layout.padded_rows - value.shape[0])] + [(0, 0)] * (value.ndim - 1))
-            packed[name] = value
-        return packed
-
-    def _unpack(self, position: Position) -> dict[str, jax.Array]:
-        """The inverse of `_pack`, in float64."""
-        z = {}
-        for name, value in position.items():
-            if name in self.model.local_latents:
-                value = jnp.moveaxis(value[: self.spec.num_rows], 0, self.model.local_latents[name])
-            z[name] = value.astype(jnp.float64)
-        return z
-
     def sample_prior(self, key: jax.Array) -> Position:
         """Return a draw of the prior as the unconstrained position of one chain."""
-        return self._pack(self._sample_unconstrained(key))
+        return self.position.pack(self._sample_unconstrained(key))
 
     def constrain(self, position: Position) -> dict[str, jax.Array]:
         """Return one chain's latents, with the prior's shapes, in the experiment's dtype."""
-        latents = self.bijector.forward(self._unpack(position))
+        latents = self.bijector.forward(self.position.unpack(position, jnp.dtype("float64")))
         return {k: v.astype(self.dtype) for k, v in latents.items()}
 
-    def pad_rows(self, latents: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Return one chain's latents with the row axis of local ones as long as that of positions; padding holds 0."""
-        behind, local = self.layout.padded_rows - self.spec.num_rows, self.model.local_latents
+    def pad_entries(self, latents: Arrays) -> dict[str, jax.Array]:
+        """Return one chain's latents with the axis of local ones as long as that of positions; padding holds 0."""
+        behind, local = self.layout.padded_entries - self.layout.num_entries, self.model.local_latents
         return {
             k: jnp.pad(v, [(0, behind * (axis == local[k])) for axis in range(v.ndim)]) if k in local else v
             for k, v in latents.items()
         }
 
-    def active(self) -> Position:
-        """Return 1 for each coordinate that lives and 0 for padding, position-shaped without the chain axis."""
-        ones = {}
-        for name, shape in self.position_shapes.items():
-            one = jnp.ones(shape, self.dtype)
-            if name in self.model.local_latents:
-                rows = jnp.arange(shape[0]) < self.spec.num_rows
-                one = one * rows.reshape((-1,) + (1,) * (len(shape) - 1)).astype(self.dtype)
-            ones[name] = one
-        return ones
+    # -- the density of a batch of chains -------------------------------------------------------------------------
 
-    def log_density(self, position: Position, data: Data) -> Density:
-        """Return log prior, log likelihood and gradient of a batch of chains.
+    def prior_and_latents(self, position: Position) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return one chain's log prior, () float64, and its latents as the likelihood takes them.
 
-        Args:
-            position: name -> (chain, ...), unconstrained.
-            data: field -> (device, tile, row, ...), and ``is_row`` (device, tile, row), False for padding.
+        Local latents have their entries first and are padded with zeros, like the position.
         """
-        (log_prior, latents), pull_back = jax.vjp(jax.vmap(self._prior_and_latents), position)
-        log_likelihood, gradient = self._likelihood_and_gradient(latents, dict(data))
-        (total,) = pull_back((jnp.ones_like(log_prior), gradient))
-        return Density(log_prior, log_likelihood, total)
-
-    def _prior_and_latents(self, position: Position) -> tuple[jax.Array, dict[str, jax.Array]]:
-        z = self._unpack(position)
+        z = self.position.unpack(position, jnp.dtype("float64"))
         latents = self.bijector.forward(z)
         log_prior = self.prior.log_prob(latents) + self.bijector.forward_log_det_jacobian(z)
-        return log_prior, self._pack(latents)
+        return log_prior, {k: self._entries_first(k, v.astype(self.dtype)) for k, v in latents.items()}
 
-    def _likelihood_and_gradient(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
-        """Likelihood of a batch of chains and its gradient; `latents` are packed, and so is the gradient."""
+    def _entries_first(self, name: str, value: jax.Array) -> jax.Array:
+        if name not in self.model.local_latents:
+            return value
+        behind = self.layout.padded_entries - self.layout.num_entries
+        value = jnp.moveaxis(value, self.model.local_latents[name], 0)
+        return jnp.pad(value, [(0, behind)] + [(0, 0)] * (value.ndim - 1)) if behind else value
+
+    def likelihood_and_gradient(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient by latents."""
         return jax.vmap(self._sum_of_devices, in_axes=(0, None))(latents, data)
 
-    def _sum_of_devices(self, latents: Position, data: Data) -> tuple[jax.Array, Position]:
+    def _sum_of_devices(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Sum over the devices whose rows lie here: latents of one chain, data (device, tile, row, ...)."""
         local_names = [k for k in latents if k in self.model.local_latents]
         shared = {k: v for k, v in latents.items() if k not in local_names}
-        lies = data["is_row"].shape
+        lies = (*data["is_row"].shape[:2], self.layout.tile_entries)
         local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
         value, g_shared, g_local = jax.vmap(self._device_sum, in_axes=(None, 0, 0))(shared, local, data)
         gradient = {k: v.sum(0) for k, v in g_shared.items()}
         gradient |= {k: v.reshape(latents[k].shape) for k, v in g_local.items()}
         return value.sum(0), {k: gradient[k] for k in latents}
 
-    def _device_sum(self, shared: Position, local: Position, data: Data) -> tuple[jax.Array, Position, Position]:
-        """Sum the tiles of one device: local and data are (tile, row, ...)."""
+    def _device_sum(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[jax.Array, Arrays, Arrays]:
+        """Sum the tiles of one device: local is (tile, entry, ...), data (tile, row, ...)."""
         if self.layout.num_tiles == 1:
-            value, (g_shared, g_local) = self._tile(shared, *_first((local, data)))
+            value, (g_shared, g_local) = self.tile(shared, *jax.tree.map(lambda x: x[0], (local, data)))
             return value, g_shared, jax.tree.map(lambda g: g[None], g_local)
 
-        def add(carry: tuple[jax.Array, Position], tile: tuple[Position, Data]) -> tuple[Any, Position]:
-            value, (g_shared, g_local) = self._tile(shared, *tile)
+        def add(carry: tuple[jax.Array, Arrays], tile: tuple[Arrays, Arrays]) -> tuple[Any, Arrays]:
+            value, (g_shared, g_local) = self.tile(shared, *tile)
             return (carry[0] + value, jax.tree.map(jnp.add, carry[1], g_shared)), g_local
 
         # The empty sum of this device's rows, and not just 0: under `shard_map` it varies over devices as the sum does.
@@ -181,48 +170,110 @@ class Target:
         (value, g_shared), g_local = jax.lax.scan(add, zero, (local, data))
         return value, g_shared, g_local
 
-    def _tile(self, shared: Position, local: Position, data: Data) -> tuple[jax.Array, tuple[Position, Position]]:
-        """Log likelihood of one tile, float64, and its gradient by shared and by local latents."""
+    def tile(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[jax.Array, tuple[Arrays, Arrays]]:
+        """Return the log likelihood of one tile, () float64, and its gradient by shared and by local latents."""
+        rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
+
+        def of_aligned(aligned: Arrays) -> tuple[jax.Array, Arrays]:
+            value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
+            return value, dict(gradient)
+
+        aligned, to_entries = self._align(local, data)
+        value, gradient = of_aligned(aligned)
+        if self.layout.is_padded:
+            # A tile without any row computes with padding alone, and its gradient may be NaN.
+            gradient = {k: jnp.where(data["is_row"][0], g, 0) for k, g in gradient.items()}
+        return value, ({k: gradient[k] for k in shared}, to_entries({k: gradient[k] for k in local}))
+
+    def _align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Any]:
+        """Return local latents aligned with the rows of a tile, and the map of gradients back to entries."""
         axes = self.model.local_latents
-        rows = {k: v for k, v in data.items() if k != "is_row"}
-        aligned = {k: jnp.moveaxis(v, 0, axes[k]) for k, v in local.items()}
-        value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
-        return value, ({k: gradient[k] for k in shared}, {k: jnp.moveaxis(gradient[k], axes[k], 0) for k in local})
+
+        def align(local: Arrays) -> Arrays:
+            taken = {k: v[data["entry_of_row"]] if "entry_of_row" in data else v for k, v in local.items()}
+            if self.layout.is_padded:
+                # Zeros may be what the model cannot take, such as a scale: padding takes the entry of the first row.
+                taken = {k: jnp.where(_over_axes(data["is_row"], v), v, v[:1]) for k, v in taken.items()}
+            return {k: jnp.moveaxis(v, 0, axes[k]) for k, v in taken.items()}
+
+        aligned, pull_back = jax.vjp(align, local)
+        return aligned, lambda gradient: pull_back(gradient)[0]
+
+    # -- data on the devices ---------------------------------------------------------------------------------------
 
     def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return what `log_density` expects as data."""
+        """Return the abstract data that a program takes: fields (device, tile, row, ...) and what the layout adds.
+
+        ``is_row`` is False for padding; ``entry_of_row``, the entry within its tile that a row belongs to, is there
+        where several rows share one.
+        """
         shapes = {
             k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), _device_dtype(f.dtype, self.dtype))
             for k, f in self.spec.fields.items()
         }
-        return shapes | {"is_row": jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)}
+        shapes["is_row"] = jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)
+        if self.layout.is_grouped:
+            shapes["entry_of_row"] = jax.ShapeDtypeStruct(self.layout.shape, jnp.int32)
+        return shapes
 
     def lay_out(self, rows: Mapping[str, np.ndarray], devices: range | None = None) -> dict[str, np.ndarray]:
         """Pad and reshape rows on the host to the share that some devices have of what `data_shapes` says.
 
-        A tile with a row in it is padded by repeating the last: zeros may be what the model cannot take, such as a
-        scale, and its gradient by shared latents would then be NaN, for NaN times 0 is NaN.
+        Padding repeats the last row before it: zeros may be what the model cannot take, such as a scale, and its
+        gradient by shared latents would then be NaN, for NaN times 0 is NaN.
 
         Args:
             rows: field -> (row, ...), the rows of these devices in order.
             devices: their numbers along the device axis; all when None.
         """
-        laid_out = {}
         devices = range(self.layout.num_devices) if devices is None else devices
-        per_device = self.layout.padded_rows // self.layout.num_devices
-        slots = np.arange(devices.start * per_device, devices.stop * per_device)
-        for name, shape in self.data_shapes().items():
-            values = slots < self.spec.num_rows if name == "is_row" else rows[name]
-            padded = np.zeros((len(slots), *shape.shape[3:]), shape.dtype)
-            padded[: len(values)] = values
-            if name != "is_row" and 0 < len(values) < len(slots):
-                padded[len(values) :] = values[-1]
-            laid_out[name] = padded.reshape(len(devices), *shape.shape[1:])
+        slots = self.layout.slots(devices)
+        shapes = self.data_shapes()
+        laid_out = {"is_row": slots.is_row}
+        if self.layout.is_grouped:
+            laid_out["entry_of_row"] = slots.entry_of_row
+        for name in self.spec.fields:
+            values = np.asarray(rows[name], shapes[name].dtype)
+            empty = np.zeros((*slots.is_row.shape, *values.shape[1:]), values.dtype)
+            laid_out[name] = values[slots.row] if len(values) else empty
         return laid_out
 
 
-def _first(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x[0], tree)
+class BoundTarget:
+    """A `Target` on its data: the log density that kernels see.
+
+    Args:
+        target: the model's.
+        data: as `Target.data_shapes` says.
+    """
+
+    def __init__(self, target: Target, data: Arrays) -> None:
+        self.target, self.data = target, dict(data)
+
+    @property
+    def mask(self) -> Position:
+        """1 for entries and 0 for the padding behind them."""
+        return self.target.position.mask
+
+    def log_density(self, position: Position) -> Density:
+        """Return log prior, log likelihood and the gradient of their sum, of a batch of chains."""
+        (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
+        log_likelihood, gradient = self.target.likelihood_and_gradient(latents, self.data)
+        (total,) = pull_back((jnp.ones_like(log_prior), gradient))
+        return Density(log_prior, log_likelihood, total)
+
+    def log_density_parts(self, position: Position) -> DensityParts:
+        """Return log prior and log likelihood, and the gradient of each, of a batch of chains."""
+        (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
+        log_likelihood, gradient = self.target.likelihood_and_gradient(latents, self.data)
+        (of_prior,) = pull_back((jnp.ones_like(log_prior), jax.tree.map(jnp.zeros_like, gradient)))
+        (of_likelihood,) = pull_back((jnp.zeros_like(log_prior), gradient))
+        return DensityParts(log_prior, log_likelihood, of_prior, of_likelihood)
+
+
+def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:
+    """Return (row,) with axes of length 1 behind, to broadcast over an array (row, ...)."""
+    return is_row.reshape(is_row.shape + (1,) * (like.ndim - 1))
 
 
 def _device_dtype(stored: str, dtype: Any) -> Any:

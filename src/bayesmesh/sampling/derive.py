@@ -52,13 +52,12 @@ def derive(
         pointwise_bytes: bound on each pointwise group.
     """
     probes = spread_evenly(spec.num_rows, probe_rows)
-    out: Derived = {
-        "summaries": _map_draws(posterior, model, read_chosen_rows(shards, probes), probes, model.summaries)
-    }
+    at_probes = read_chosen_rows(shards, probes), spec.entries_of(probes)
+    out: Derived = {"summaries": _map_draws(posterior, model, *at_probes, model.summaries)}
     rows = _pointwise_rows(model, spec, shards, posterior, pointwise_bytes)
     if rows is None:
         return out
-    chosen = read_chosen_rows(shards, rows)
+    chosen, entries = read_chosen_rows(shards, rows), spec.entries_of(rows)
 
     def log_likelihood(latents: Any, data: Any) -> dict[str, jax.Array]:
         return {"y": model.log_likelihood(latents, data)}
@@ -66,8 +65,8 @@ def derive(
     def predictive(latents: Any, data: Any, key: jax.Array) -> dict[str, jax.Array]:
         return {"y": model.predict(latents, data).sample(seed=key).astype(_outcome_type(model.outcome(data).dtype))}
 
-    out["log_likelihood"] = _map_draws(posterior, model, chosen, rows, log_likelihood)
-    out["posterior_predictive"] = _map_draws(posterior, model, chosen, rows, predictive, with_key=True)
+    out["log_likelihood"] = _map_draws(posterior, model, chosen, entries, log_likelihood)
+    out["posterior_predictive"] = _map_draws(posterior, model, chosen, entries, predictive, with_key=True)
     observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in chosen.items()}))
     out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": rows}
     return out
@@ -106,12 +105,15 @@ def _map_draws(
     posterior: Posterior,
     model: Model,
     data: Mapping[str, np.ndarray],
-    rows: np.ndarray,
+    entries: np.ndarray,
     function: Any,
     *,
     with_key: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Apply a function of (latents, rows) to every draw, block by block; returns name -> (chain, draw, ...)."""
+    """Apply a function of (latents, rows) to every draw, block by block; returns name -> (chain, draw, ...).
+
+    Local latents are aligned with the rows of `data`, which belong to `entries`.
+    """
     on_device = {k: jnp.asarray(v) for k, v in data.items()}
 
     @jax.jit
@@ -126,7 +128,7 @@ def _map_draws(
     parts, done = [], 0
     for block in posterior.blocks():
         local = {
-            k: np.take(v, rows, axis=1 + model.local_latents[k]) if k in model.local_latents else v
+            k: np.take(v, entries, axis=1 + model.local_latents[k]) if k in model.local_latents else v
             for k, v in block.items()
         }
         parts.append(jax.device_get(block_function(local, np.uint32(done), on_device)))

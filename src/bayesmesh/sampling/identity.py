@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from bayesmesh.config.registry import component_path
+from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.code_fingerprint import fingerprint
@@ -48,8 +48,8 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
     entries = [
         PACKAGE_ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
         PACKAGE_ROOT / "sampling" / "program.py",
-        component_path("model", config["model"]["name"]),
-        component_path("kernel", config["kernel"]["name"]),
+        *component_files("model", config["model"]),
+        *component_files("kernel", config["kernel"]),
     ]
     parts = {
         "data": data_fingerprint,

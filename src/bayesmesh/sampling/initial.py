@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import optax
 
-from bayesmesh.kernels.base import LogDensityFn, Position
+from bayesmesh.kernels.base import Density, Position
 
 __all__ = ["climb"]
 
 
-def climb(position: Position, log_density_fn: LogDensityFn, num_steps: int, learning_rate: float) -> Position:
+def climb(
+    position: Position,
+    log_density_fn: Callable[[Position], Density],
+    num_steps: int,
+    learning_rate: float | jax.Array,
+) -> Position:
     """Return positions after Adam (Kingma and Ba 2015) with a cosine decay; each step costs one gradient per chain.
 
     Args:
-        position: name -> (chain, ...), where each chain starts.
+        position: where each chain starts.
         log_density_fn: the target.
         num_steps: Adam steps.
         learning_rate: at the first step; it falls to a hundredth.
     """
-    optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps, alpha=0.01))
+    decay = optax.cosine_decay_schedule(1.0, num_steps, alpha=0.01)
+    optimiser = optax.adam(lambda count: learning_rate * decay(count))
 
     def step(_: int, carry: tuple[Position, optax.OptState]) -> tuple[Position, optax.OptState]:
         at, memory = carry

@@ -1,8 +1,7 @@
-"""Devices, the (chain, data) mesh, and how rows are laid out over it."""
+"""Devices and the (chain, data) mesh."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import os
@@ -20,11 +19,9 @@ from bayesmesh.running.slurm.variables import GPUS
 __all__ = [
     "CHAIN_AXIS",
     "DATA_AXIS",
-    "RowLayout",
     "build_mesh",
     "configure_jax",
     "describe_devices",
-    "lay_out_rows",
     "sharding",
     "warn_of_idle_gpu",
 ]
@@ -118,44 +115,6 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
 def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:
     """Return a NamedSharding with the given axes in order."""
     return NamedSharding(mesh, PartitionSpec(*axes))
-
-
-@dataclasses.dataclass(frozen=True)
-class RowLayout:
-    """Rows as (device, tile, row of tile), padded behind the last row.
-
-    The first axis is sharded and the second scanned: a scan over a sharded axis would make XLA gather it.
-
-    Attributes:
-        num_rows: rows that count.
-        num_devices: devices along the data axis.
-        num_tiles: tiles of each device.
-        tile_rows: rows of a tile.
-    """
-
-    num_rows: int
-    num_devices: int
-    num_tiles: int
-    tile_rows: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (self.num_devices, self.num_tiles, self.tile_rows)
-
-    @property
-    def padded_rows(self) -> int:
-        return self.num_devices * self.num_tiles * self.tile_rows
-
-
-def lay_out_rows(num_rows: int, num_devices: int, row_tile: int) -> RowLayout:
-    """Split rows over devices and tiles of at most `row_tile` rows, with as little padding as that allows.
-
-    >>> lay_out_rows(6040, 7, 151)
-    RowLayout(num_rows=6040, num_devices=7, num_tiles=6, tile_rows=144)
-    """
-    per_device = -(-num_rows // num_devices)
-    num_tiles = -(-per_device // max(1, min(row_tile, per_device)))
-    return RowLayout(num_rows, num_devices, num_tiles, -(-per_device // num_tiles))
 
 
 def describe_devices(mesh: Mesh) -> dict[str, Any]:

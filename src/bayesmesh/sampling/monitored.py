@@ -84,8 +84,9 @@ class JudgedProgram:
         shapes: Mapping[str, jax.ShapeDtypeStruct],
     ) -> None:
         self._local = model.local_latents
-        self._probes = spread_evenly(spec.num_rows, probe_rows)
-        self._rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(shards, self._probes).items()}
+        probes = spread_evenly(spec.num_rows, probe_rows)
+        self._rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(shards, probes).items()}
+        self._entries = spec.entries_of(probes)
         per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
         self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
 
@@ -104,12 +105,12 @@ class JudgedProgram:
     def _block_shape(self, name: str, of_draw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         shape = [of_draw.shape[0], self.length, *of_draw.shape[1:]]
         if name in self._local:
-            shape[2 + self._local[name]] = len(self._probes)
+            shape[2 + self._local[name]] = len(self._entries)
         return jax.ShapeDtypeStruct(tuple(shape), of_draw.dtype)
 
     def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
-        return np.take(value, self._probes, axis=2 + self._local[name]) if name in self._local else value
+        return np.take(value, self._entries, axis=2 + self._local[name]) if name in self._local else value
 
     def _lengthen(self, value: np.ndarray) -> np.ndarray:
         """Repeat the last draw of (chain, draw, ...) up to the length, so that one program serves all blocks."""

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-__all__ = ["bring_part", "part_shape", "put_part"]
+__all__ = ["part_shape", "to_device", "to_host"]
 
 Index = tuple[slice, ...]
 
 
-def bring_part(array: jax.Array) -> np.ndarray:
+def to_host(array: jax.Array) -> np.ndarray:
     """Return this process's part of an array; all of it where it lies everywhere."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array)
@@ -28,7 +28,7 @@ def bring_part(array: jax.Array) -> np.ndarray:
     return part
 
 
-def put_part(part: np.ndarray, at: Sharding, shape: Sequence[int]) -> jax.Array:
+def to_device(part: np.ndarray, at: Sharding, shape: Sequence[int]) -> jax.Array:
     """Return the array of `shape` of which this process gives its part; the others give theirs.
 
     Raises:

@@ -1,8 +1,8 @@
-"""The compiled programs of a chain group: initialise, warm up, hand over, sample.
+"""The compiled programs of a chain group: initialise, and one segment of warmup iterations or draws.
 
-Each is lowered and compiled ahead of time from shapes alone. A call makes any number of iterations up to its
-slice, so one program serves a whole run; iterations are keyed by their absolute index, so a run cut anywhere is the
-same run.
+Each is lowered and compiled ahead of time from shapes alone. A call makes any number of iterations up to its slice, so
+one program serves a whole run, warmup included; iterations are keyed by their absolute index, so a run cut anywhere is
+the same run. Numbers of the configuration that change no shape are arguments: other values need no other program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from bayesmesh.config.sampling_settings import SamplingSettings
-from bayesmesh.kernels.base import Kernel, Position
-from bayesmesh.sampling.density import Data, Target
+from bayesmesh.config.settings import numeric_options
+from bayesmesh.kernels.base import Axes, Kernel, Position, first_chains
+from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
-from bayesmesh.sampling.parts import bring_part, part_shape, put_part
+from bayesmesh.sampling.parts import part_shape, to_device, to_host
 
-__all__ = ["PHASES", "GroupKey", "Program"]
+__all__ = ["PROGRAMS", "Arguments", "ChainState", "GroupKey", "Program", "name_leaves"]
 
-PHASES = ("initialise", "warmup", "finish", "sample")
+PROGRAMS = ("initialise", "segment")
+"""Names of the programs of a chain group."""
+
+_MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +39,31 @@ class GroupKey:
     seed: int
     first_chain: int
 
-    def arguments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return both as arrays, so that every group runs the same program."""
-        return np.asarray(self.seed, np.uint32), np.asarray(self.first_chain, np.uint32)
+
+class Arguments(NamedTuple):
+    """Numbers of a run that are arguments of its programs.
+
+    Attributes:
+        seed, first_chain: () uint32, from a `GroupKey`.
+        num_warmup: () int32.
+        spread, learning_rate: () float64, of the starting points.
+        model, kernel: numeric options, () float64 or int64.
+    """
+
+    seed: Any
+    first_chain: Any
+    num_warmup: Any
+    spread: Any
+    learning_rate: Any
+    model: dict[str, Any]
+    kernel: dict[str, Any]
+
+
+class ChainState(NamedTuple):
+    """The chains of a group, and what their kernel has learnt; with nothing else it is the checkpoint."""
+
+    kernel: Any
+    adaptation: Any
 
 
 class Program:
@@ -50,12 +76,15 @@ class Program:
         sampling: number of warmup iterations and where the chains start.
         num_chains: chains that run together.
         slice_draws: most iterations that one call makes; bounds the buffer of draws on the devices.
+
+    Attributes:
+        num_reported: chains whose draws are kept.
     """
 
     def __init__(
         self,
         target: Target,
-        kernel: Kernel,
+        kernel: Kernel[Any, Any, Any, Any],
         mesh: Mesh,
         sampling: SamplingSettings,
         num_chains: int,
@@ -63,160 +92,160 @@ class Program:
     ) -> None:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.slice_draws = num_chains, slice_draws
+        self.num_reported = kernel.num_chains_reported(num_chains)
+
+    def arguments(self, key: GroupKey) -> Arguments:
+        """Return the numbers that a group's programs are called with."""
+        initial = self.sampling.initial
+        return Arguments(
+            seed=np.asarray(key.seed, np.uint32),
+            first_chain=np.asarray(key.first_chain, np.uint32),
+            num_warmup=np.asarray(self.sampling.warmup, np.int32),
+            spread=np.asarray(initial.spread, np.float64),
+            learning_rate=np.asarray(initial.learning_rate, np.float64),
+            model={k: _number(v) for k, v in numeric_options(self.target.model.options).items()},
+            kernel={k: _number(v) for k, v in self.kernel.numeric_options.items()},
+        )
 
     # -- what the programs compute -------------------------------------------------------------------------------
 
-    def _keys(self, seed: jax.Array, first_chain: jax.Array) -> jax.Array:
-        chains = first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
-        return jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(chains)
+    def _keys(self, arguments: Arguments) -> jax.Array:
+        chains = arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
+        return jax.vmap(lambda c: jax.random.fold_in(jax.random.key(arguments.seed), c))(chains)
 
-    def initialise(self, seed: jax.Array, first_chain: jax.Array, data: Data) -> Any:
-        """Return the warmup state of freshly started chains."""
-        # Iterations count from 0; the start has a key that no iteration can have.
-        keys = jax.vmap(lambda k: jax.random.fold_in(k, 2**32 - 1))(self._keys(seed, first_chain))
-        initial = self.sampling.initial
-        log_density = functools.partial(self.target.log_density, data=data)
-        position = jax.vmap(self._noise if initial.method == "zero" else self.target.sample_prior)(keys)
-        active = self.target.active()
-        position = {k: (initial.spread * v * active[k]).astype(v.dtype) for k, v in position.items()}
+    def initialise(self, arguments: Arguments, data: Mapping[str, jax.Array]) -> ChainState:
+        """Return the state of freshly started chains."""
+        # Iterations count from 0; the start has keys that no iteration can have.
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, 2**32 - 1))(self._keys(arguments))
+        initial, target = self.sampling.initial, self.target.with_options(arguments.model)
+        bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
+        start = jax.vmap(self._noise if initial.method == "zero" else target.sample_prior)(keys)
+        position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), start)
         if initial.method == "mode":
             from bayesmesh.sampling.initial import climb  # loads optax: a tenth of the start
 
-            position = climb(position, log_density, initial.steps, initial.learning_rate)
-        return self.kernel.warmup_init(self.kernel.init(position, log_density), active)
+            position = climb(position, bound.log_density, initial.steps, arguments.learning_rate)
+        # Folded once more: the same keys drew the start.
+        state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
+        return ChainState(state, kernel.init_adaptation(state, bound))
 
     def _noise(self, key: jax.Array) -> Position:
-        shapes = self.target.position_shapes
-        return {
-            k: jax.random.normal(jax.random.fold_in(key, i), shapes[k], self.target.dtype) for i, k in enumerate(shapes)
+        layout = self.target.position
+        # Packed, because padding must not move.
+        z = {
+            k: jax.random.normal(jax.random.fold_in(key, i), shape, self.target.dtype)
+            for i, (k, shape) in enumerate(layout.shapes.items())
         }
+        return layout.pack(z)
 
-    def warmup(
-        self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array
-    ) -> Any:
-        """Make `count` warmup iterations from absolute iteration `first`; returns state and info (iteration, ...)."""
-        step = functools.partial(
-            self.kernel.warmup_step, log_density_fn=functools.partial(self.target.log_density, data=data)
-        )
-        state, info, _ = self._iterate(self._keys(seed, first_chain), state, step, first, count, with_draws=False)
-        return state, info
-
-    def finish(self, state: Any) -> Any:
-        """Return (kernel state, tuning) out of the warmup state."""
-        return self.kernel.warmup_finish(state)
-
-    def sample(
-        self, seed: jax.Array, first_chain: jax.Array, data: Data, state: Any, first: jax.Array, count: jax.Array
-    ) -> Any:
-        """Make `count` draws from absolute draw `first`.
+    def segment(
+        self,
+        arguments: Arguments,
+        data: Mapping[str, jax.Array],
+        state: ChainState,
+        first: jax.Array,
+        count: jax.Array,
+    ) -> tuple[ChainState, dict[str, jax.Array], dict[str, jax.Array]]:
+        """Make `count` iterations from absolute iteration `first`; those before ``num_warmup`` are warmup.
 
         Returns:
-            (kernel state, tuning); info (draw, ...); and latents (draw, chain, ...) in the prior's own shapes, but for
-            local ones, whose rows are padded and lie where their data do. Slots from `count` on hold nothing.
+            The state; the kernel's statistics (iteration, ...); and latents (iteration, chain, ...) of the reported
+            chains in the prior's own shapes, but for local ones, whose entries are padded and lie where their data do.
+            Slots from `count` on hold nothing.
         """
-        log_density = functools.partial(self.target.log_density, data=data)
+        target = self.target.with_options(arguments.model)
+        bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
+        keys = self._keys(arguments)
 
-        def step(key: jax.Array, carry: Any) -> Any:
-            kernel_state, info = self.kernel.step(key, carry[0], log_density, carry[1])
-            return (kernel_state, carry[1]), info
+        def step(state: ChainState, index: jax.Array) -> tuple[ChainState, dict[str, jax.Array]]:
+            key = jax.vmap(lambda k: jax.random.fold_in(k, index))(keys)
+            is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
+            after, info = kernel.step(key, state.kernel, bound, kernel.tuning(state.adaptation, is_adapting))
+            adaptation = jax.lax.cond(
+                is_adapting,
+                lambda: kernel.adapt(state.adaptation, state.kernel, after, info, bound),
+                lambda: state.adaptation,
+            )
+            return ChainState(after, adaptation), {k: getattr(info, k) for k in kernel.statistics}
 
-        offset = jnp.asarray(self.sampling.warmup, jnp.uint32)
-        state, info, positions = self._iterate(
-            self._keys(seed, first_chain), state, step, first + offset, count, with_draws=True
-        )
-        return state, info, jax.vmap(jax.vmap(lambda q: self.target.pad_rows(self.target.constrain(q))))(positions)
+        state, statistics, positions = self._iterate(state, step, first, count)
+        latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
+        return state, statistics, latents
 
     def _iterate(
         self,
-        keys: jax.Array,
-        state: Any,
-        step: Callable[..., Any],
+        state: ChainState,
+        step: Callable[[ChainState, jax.Array], tuple[ChainState, dict[str, jax.Array]]],
         first: jax.Array,
         count: jax.Array,
-        *,
-        with_draws: bool,
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[ChainState, dict[str, jax.Array], Position]:
         # Traced once for its shapes and for the loop; inlined, it leaves no call in the program.
         step = jax.jit(step, inline=True)
+        reported = functools.partial(first_chains, num_chains=self.num_reported)
 
-        def one(i: jax.Array, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-            state, infos, positions = carry
-            key = jax.vmap(lambda k: jax.random.fold_in(k, first + i.astype(jnp.uint32)))(keys)
-            state, info = step(key, state)
-            infos = jax.tree.map(lambda buffer, x: buffer.at[i].set(x), infos, info)
-            if with_draws:
-                positions = jax.tree.map(lambda buffer, x: buffer.at[i].set(x), positions, state[0].position)
-            return state, infos, positions
+        def one(i: jax.Array, carry: Any) -> Any:
+            state, statistics, positions = carry
+            state, info = step(state, first + i.astype(jnp.uint32))
+            made = reported(state.kernel.position)
+            statistics, positions = jax.tree.map(
+                lambda buffer, x: buffer.at[i].set(x), (statistics, positions), (info, made)
+            )
+            return state, statistics, positions
 
-        _, info_shape = jax.eval_shape(step, keys, state)
-        empty = functools.partial(jax.tree.map, lambda x: jnp.zeros((self.slice_draws, *x.shape), x.dtype))
-        positions = empty(state[0].position) if with_draws else {}
-        return jax.lax.fori_loop(0, count, one, (state, empty(info_shape), positions))
+        _, info_shape = jax.eval_shape(step, state, first)
+        made_shape = jax.eval_shape(reported, state.kernel.position)
+        empty = jax.tree.map(lambda x: jnp.zeros((self.slice_draws, *x.shape), x.dtype), (info_shape, made_shape))
+        result: tuple[ChainState, dict[str, jax.Array], Position] = jax.lax.fori_loop(0, count, one, (state, *empty))
+        return result
 
     # -- shapes, shardings, compilation ---------------------------------------------------------------------------
 
-    def state_shapes(self, phase: str) -> Any:
-        """Return the abstract state that `phase` ('warmup' or 'sample') carries."""
-        return self._warmup_shapes if phase == "warmup" else self._sample_shapes
-
-    # Kept, because each costs a trace, as long as that of a program.
+    # Kept, because it costs a trace, as long as that of a program.
     @functools.cached_property
-    def _warmup_shapes(self) -> Any:
-        return jax.eval_shape(self.initialise, *_SEEDS, self.target.data_shapes())
+    def state_shapes(self) -> ChainState:
+        """The abstract state."""
+        shapes: ChainState = jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())
+        return shapes
 
     @functools.cached_property
-    def _sample_shapes(self) -> Any:
-        return jax.eval_shape(self.finish, self._warmup_shapes)
+    def _abstract_arguments(self) -> Arguments:
+        values = self.arguments(GroupKey(0, 0))
+        abstract: Arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), values)
+        return abstract
 
-    def place_state(self, shapes: Any) -> Any:
-        """Return the sharding of every leaf of a state: chains over `chain`, rows of local latents over `data`."""
+    @functools.cached_property
+    def state_shardings(self) -> ChainState:
+        """Sharding of every array of the state, as its kernel declares it."""
+        declared = ChainState(self.kernel.state_axes(), self.kernel.adaptation_axes())
+        placed: ChainState = place(self.mesh, self.state_shapes, declared)
+        return placed
 
-        def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-            names = [str(getattr(p, "key", "")) for p in path]
-            latent = next((n for n in names if n in self.target.position_shapes), None)
-            axes: list[str | None] = []
-            if len(leaf.shape) > 0 and leaf.shape[0] == self.num_chains and self._has_chain_axis(latent, leaf.shape):
-                axes.append(CHAIN_AXIS)
-            if latent in self.target.model.local_latents:
-                axes.append(DATA_AXIS)
-            return sharding(self.mesh, *axes)
-
-        return jax.tree_util.tree_map_with_path(place, shapes)
-
-    def _has_chain_axis(self, latent: str | None, shape: tuple[int, ...]) -> bool:
-        return latent is None or shape[1:] == self.target.position_shapes[latent]
-
-    def place_data(self) -> dict[str, NamedSharding]:
-        """Return the sharding of the data: the device axis over `data`."""
+    @property
+    def data_shardings(self) -> dict[str, NamedSharding]:
+        """Sharding of the data: the device axis over `data`."""
         return {k: sharding(self.mesh, DATA_AXIS) for k in self.target.data_shapes()}
 
-    def place_draws(self) -> dict[str, NamedSharding]:
-        """Return the sharding of draws: rows of local latents over `data`, all else everywhere."""
+    @property
+    def draw_shardings(self) -> dict[str, NamedSharding]:
+        """Sharding of draws: entries of local latents over `data`, all else everywhere."""
         local = self.target.model.local_latents
         return {
             k: sharding(self.mesh, None, None, *[None] * local[k], DATA_AXIS) if k in local else sharding(self.mesh)
-            for k in self.target.position_shapes
+            for k in self.target.position.shapes
         }
 
-    def trace(self, phase: str) -> Any:
-        """Trace one of `PHASES`; `.lower().compile()` of it gives what `sampling.segment` runs."""
-        everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.place_data()
-        if phase == "initialise":
-            out_at = self.place_state(self.state_shapes("warmup"))
-            jitted = jax.jit(self.initialise, in_shardings=(everywhere, everywhere, data_at), out_shardings=out_at)
-            return jitted.trace(*_SEEDS, data)
-        if phase == "finish":
-            before, after = self.state_shapes("warmup"), self.state_shapes("sample")
-            jitted = jax.jit(
-                self.finish, in_shardings=(self.place_state(before),), out_shardings=self.place_state(after)
-            )
-            return jitted.trace(before)
-        state = self.state_shapes(phase)
-        state_at = self.place_state(state)
-        in_at = (everywhere, everywhere, data_at, state_at, everywhere, everywhere)
-        out_at = (state_at, everywhere) if phase == "warmup" else (state_at, everywhere, self.place_draws())
-        jitted = jax.jit(self.warmup if phase == "warmup" else self.sample, in_shardings=in_at, out_shardings=out_at)
-        return jitted.trace(*_SEEDS, data, state, _INDEX, _COUNT)
+    def trace(self, name: str) -> Any:
+        """Trace one of `PROGRAMS`; `.lower().compile()` of it gives what `sampling.segment` runs."""
+        everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.data_shardings
+        state_at = self.state_shardings
+        if name == "initialise":
+            jitted = jax.jit(self.initialise, in_shardings=(everywhere, data_at), out_shardings=state_at)
+            return jitted.trace(self._abstract_arguments, data)
+        in_at = (everywhere, data_at, state_at, everywhere, everywhere)
+        out_at = (state_at, everywhere, self.draw_shardings)
+        # The state is replaced by every call: its memory can hold the next one.
+        jitted = jax.jit(self.segment, in_shardings=in_at, out_shardings=out_at)
+        return jitted.trace(self._abstract_arguments, data, self.state_shapes, _INDEX, _COUNT)
 
     # -- between this process's host and its devices -----------------------------------------------------------------
 
@@ -229,43 +258,59 @@ class Program:
     @property
     def rows_here(self) -> tuple[int, int]:
         """First row on this process's devices, and the first behind them; padding is not counted."""
-        layout = self.target.layout
-        per_device = layout.padded_rows // layout.num_devices
-        here = self.devices_here
-        return min(here.start * per_device, layout.num_rows), min(here.stop * per_device, layout.num_rows)
+        return self.target.layout.rows_of(self.devices_here)
 
     def put_data(self, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
         """Lay out the rows `rows_here` and copy them to the devices."""
         laid_out, shapes = self.target.lay_out(rows, self.devices_here), self.target.data_shapes()
-        return {k: put_part(v, self.place_data()[k], shapes[k].shape) for k, v in laid_out.items()}
+        return {k: to_device(v, self.data_shardings[k], shapes[k].shape) for k, v in laid_out.items()}
 
-    def bring_draws(self, draws: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
-        """Copy the first `count` draws to the host: of local latents the rows of this process.
+    def draws_to_host(self, draws: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
+        """Copy the first `count` draws to the host: of local latents the entries of this process.
 
-        With one process these are all rows. With several they are padded, so that the blocks of all are equally long.
+        With one process these are all entries. With several they are padded, so that the blocks of all are equally long.
         """
-        here = {k: bring_part(v)[:count] for k, v in draws.items()}
+        here = {k: to_host(v)[:count] for k, v in draws.items()}
         if len(self.devices_here) < self.mesh.shape[DATA_AXIS]:
             return here
-        local, num_rows = self.target.model.local_latents, self.target.spec.num_rows
+        local, num_entries = self.target.model.local_latents, self.target.layout.num_entries
         return {
-            k: v[(slice(None),) * (local[k] + 2) + (slice(num_rows),)] if k in local else v for k, v in here.items()
+            k: v[(slice(None),) * (local[k] + 2) + (slice(num_entries),)] if k in local else v for k, v in here.items()
         }
 
-    def put_state(self, phase: str, leaves: Mapping[str, np.ndarray]) -> Any:
-        """Bring a checkpoint back to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
-        shapes = self.state_shapes(phase)
-        names = name_leaves(shapes)
+    def state_to_device(self, leaves: Mapping[str, np.ndarray]) -> ChainState:
+        """Copy a checkpoint to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
+        shapes = self.state_shapes
         values = []
         for name, leaf, at in zip(
-            names, jax.tree.leaves(shapes), jax.tree.leaves(self.place_state(shapes)), strict=True
+            name_leaves(shapes), jax.tree.leaves(shapes), jax.tree.leaves(self.state_shardings), strict=True
         ):
             value = leaves[name]
             shape = part_shape(at, leaf.shape)
             if value.shape != shape or value.dtype != leaf.dtype:
                 raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {shape} {leaf.dtype}")
-            values.append(put_part(value, at, leaf.shape))
-        return jax.tree.unflatten(jax.tree.structure(shapes), values)
+            values.append(to_device(value, at, leaf.shape))
+        state: ChainState = jax.tree.unflatten(jax.tree.structure(shapes), values)
+        return state
+
+
+def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
+    """Return the sharding of every array of a tree from the `Axes` that are declared in its place.
+
+    Raises:
+        ValueError: an array has fewer axes than are declared.
+    """
+
+    def one(shape: Any, declared: Any) -> NamedSharding | None:
+        if shape is None:
+            return None
+        if not isinstance(declared, Axes) or len(declared.names) > len(shape.shape):
+            raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
+        return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
+
+    # A part of a position that has no coordinates is None where its axes are declared all the same.
+    placed: Tree = jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
+    return placed
 
 
 def name_leaves(tree: Any) -> list[str]:
@@ -275,5 +320,8 @@ def name_leaves(tree: Any) -> list[str]:
     ]
 
 
-_SEEDS = (jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint32))
+def _number(value: float | int) -> np.ndarray:
+    return np.asarray(value, np.float64 if isinstance(value, float) else np.int64)
+
+
 _INDEX, _COUNT = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.int32)

@@ -28,7 +28,7 @@ from bayesmesh.store.segments import ChainStore, Commit
 __all__ = ["Compiled", "Loop"]
 
 Compiled = Mapping[str, Callable[..., Any]]
-"""Phase -> compiled program."""
+"""Name -> compiled program."""
 
 
 class Loop:
@@ -36,7 +36,7 @@ class Loop:
 
     Args:
         program: shapes and placement.
-        compiled: the four programs.
+        compiled: both programs.
         key: randomness of the group.
         data: rows on the devices.
         store: the group's store, whose lock the caller holds.
@@ -45,8 +45,8 @@ class Loop:
         peers: the processes that run this together; a process alone when None.
         label: shown by the progress bar.
         facts: kept with every commit of this run, such as the device.
-        is_enough: asked after every commit of draws, in the thread that writes; True ends the run.
-        commit_at: numbers of draws that are committed though a segment is not whole, so that `is_enough` sees them.
+        should_stop: called after every commit of draws, in the thread that writes; True ends the run.
+        commit_at: numbers of draws that are committed though a segment is not whole, so that `should_stop` sees them.
         watch: called after every slice with the phase and the iterations done.
     """
 
@@ -62,15 +62,15 @@ class Loop:
         *,
         label: str,
         facts: Mapping[str, Any],
-        is_enough: Callable[[Commit], bool] = lambda commit: False,
+        should_stop: Callable[[Commit], bool] = lambda commit: False,
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
         peers: Peers | None = None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
-        self._arguments = (*key.arguments(), data)
+        self._arguments = (program.arguments(key), data)
         self._ledger, self._interruption, self._label = ledger, interruption, label
-        self._facts, self._is_enough, self._watch = facts, is_enough, watch
+        self._facts, self._should_stop, self._watch = facts, should_stop, watch
         self._commit_at = frozenset(commit_at)
         self._peers = Peers() if peers is None else peers
         self._in_flight: Any = ()
@@ -93,7 +93,7 @@ class Loop:
         phase, done, state = self._restore(last)
         for current in ("warmup", "sample"):
             if current == "sample" and phase == "warmup":
-                state, phase, done = self.compiled["finish"](state), "sample", 0
+                phase, done = "sample", 0
             if current == phase and done < wanted[current]:
                 state = self._run_phase(current, done, wanted[current], state)
         self.store.end_writing()
@@ -103,7 +103,7 @@ class Loop:
         if commit is not None:
             with self._ledger.phase("resume", f"{commit.phase} {commit.stop}"):
                 leaves = self.store.load_checkpoint(commit)
-                return commit.phase, commit.stop, self.program.put_state(commit.phase, leaves)
+                return commit.phase, commit.stop, self.program.state_to_device(leaves)
         with self._ledger.phase("initialise"):
             state = self.compiled["initialise"](*self._arguments)
             try:
@@ -116,7 +116,7 @@ class Loop:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
         unit = "iteration" if phase == "warmup" else "draw"
         begun = self._ended = time.perf_counter()
-        writer = Writer(self.store, self._is_enough, None if self._peers.is_alone else self._meet)
+        writer = Writer(self.store, self._should_stop, None if self._peers.is_alone else self._meet)
         shown = Progress(f"{self._label} {phase}", wanted, done, unit=unit, is_shown=self._peers.is_first)
         with shown as progress, writer:
             segment, running = self._segment(phase, done, wanted), None
@@ -129,7 +129,7 @@ class Loop:
                     if running is None and following is None:
                         break
                     if running is not None:
-                        self._interruption.wait((running.state, running.info, running.draws))
+                        self._interruption.wait((running.state, running.statistics, running.draws))
                         self._fit(running.num_iterations)
                         progress.advance(running.num_iterations, **segment.add(running))
                         self._watch(phase, segment.stop)
@@ -185,9 +185,11 @@ class Loop:
         # Iterations of warmup and draws are counted apart; only draws are looked at.
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
         count = min(self._most, self.store.next_count(done, wanted), *looks)
-        state, info, *draws = self.compiled[phase](*self._arguments, state, np.uint32(done), np.int32(count))
-        self._in_flight = (state, info, draws)
-        return Slice(done, count, state, info, draws[0] if draws else {})
+        # The program counts iterations from the first of warmup.
+        index = done if phase == "warmup" else self.program.sampling.warmup + done
+        state, statistics, draws = self.compiled["segment"](*self._arguments, state, np.uint32(index), np.int32(count))
+        self._in_flight = (state, statistics, draws)
+        return Slice(done, count, state, statistics, {} if phase == "warmup" else draws)
 
     def _is_end(self, phase: str, stop: int) -> bool:
         """Return whether what was made up to `stop` is committed whatever the time: at the end of a shard and for a look."""

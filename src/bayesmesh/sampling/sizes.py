@@ -12,8 +12,9 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh, lay_out_rows
+from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh
 from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.rows import lay_out_rows
 
 __all__ = ["Lengths", "choose_lengths", "make_program", "row_tile"]
 
@@ -49,11 +50,16 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
             f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
             "raise sampling.chains or lower sampling.chain_groups",
         )
+    if spec.num_chains % kernel_class.chain_multiple:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} takes chains in groups of {kernel_class.chain_multiple}, and a chain group has {spec.num_chains}",
+            "use another number of sampling.chains or sampling.chain_groups",
+        )
     num_devices = mesh.shape[DATA_AXIS]
     tile = compute.row_tile
     if tile == "auto":
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
-    layout = lay_out_rows(data_spec.num_rows, num_devices, tile)
+    layout = lay_out_rows(data_spec.num_rows, num_devices, tile, data_spec.entry_counts)
     target = make_target(model, data_spec, layout, mesh, compute.sharding)
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
 
@@ -67,15 +73,14 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
         num_chains: chains of one device.
         platform: of the devices.
     """
-    target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows))
-    position = {k: jax.ShapeDtypeStruct(s, target.dtype) for k, s in target.position_shapes.items()}
-    _, shapes = jax.eval_shape(target._prior_and_latents, position)
+    target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows, spec.entry_counts))
+    _, shapes = jax.eval_shape(target.prior_and_latents, target.position.position_shapes)
     shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
     # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
     rows = 61
     local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
-    jaxpr = jax.make_jaxpr(target._tile)(shared, local, data)
+    jaxpr = jax.make_jaxpr(target.tile)(shared, local, data)
     by_chain = [math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *_outputs(jaxpr.jaxpr)) if rows in v.aval.shape]
     largest = max(by_chain, default=rows) / rows
     return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
@@ -110,11 +115,8 @@ def choose_lengths(program: Program, segment_seconds: float, seconds_per_gradien
         seconds_per_gradient: of all chains of the program at once, measured.
     """
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
-    per_draw = (
-        sum(math.prod(s) for s in program.target.position_shapes.values())
-        * program.num_chains
-        * program.target.dtype.itemsize
-    )
+    coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
+    per_draw = coordinates * program.num_reported * program.target.dtype.itemsize
 
     def length(aimed_seconds: float, most_bytes: int, longest: int) -> int:
         return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, longest)))))

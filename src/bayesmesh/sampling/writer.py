@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bayesmesh.sampling.parts import bring_part
+from bayesmesh.sampling.parts import to_host
 from bayesmesh.sampling.program import Program, name_leaves
 from bayesmesh.store.segments import ChainStore, Commit
 
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     start: int
     num_iterations: int
     state: Any
-    info: Any
+    statistics: Mapping[str, jax.Array]
     draws: Mapping[str, jax.Array]
 
 
@@ -51,21 +51,22 @@ class Segment:
 
     def add(self, piece: Slice) -> dict[str, str]:
         """Copy a finished slice to the host; returns what to show of it."""
-        num_chains = piece.info.energy.shape[1]
         stats = {}
-        for name, value in piece.info._asdict().items():
+        for name, value in piece.statistics.items():
             host = np.asarray(value)[: piece.num_iterations]
-            stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], num_chains, axis=1)
+            # A statistic that all chains share has an axis of chains all the same, as ArviZ expects.
+            stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], self._program.num_reported, axis=1)
         self._keep(self._stats, stats)
         local = self._program.target.model.local_latents
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
-        self._keep(self._draws, self._program.bring_draws(ours, piece.num_iterations))
+        self._keep(self._draws, self._program.draws_to_host(ours, piece.num_iterations))
         self.state, self.stop = piece.state, piece.start + piece.num_iterations
-        return {
-            "acceptance": f"{stats['acceptance_rate'].mean():.2f}",
-            "step": f"{stats['step_size'][-1, 0]:.3g}",
-            "divergences": str(int(stats["diverging"].sum())),
+        shown = {
+            "acceptance": ("acceptance_rate", lambda values: f"{values.mean():.2f}"),
+            "step": ("step_size", lambda values: f"{values[-1, 0]:.3g}"),
+            "divergences": ("diverging", lambda values: str(int(values.sum()))),
         }
+        return {label: text(stats[name]) for label, (name, text) in shown.items() if name in stats}
 
     @property
     def age(self) -> float:
@@ -91,15 +92,13 @@ class Segment:
         values = {"posterior": draws} if self.phase == "sample" else {}
         if self._is_first:
             values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"] = stats
-        leaves = [bring_part(leaf) for leaf in jax.tree.leaves(self.state)]
+        leaves = [to_host(leaf) for leaf in jax.tree.leaves(self.state)]
         count = self.stop - self.start
         facts = {
             **self.facts,
             "count": count,
-            "gradients": int(stats["n_steps"][:, 0].sum()) * stats["n_steps"].shape[1],
-            "divergences": int(stats["diverging"].sum()),
-            "acceptance": float(stats["acceptance_rate"].mean()),
-            "step_size": float(stats["step_size"][-1, 0]),
+            "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains,
+            **_facts_of(stats),
             "seconds": round(self.age, 3),
             "committed_at": time.time(),
         }
@@ -115,20 +114,20 @@ class Writer:
 
     Args:
         store: the store.
-        ask: asked after every commit of draws, in the thread; True says that there are enough.
+        should_stop: called after every commit of draws, in the thread; True ends sampling.
         meet: called before a commit is settled, with what went wrong in it, an empty text when all is well, and
             whether there are enough draws; returns whether there are for any process, and raises when anything went
             wrong in another one. So none is more than one commit ahead. None when there is no other.
 
     Attributes:
-        has_enough: what `ask` said last.
+        has_enough: what `should_stop` said last.
         is_enough: the same, of all processes, as of the last time they met.
     """
 
     def __init__(
-        self, store: ChainStore, ask: Callable[[Commit], bool], meet: Callable[[str, bool], bool] | None = None
+        self, store: ChainStore, should_stop: Callable[[Commit], bool], meet: Callable[[str, bool], bool] | None = None
     ) -> None:
-        self._store, self._ask, self._meet = store, ask, meet
+        self._store, self._should_stop, self._meet = store, should_stop, meet
         self.has_enough = self.is_enough = False
         self.seconds, self.gradients, self.num_bytes, self.num_iterations = 0.0, 0, 0, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -172,7 +171,19 @@ class Writer:
         self.num_iterations += commit.facts["count"]
         self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
         if commit.phase == "sample":
-            self.has_enough = self._ask(commit)
+            self.has_enough = self._should_stop(commit)
+
+
+def _facts_of(stats: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+    """Return what a marker keeps of statistics, each where the kernel records it."""
+    facts: dict[str, int | float] = {}
+    if "diverging" in stats:
+        facts["divergences"] = int(stats["diverging"].sum())
+    if "acceptance_rate" in stats:
+        facts["acceptance"] = float(stats["acceptance_rate"].mean())
+    if "step_size" in stats:
+        facts["step_size"] = float(stats["step_size"][-1, 0])
+    return facts
 
 
 def _text(error: BaseException | None) -> str:

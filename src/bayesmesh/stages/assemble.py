@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.arrays import write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
-from bayesmesh.store.layout import CHAIN, DRAW, ROW, ExperimentLayout, group_name, process_folder
+from bayesmesh.store.layout import CHAIN, DECLARED, DRAW, ROW, ExperimentLayout, group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
@@ -63,6 +64,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             )
             if len(processes[0]) > 1:
                 _join_rows(spec, partial, root, processes[0])
+            _describe_statistics(root, manifests[0].get("statistics", {}))
         with ledger.phase("derive"):
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
@@ -109,12 +111,22 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
     return known
 
 
+def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, str]]) -> None:
+    """Write units and meaning beside the kernel's statistics; chains of earlier versions declare none."""
+    for group in ("sample_stats", "warmup_sample_stats"):
+        if declared and group in root:
+            root[group].attrs[DECLARED] = sorted(declared)
+            for name, about in declared.items():
+                if name in root[group]:
+                    root[f"{group}/{name}"].attrs.update({"units": about["unit"], "description": about["description"]})
+
+
 def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
     """Join the local latents of several processes, each with its own rows."""
     model_class, options = spec.component("model")
-    shards, data_spec = shards_of(spec)
+    _, data_spec = shards_of(spec)
     axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
-    join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, shards.num_rows)
+    join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, data_spec.num_entries)
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:

@@ -20,7 +20,7 @@ from bayesmesh.sampling.audit import (
     memory_of,
     seconds_per_gradient,
 )
-from bayesmesh.sampling.cache import Compilation, compile_phases, use_cache
+from bayesmesh.sampling.cache import Compilation, compile_programs, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
 from bayesmesh.sampling.monitored import compile_judged
@@ -78,14 +78,13 @@ def run(
             data = probe.put_data(shards.read_rows(*probe.rows_here))
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         with ledger.phase("measure", "one gradient"):
-            shapes = {k: _Shape((probe.num_chains, *s)) for k, s in probe.target.position_shapes.items()}
-            # Equal for all processes, so that they compile for the same lengths.
-            seconds = seconds_per_gradient(probe.target, probe.num_chains, probe.place_state(shapes), data, peers)
+            # The same for all, so that they compile for the same lengths.
+            seconds = seconds_per_gradient(probe, data, peers)
         lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
-            programs = {phase: _describe(c) for phase, c in compile_phases(program, ledger).items()}
+            programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
             _compile_looks(later, model_class(options, data_spec), data_spec, shards, ledger)
             audit = _audit(program, equations, seconds, lengths, programs)
             if peers.is_first:
@@ -130,7 +129,9 @@ def _audit(
             "per_draw": program.kernel.expected_gradients(),
         },
         "rows": {
-            "padded": program.target.layout.padded_rows,
+            "padded": program.target.layout.num_devices
+            * program.target.layout.num_tiles
+            * program.target.layout.tile_rows,
             "tile": program.target.layout.tile_rows,
             "tiles": program.target.layout.num_tiles,
         },
@@ -138,13 +139,6 @@ def _audit(
         **lengths._asdict(),
         "programs": programs,
     }
-
-
-class _Shape:
-    """The shape of an array, to determine its sharding."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
 
 
 def _describe(compilation: Compilation) -> dict[str, Any]:

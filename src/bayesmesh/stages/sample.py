@@ -8,7 +8,7 @@ import importlib
 import logging
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,17 @@ from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
-from bayesmesh.sampling.cache import compile_phases, use_cache
+from bayesmesh.sampling.cache import compile_programs, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
-from bayesmesh.sampling.program import PHASES, GroupKey, Program
+from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.stages.context import shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
+from bayesmesh.stages.new_chains import explain_new_chains
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.look_records import StopRecord
@@ -79,13 +80,16 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
             warn_of_idle_gpu(program.mesh, compute)
             identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+            if anew := explain_new_chains(experiment_layout(spec), identity, spec.config, shards.fingerprint):
+                _log.info("%s", anew)
             folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
-            store, facts = _open_store(spec, folder, identity, program, lengths.segment_draws, lock)
+            about = {"config": spec.config, "data": shards.fingerprint}
+            store, facts = _open_store(spec, folder, identity, program, lengths.segment_draws, about, lock)
             hold_to_manifest(experiment_layout(spec).sampled(group_name(group)), store)
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
-            compiled.load(_phases_left(store, settings.draws))
+            compiled.load(_programs_left(store, settings.draws))
             leave()
             data = _transfer(program, shards, ledger)
         num_draws = settings.draws
@@ -94,13 +98,13 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, experiment_layout(spec).looks(identity, group))
-        asked = {} if rule is None else {"is_enough": rule.is_enough, "commit_at": rule.look_numbers}
+        asked = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         loop = Loop(
             program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, peers=peers, **asked
         )
         loop.run(num_draws if rule is None else rule.num_draws, last)
         if peers.is_first:
-            _write_manifest(spec, group, store, None if rule is None else rule.finish(ledger))
+            _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
     num_draws = num_draws if rule is None else rule.num_draws
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
@@ -126,14 +130,20 @@ def _check_same(peers: Peers, work: list[object]) -> None:
 
 
 def _open_store(
-    spec: StageSpec, folder: Path, identity: str, program: Program, segment_draws: int, lock: WriterLock
+    spec: StageSpec,
+    folder: Path,
+    identity: str,
+    program: Program,
+    segment_draws: int,
+    sampled_from: Mapping[str, object],
+    lock: WriterLock,
 ) -> tuple[ChainStore, Facts]:
     """Open a process's store in this environment; return it and the facts to store with every commit."""
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
     # If the record is lost, the existing chains determine the length of segments.
     stored = None if record.exists() else segment_draws_of(record.parent)
-    content = {"segment_draws": stored or segment_draws, "config": spec.config}
+    content = {"segment_draws": stored or segment_draws, **sampled_from}
     shared = write_sealed_once(record, content, IDENTITY_REMEDY)
     if type(shared.get("segment_draws")) is not int:
         raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
@@ -146,35 +156,35 @@ def _open_store(
     return store, {"device": str(present["kind"]), "host": socket.gethostname(), "changed_environment": changed}
 
 
-def _phases_left(store: ChainStore, num_draws: int) -> Sequence[str]:
-    """Return the phases of a run that continues from the last commit to `num_draws`."""
+def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
+    """Return the programs of a run that continues from the last commit to `num_draws`."""
     commits = store.commits()
     if not commits:
-        return PHASES
+        return PROGRAMS
     last = commits[-1]
-    return () if last.phase == "sample" and last.stop >= num_draws else PHASES[PHASES.index(last.phase) :]
+    return () if last.phase == "sample" and last.stop >= num_draws else ("segment",)
 
 
 class _Programs(dict[str, jax.stages.Compiled]):
-    """Phase -> compiled program from the persistent cache, loaded on first use."""
+    """Name -> compiled program from the persistent cache, loaded on first use."""
 
     def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
         super().__init__()
         self._program, self._ledger, self._peers = program, ledger, peers
 
-    def load(self, phases: Sequence[str]) -> None:
+    def load(self, names: Sequence[str]) -> None:
         """Load programs; warn about a cache miss if the compile stage has made them all."""
-        for phase, compilation in compile_phases(self._program, self._ledger, phases).items():
-            self[phase] = compilation.compiled
+        for name, compilation in compile_programs(self._program, self._ledger, names).items():
+            self[name] = compilation.compiled
             if not compilation.is_warm and self._peers.is_alone:
                 _log.warning(
-                    "cache miss: the program '%s' was compiled again; was it compiled on another device?", phase
+                    "cache miss: the program '%s' was compiled again; was it compiled on another device?", name
                 )
 
-    def __missing__(self, phase: str) -> jax.stages.Compiled:
+    def __missing__(self, name: str) -> jax.stages.Compiled:
         # Several processes continue from the last common commit, which may precede this one's last.
-        self.load([phase])
-        return self[phase]
+        self.load([name])
+        return self[name]
 
 
 def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
@@ -184,7 +194,7 @@ def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
     return data
 
 
-def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: StopRecord | None) -> None:
+def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:
     """Write the output of the rule: small, last, and without state."""
     layout = experiment_layout(spec)
     commits = store.commits()
@@ -194,7 +204,8 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: StopRe
         {
             "identity": store.record["identity"],
             "folder": str(store.folder.relative_to(layout.folder)),
-            "num_chains": spec.num_chains,
+            "num_chains": program.num_reported,
+            "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
             "num_processes": spec.compute.processes,
             "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
             "committed_draws": commits[-1].stop,
@@ -203,9 +214,19 @@ def _write_manifest(spec: StageSpec, group: int, store: ChainStore, stop: StopRe
             "changed_environment": sorted(
                 {d for c in commits for f in c.all_facts for d in f.get("changed_environment", ())}
             ),
-            "acceptance": sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts),
-            "divergences": sum(f["divergences"] for f in facts),
-            "step_size": commits[-1].facts["step_size"],
+            **_statistics(facts),
             "stop": stop,
         },
     )
+
+
+def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:
+    """Summarise over all commits the statistics that the kernel records."""
+    found: dict[str, int | float] = {}
+    if all("acceptance" in f for f in facts):
+        found["acceptance"] = sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts)
+    if all("divergences" in f for f in facts):
+        found["divergences"] = sum(f["divergences"] for f in facts)
+    if "step_size" in facts[-1]:
+        found["step_size"] = facts[-1]["step_size"]
+    return found

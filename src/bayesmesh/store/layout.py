@@ -8,6 +8,7 @@ from pathlib import Path
 
 __all__ = [
     "CHAIN",
+    "DECLARED",
     "DRAW",
     "ROW",
     "BenchmarkLayout",
@@ -22,6 +23,9 @@ __all__ = [
 CHAIN = "chain"
 DRAW = "draw"
 ROW = "row"
+
+DECLARED = "statistics"
+"""Attribute of the group `sample_stats`: names of the statistics that the kernel declares."""
 
 
 def group_name(group: int) -> str:

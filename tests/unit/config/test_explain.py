@@ -93,7 +93,7 @@ WRONG = [
     ("data.num_rows", 0, "should be greater than or equal to", "num_rows: "),
     ("model.prior_scale", -1, "should be greater than 0, found -1", "prior_scale: "),
     ("kernel.target_acceptance", 1.5, "should be less than 1, found 1.5", "target_acceptance: "),
-    ("kernel.preconditioner", "dense", "should be 'none' or 'diagonal', found 'dense'", "preconditioner: "),
+    ("kernel.metric", "diagonl", "unknown metric 'diagonl'", "diagonal"),
     ("title", "", "should have at least 1 character, found ''", "title: "),
 ]  # fmt: skip
 

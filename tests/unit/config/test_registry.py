@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from bayesmesh.config import registry
 from bayesmesh.config.declarations import read_offers
+from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
@@ -19,7 +21,7 @@ from bayesmesh.config.registry import (
     parse_classes,
     read_options,
 )
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import Settings, numeric_options
 from bayesmesh.errors import ConfigError
 
 OPTIONS = '''
@@ -72,6 +74,30 @@ def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, sai
         read_options(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_options_may_build_on_those_of_hamiltonian_kernels(tmp_path: Path) -> None:
+    """Read from the text alone: shared settings, a default of its own, a metric by name, and numbers of a program."""
+    path = tmp_path / "component.py"
+    path.write_text(
+        """
+import a_package_that_is_nowhere
+
+class Options(HamiltonianSettings):
+    initial_step_size: Argument[float] = Field(0.5, gt=0, description="A step size.")
+    width: int = Field(3, ge=1, description="Changes a shape.")
+    metric: MetricName = "identity"
+"""
+    )
+    options = read_options(path)
+    assert issubclass(options, HamiltonianSettings)
+    made = options(target_acceptance=0.9)
+    assert numeric_options(made) == {"target_acceptance": 0.9, "initial_step_size": 0.5}
+    assert (made.metric, made.width) == ("identity", 3)  # type: ignore[attr-defined]
+    with pytest.raises(ValidationError, match="unknown metric 'identiti'"):
+        options(metric="identiti")
+    with pytest.raises(ValidationError, match="initial_step_size"):
+        options(initial_step_size=0.0)
 
 
 OFFERING = """
@@ -141,7 +167,7 @@ EXTERNAL = '''
 
 from pydantic import Field
 
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import Settings, numeric_options
 from bayesmesh.models.base import Model
 
 

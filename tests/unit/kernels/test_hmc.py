@@ -9,70 +9,99 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hmc import Hmc, Options
+from bayesmesh.kernels.targets import FunctionTarget
 
-NUM_CHAINS = 8
+NUM_CHAINS, MOST = 8, 500
 SD = jnp.asarray(np.geomspace(0.01, 100, 6))
+TARGET = FunctionTarget(lambda q: -0.5 * jnp.sum((q / SD) ** 2))
 
 
-def log_density(position: Position) -> Density:
-    value = -0.5 * jnp.sum((position["x"] / SD) ** 2, axis=1)
-    return Density(0 * value, value, {"x": -position["x"] / SD**2})
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Any]:
+    """Metric -> compiled warmup; what else differs is an argument."""
+    return {name: jax.jit(lambda *a, name=name: run(name, *a)) for name in ("identity", "diagonal")}
 
 
-def warm_up(num_warmup: int, **options: Any) -> tuple[Hmc, Any, Any, Any]:
-    """Kernel, state, tuning and the infos of warmup."""
-    kernel = Hmc(Options(**options), num_warmup)
+def run(metric: str, numbers: dict[str, Any], num_warmup: Any, position: Position) -> Any:
+    kernel = Hmc(Options(metric=metric), 0).with_arguments(numbers, num_warmup)
 
-    @jax.jit
-    def run(position: Position) -> Any:
-        begin = kernel.warmup_init(kernel.init(position, log_density), {"x": jnp.ones(6)})
+    def keys(i: Any) -> jax.Array:
+        return jax.random.split(jax.random.fold_in(jax.random.key(0), i), NUM_CHAINS)
 
-        def step(state: Any, i: jax.Array) -> Any:
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(0), i), NUM_CHAINS)
-            return kernel.warmup_step(keys, state, log_density)
+    def step(i: jax.Array, carry: Any) -> Any:
+        state, adaptation, infos = carry
+        is_adapting = i < kernel.num_adaptive
+        after, info = kernel.step(keys(i), state, TARGET, kernel.tuning(adaptation, is_adapting))
+        adaptation = jax.lax.cond(
+            is_adapting, lambda: kernel.adapt(adaptation, state, after, info, TARGET), lambda: adaptation
+        )
+        made = {"n_steps": info.n_steps, "step_size": info.step_size, "acceptance_rate": info.acceptance_rate}
+        return after, adaptation, jax.tree.map(lambda buffer, x: buffer.at[i].set(x), infos, made)
 
-        state, info = jax.lax.scan(step, begin, jnp.arange(num_warmup))
-        return *kernel.warmup_finish(state), info
+    state = kernel.init(keys(MOST), position, TARGET)
+    infos = {
+        "n_steps": jnp.zeros(MOST, jnp.int32),
+        "step_size": jnp.zeros(MOST),
+        "acceptance_rate": jnp.zeros((MOST, NUM_CHAINS)),
+    }
+    begin = (state, kernel.init_adaptation(state, TARGET), infos)
+    _, adaptation, infos = jax.lax.fori_loop(0, num_warmup, step, begin)
+    return kernel.tuning(adaptation, False), infos
 
-    return kernel, *run({"x": 30.0 + jax.random.normal(jax.random.key(1), (NUM_CHAINS, 6))})
+
+@pytest.fixture
+def warm_up(programs):
+    """A function of (number of iterations, metric, options) that gives tuning and infos of warmup."""
+
+    def go(num_warmup: int, metric: str = "identity", **options: Any) -> Any:
+        numbers = {k: jnp.asarray(v) for k, v in (Hmc(Options(), 0).numeric_options | options).items()}
+        start = Position(30.0 + jax.random.normal(jax.random.key(1), (NUM_CHAINS, 6)), None)
+        tuning, infos = programs[metric](numbers, jnp.asarray(num_warmup, jnp.int32), start)
+        return tuning, {k: np.asarray(v[:num_warmup]) for k, v in infos.items()}
+
+    return go
 
 
-def test_every_trajectory_has_its_length() -> None:
-    _, _, _, info = warm_up(20, num_leapfrog_steps=7)
-    assert (info.n_steps == 7).all()
+def test_every_trajectory_has_its_length(warm_up) -> None:
+    _, infos = warm_up(20, num_leapfrog_steps=7)
+    assert (infos["n_steps"] == 7).all()
 
 
-def test_the_diagonal_preconditioner_finds_the_scales() -> None:
-    _, _, tuning, info = warm_up(500, preconditioner="diagonal", num_leapfrog_steps=5)
-    np.testing.assert_allclose(tuning.scale["x"], SD, rtol=1e-3)
+def test_the_diagonal_metric_finds_the_scales(warm_up) -> None:
+    tuning, infos = warm_up(500, "diagonal", num_leapfrog_steps=5)
+    np.testing.assert_allclose(tuning.metric.shared, SD, rtol=1e-3)
     assert 0.5 < tuning.step_size < 2
-    np.testing.assert_allclose(info.acceptance_rate[-100:].mean(), 0.75, atol=0.15)
+    np.testing.assert_allclose(infos["acceptance_rate"][-100:].mean(), 0.75, atol=0.15)
 
 
-def test_without_it_the_scale_stays_one() -> None:
-    _, _, tuning, _ = warm_up(50)
-    assert (tuning.scale["x"] == 1).all()
-
-
-def test_the_step_size_stays_after_its_part_of_warmup() -> None:
-    _, _, tuning, info = warm_up(100, adaptation_fraction=0.4)
-    assert len(np.unique(info.step_size[:40])) == 40
-    assert len(np.unique(info.step_size[40:])) == 1
-    np.testing.assert_allclose(info.step_size[-1], tuning.step_size, rtol=1e-14)
+def test_the_step_size_stays_after_its_part_of_warmup(warm_up) -> None:
+    tuning, infos = warm_up(100, adaptation_fraction=0.4)
+    assert len(np.unique(infos["step_size"][:40])) == 40
+    assert len(np.unique(infos["step_size"][40:])) == 1
+    np.testing.assert_allclose(infos["step_size"][-1], tuning.step_size, rtol=1e-14)
 
 
 @pytest.mark.parametrize("fraction", [0.02, 0.25, 0.5, 1.0])
-def test_scales_are_found_within_the_adapted_part(fraction: float) -> None:
+def test_scales_are_found_within_the_adapted_part(fraction: float, warm_up) -> None:
     """The last window closes before adaptation ends, and the step size has time to follow the last scale."""
-    kernel, _, tuning, info = warm_up(
-        400, preconditioner="diagonal", adaptation_fraction=fraction, num_leapfrog_steps=5
-    )
-    assert kernel.num_adaptive == 400 * fraction
-    assert (tuning.scale["x"] != 1).all()
+    num_adaptive = Hmc(Options(adaptation_fraction=fraction), 400).num_adaptive
+    assert num_adaptive == 400 * fraction
+    tuning, infos = warm_up(400, "diagonal", adaptation_fraction=fraction, num_leapfrog_steps=5)
+    assert (tuning.metric.shared != 1).all()
     if fraction >= 0.25:
-        np.testing.assert_allclose(tuning.scale["x"], SD, rtol=0.01)
-        np.testing.assert_allclose(info.acceptance_rate[-50:].mean(), 0.75, atol=0.2)
-    after = info.step_size[kernel.num_adaptive :]
+        np.testing.assert_allclose(tuning.metric.shared, SD, rtol=0.01)
+        np.testing.assert_allclose(infos["acceptance_rate"][-50:].mean(), 0.75, atol=0.2)
+    after = infos["step_size"][num_adaptive:]
     np.testing.assert_allclose(after, np.full(after.shape, tuning.step_size), rtol=1e-14)
+
+
+@pytest.mark.parametrize("num_warmup", [0, 1, 7, 99, 1000])
+@pytest.mark.parametrize("fraction", [0.02, 0.3, 0.5, 1.0])
+def test_the_adapted_part_is_as_long_as_an_argument_as_in_python(num_warmup: int, fraction: float) -> None:
+    kernel = Hmc(Options(adaptation_fraction=fraction), num_warmup)
+    traced = Hmc(Options(), 0).with_arguments(
+        {"adaptation_fraction": jnp.asarray(fraction)}, jnp.asarray(num_warmup, jnp.int32)
+    )
+    assert int(traced.num_adaptive) == kernel.num_adaptive

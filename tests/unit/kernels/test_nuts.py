@@ -7,26 +7,32 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position
-from bayesmesh.kernels.nuts import Nuts, NutsTuning, Options
+from bayesmesh.kernels.nuts import Nuts, Options
 
 NUM_CHAINS = 50
 
 
-def log_density(position: Position) -> Density:
+class TwoWidths:
     """A standard normal for half of the chains, and one with standard deviation 10 for the others."""
-    sd = jnp.where(jnp.arange(NUM_CHAINS) < NUM_CHAINS // 2, 1.0, 10.0)[:, None]
-    value = -0.5 * jnp.sum((position["x"] / sd) ** 2, axis=1)
-    return Density(0 * value, value, {"x": -position["x"] / sd**2})
+
+    mask = Position(None, None)
+
+    def log_density(self, position: Position) -> Density:
+        sd = jnp.where(jnp.arange(NUM_CHAINS) < NUM_CHAINS // 2, 1.0, 10.0)[:, None]
+        value = -0.5 * jnp.sum((position.shared / sd) ** 2, axis=1)
+        return Density(0 * value, value, Position(-position.shared / sd**2, None))
 
 
 @pytest.fixture(scope="module")
 def info():
-    kernel = Nuts(Options(max_tree_depth=6), 0)
+    kernel, target = Nuts(Options(max_tree_depth=6, metric="identity"), 0), TwoWidths()
     start = jax.random.normal(jax.random.key(0), (NUM_CHAINS, 3), jnp.float64)
-    tuning = NutsTuning(jnp.asarray(0.2), {"x": jnp.ones(3)})
+    tuning = HamiltonianTuning(jnp.asarray(0.2), (), ())
     keys = jax.random.split(jax.random.key(1), NUM_CHAINS)
-    return jax.jit(lambda q: kernel.step(keys, kernel.init(q, log_density), log_density, tuning)[1])({"x": start})
+    step = jax.jit(lambda q: kernel.step(keys, kernel.init(keys, q, target), target, tuning)[1])
+    return step(Position(start, None))
 
 
 def test_trajectories_end_where_they_turn(info) -> None:

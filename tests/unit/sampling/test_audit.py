@@ -6,14 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
-from jax.sharding import Mesh
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
 from bayesmesh.sampling.audit import SHORT_SECONDS, read_lengths, seconds_per_gradient
-from bayesmesh.sampling.mesh import sharding
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import write_sealed
@@ -33,15 +30,13 @@ class Slow(Peers):
 
 @pytest.mark.parametrize(("factor", "exchanges"), [(2.0, 1), (0.0, 2)])
 def test_the_slowest_process_decides_how_gradients_are_measured(
-    build: Callable[..., Any], make_case: Callable[..., Any], factor: float, exchanges: int
+    make_program: Callable[..., Any], make_case: Callable[..., Any], factor: float, exchanges: int
 ) -> None:
     """A process that measured in a loop while another did not would wait for it for ever."""
     case = make_case("gaussian", num_rows=4)
-    program = build(case, "hmc", num_chains=1, is_optimised=False).program
-    mesh = Mesh([jax.devices()[0]], ("chain",))
-    placed = {name: sharding(mesh) for name in program.target.position_shapes}
+    program = make_program(case, "hmc", num_chains=1)
     peers = Slow(factor * SHORT_SECONDS)
-    seconds = seconds_per_gradient(program.target, 1, placed, program.put_data(case.rows), peers)
+    seconds = seconds_per_gradient(program, program.put_data(case.rows), peers)
     assert len(peers.told) == exchanges
     assert seconds == max(peers.told[-1], peers.seconds) > 0
 

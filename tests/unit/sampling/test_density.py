@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Density
+from bayesmesh.kernels.base import POSITION, Density
+from bayesmesh.sampling.program import place
 
 NUM_CHAINS = 4
 PRECISION = {"float64": 1e-12, "float32": 1e-5}
@@ -20,27 +23,23 @@ def case(request, make_case):
     return make_case(request.param)
 
 
-def unpadded(case, density: Density) -> dict[str, np.ndarray]:
-    """Value and gradient without what lies behind the rows, which must be zero."""
-    found = {"prior": np.asarray(density.log_prior), "likelihood": np.asarray(density.log_likelihood)}
-    for name, gradient in density.gradient.items():
-        values = np.asarray(gradient)
-        if name in case.model_class.local_latents:
-            assert not values[:, case.spec.num_rows :].any(), "padding has a gradient"
-            values = values[:, : case.spec.num_rows]
-        found[name] = values
-    return found
+def by_latent(target, density: Density) -> dict[str, np.ndarray]:
+    """Value, and gradient by latents in their own axes; the gradient of the padding must be zero."""
+    layout, gradient = target.position, density.gradient
+    if gradient.local is not None:
+        assert not np.asarray(gradient.local)[:, layout.num_entries :].any(), "padding has a gradient"
+    unpack = jax.vmap(lambda g: layout.unpack(g, jnp.dtype("float64")))
+    found = {"prior": density.log_prior, "likelihood": density.log_likelihood, **unpack(gradient)}
+    return {k: np.asarray(v) for k, v in found.items()}
 
 
-def plain(case, target) -> dict[str, np.ndarray]:
+def plain(case, z) -> dict[str, np.ndarray]:
     """Float64, unsharded, untiled, by autodiff through prior and model as their author wrote them."""
     case = case.with_dtype("float64")
-    prior, axes = case.model.prior(case.spec), case.model_class.local_latents
+    prior = case.model.prior(case.spec)
     bijector = prior.experimental_default_event_space_bijector()
 
-    def of_chain(key: jax.Array):
-        z = bijector.inverse(prior.sample(seed=key))
-
+    def of_chain(z):
         def total(z):
             latents = bijector.forward(z)
             log_prior = prior.log_prob(latents) + bijector.forward_log_det_jacobian(z)
@@ -48,10 +47,9 @@ def plain(case, target) -> dict[str, np.ndarray]:
             return log_prior + likelihood, (log_prior, likelihood)
 
         gradient, (log_prior, likelihood) = jax.grad(total, has_aux=True)(z)
-        rows_first = {k: jnp.moveaxis(v, axes[k], 0) if k in axes else v for k, v in gradient.items()}
-        return {"prior": log_prior, "likelihood": likelihood, **rows_first}
+        return {"prior": log_prior, "likelihood": likelihood, **gradient}
 
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_chain))(chain_keys()))
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of_chain))(z))
 
 
 def chain_keys() -> jax.Array:
@@ -59,8 +57,16 @@ def chain_keys() -> jax.Array:
 
 
 @pytest.fixture(scope="module")
-def expected(case, make_target) -> dict[str, np.ndarray]:
-    return plain(case, make_target(case))
+def z(case) -> dict[str, np.ndarray]:
+    """Unconstrained latents of draws of the prior, float64, in the prior's axes."""
+    prior = case.model.prior(case.spec)
+    bijector = prior.experimental_default_event_space_bijector()
+    return jax.device_get(jax.jit(jax.vmap(lambda key: bijector.inverse(prior.sample(seed=key))))(chain_keys()))
+
+
+@pytest.fixture(scope="module")
+def expected(case, z) -> dict[str, np.ndarray]:
+    return plain(case, z)
 
 
 def assert_near(found, expected, precision: float) -> None:
@@ -70,28 +76,24 @@ def assert_near(found, expected, precision: float) -> None:
         np.testing.assert_allclose(found[name], want, rtol=0, atol=bound, err_msg=name)
 
 
-@pytest.fixture(scope="module")
-def position(case, make_target) -> dict[str, np.ndarray]:
-    """Draws of the prior, float64, without padding."""
-    return jax.device_get(jax.jit(jax.vmap(make_target(case).sample_prior))(chain_keys()))
+_RUNS: dict[Any, Any] = {}
 
 
-def evaluate(case, program, position) -> dict[str, np.ndarray]:
+def evaluate(case, program, z, data=None) -> dict[str, np.ndarray]:
     """The density over the program's mesh, with positions and data placed as it places them."""
     target = program.target
-    shapes = {k: jax.ShapeDtypeStruct((NUM_CHAINS, *s), target.dtype) for k, s in target.position_shapes.items()}
-    placed = program.place_state(shapes)
-    padded = {}
-    for name, shape in shapes.items():
-        padded[name] = np.zeros(shape.shape, shape.dtype)
-        padded[name][tuple(slice(n) for n in position[name].shape)] = position[name]
-    there = {k: jax.device_put(v, placed[k]) for k, v in padded.items()}
-    found = jax.jit(target.log_density)(there, program.put_data(case.rows))
-    assert {k: (v.shape, v.dtype) for k, v in found.gradient.items()} == {
-        k: (v.shape, v.dtype) for k, v in padded.items()
-    }
+    position = jax.vmap(target.position.pack)(z)
+    there = jax.device_put(position, place(program.mesh, jax.eval_shape(lambda: position), POSITION))
+    data = program.put_data(case.rows) if data is None else data
+    # Compiled once for all tests of a layout.
+    key = (case.name, str(target.dtype), type(target), tuple(program.mesh.shape.values()), target.layout)
+    run = _RUNS.setdefault(key, jax.jit(lambda q, d: target.bind(d).log_density(q)))
+    found = run(there, data)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), found.gradient) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), position
+    )
     assert found.log_prior.dtype == found.log_likelihood.dtype == jnp.float64
-    return unpadded(case, found)
+    return by_latent(target, found)
 
 
 LAYOUTS = {
@@ -104,21 +106,21 @@ LAYOUTS = {
 @pytest.mark.parametrize(
     ("sharding", "mesh", "row_tile"), [(way, *layout) for way, layouts in LAYOUTS.items() for layout in layouts]
 )
-def test_the_sharded_density_is_the_plain_one(case, make_program, position, expected, sharding, mesh, row_tile) -> None:
+def test_the_sharded_density_is_the_plain_one(case, make_program, z, expected, sharding, mesh, row_tile) -> None:
     program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding)
-    assert_near(evaluate(case, program, position), expected, PRECISION["float64"])
+    assert_near(evaluate(case, program, z), expected, PRECISION["float64"])
 
 
 @pytest.fixture(scope="module")
-def rounded(position) -> dict[str, np.ndarray]:
-    """Positions that float32 can hold."""
-    return {k: v.astype(np.float32) for k, v in position.items()}
+def rounded(z) -> dict[str, np.ndarray]:
+    """Latents that float32 can hold."""
+    return {k: v.astype(np.float32).astype(np.float64) for k, v in z.items()}
 
 
 @pytest.fixture(scope="module")
 def exact(case, make_program, rounded) -> dict[str, np.ndarray]:
-    """Float64 at positions that float32 can hold."""
-    return evaluate(case, make_program(case, "chees", num_chains=NUM_CHAINS), rounded)
+    """Float64 at latents that float32 can hold."""
+    return evaluate(case, make_program(case, "chees", num_chains=NUM_CHAINS, row_tile=5), rounded)
 
 
 @pytest.mark.parametrize(("sharding", "mesh", "row_tile"), [("named", (1, 1), 37), ("shard_map", (2, 4), 5)])
@@ -129,23 +131,39 @@ def test_float32_is_as_exact_as_it_can_be(case, make_program, rounded, exact, sh
     assert_near(evaluate(case, single, rounded), exact, PRECISION["float32"])
 
 
-def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, position) -> None:
+def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, z) -> None:
     found = [
-        evaluate(
-            case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 7), row_tile=5, sharding=way), position
-        )
+        evaluate(case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 7), row_tile=5, sharding=way), z)
         for way in LAYOUTS
     ]
     assert_near(found[1], found[0], 1e-14)
 
 
+def test_the_parts_add_up_to_the_density(case, make_target, z) -> None:
+    """Prior and likelihood apart, as tempering needs them."""
+    target = make_target(case, 2, 7)
+    position, bound = jax.vmap(target.position.pack)(z), target.bind(target.lay_out(case.rows))
+    whole, parts = jax.jit(lambda q: (bound.log_density(q), bound.log_density_parts(q)))(position)
+    np.testing.assert_allclose(parts.log_prior, whole.log_prior, rtol=1e-14)
+    np.testing.assert_allclose(parts.log_likelihood, whole.log_likelihood, rtol=1e-14)
+    total = jax.tree.map(jnp.add, parts.prior_gradient, parts.likelihood_gradient)
+    prior = case.model.prior(case.spec)
+    bijector = prior.experimental_default_event_space_bijector()
+    of_prior = jax.vmap(jax.grad(lambda z: prior.log_prob(bijector.forward(z)) + bijector.forward_log_det_jacobian(z)))
+    pairs = [(total, whole.gradient), (parts.prior_gradient, jax.vmap(target.position.pack)(of_prior(z)))]
+    for found, want in pairs:
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * max(1.0, np.abs(other).max()))
+
+
 def test_positions_come_from_the_prior_whatever_the_layout(case, make_target) -> None:
     one, several = (make_target(case, *layout) for layout in ((1, 37), (7, 2)))
     first, second = (jax.jit(t.sample_prior)(jax.random.key(0)) for t in (one, several))
-    for name, value in first.items():
-        padded = np.zeros(second[name].shape)
-        padded[tuple(slice(n) for n in value.shape)] = value
-        np.testing.assert_array_equal(second[name], padded)
+    if first.shared is not None:
+        np.testing.assert_array_equal(second.shared, first.shared)
+    if first.local is not None:
+        np.testing.assert_array_equal(second.local[: len(first.local)], first.local)
+        assert not second.local[len(first.local) :].any()
 
 
 def test_latents_return_to_the_shapes_of_the_prior(case, make_target) -> None:
@@ -155,14 +173,17 @@ def test_latents_return_to_the_shapes_of_the_prior(case, make_target) -> None:
     assert {k: (v.shape, v.dtype) for k, v in latents.items()} == {k: (v.shape, v.dtype) for k, v in shapes.items()}
 
 
-def test_active_coordinates_are_those_of_the_prior(case, make_target) -> None:
+def test_live_coordinates_are_those_of_the_prior(case, make_target) -> None:
     target = make_target(case, 7, 2)
     prior = case.model.prior(case.spec)
     bijector = prior.experimental_default_event_space_bijector()
     shapes = jax.eval_shape(lambda: bijector.inverse(prior.sample(seed=jax.random.key(0))))
-    for name, active in target.active().items():
-        assert active.shape == target.position_shapes[name]
-        assert active.sum() == np.prod(shapes[name].shape)
+    position, mask = target.position.position_shapes, target.bind({}).mask
+    assert mask.shared is None
+    shared = position.shared.shape[0] if position.shared is not None else 0
+    local = int(mask.local.sum()) * position.local.shape[1] if position.local is not None else 0
+    assert (mask.local is None) == (position.local is None)
+    assert shared + local == sum(np.prod(v.shape) for v in shapes.values())
 
 
 def test_data_are_laid_out_as_described(case, make_target) -> None:
@@ -180,15 +201,16 @@ def test_data_are_laid_out_as_described(case, make_target) -> None:
             assert laid_out[name].dtype == rows.dtype
 
 
-@pytest.mark.parametrize("sharding", LAYOUTS)
-def test_a_row_left_out_is_noticed(case, make_program, position, expected, sharding) -> None:
+@pytest.mark.parametrize(("sharding", "mesh", "row_tile"), [("named", (4, 2), 7), ("shard_map", (1, 4), 4)])
+def test_a_row_left_out_is_noticed(case, make_program, z, expected, sharding, mesh, row_tile) -> None:
     """The comparisons above can fail."""
-    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(1, 4), sharding=sharding)
-    whole = program.target.lay_out(case.rows)
-    less = whole | {"is_row": whole["is_row"] & (np.arange(whole["is_row"].size) != 11).reshape(whole["is_row"].shape)}
-    program.target.lay_out = lambda rows, devices: less
+    program = make_program(case, "chees", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding)
+    whole = program.put_data(case.rows)
+    less = np.asarray(whole["is_row"]).copy()
+    less.reshape(-1)[11] = False
+    data = whole | {"is_row": jax.device_put(less, program.data_shardings["is_row"])}
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        assert_near(evaluate(case, program, position), expected, PRECISION["float64"])
+        assert_near(evaluate(case, program, z, data), expected, PRECISION["float64"])
 
 
 def test_a_likelihood_that_is_no_value_a_row_is_refused(case, make_target, monkeypatch) -> None:

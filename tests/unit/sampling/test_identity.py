@@ -44,6 +44,7 @@ def identity_of(changes: dict[str, Any] | None = None, data: str = "0123", stage
         {"model.prior_scale": 2.0},
         {"kernel.num_leapfrog_steps": 3},
         {"kernel.name": "chees"},
+        {"kernel.metric": "diagonal"},
         {"sampling.seed": 1},
         {"sampling.warmup": 499},
         {"sampling.initial": {"method": "zero"}},
@@ -102,6 +103,7 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
     assert identity_of() != before
     names = {"/".join(path.parts[-2:]) for path in seen}
     assert {"models/gaussian.py", "kernels/hmc.py", "hamiltonian/trajectory.py", "sampling/density.py"} <= names
+    assert {"sampling/rows.py", "sampling/position.py", "metrics/identity.py", "adaptation/warmup.py"} <= names
     assert {"adaptation/step_size.py", "sampling/initial.py", "models/base.py"} <= names
     assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/collective.py"} & names
     identity_of({"compute.sharding": "shard_map"})

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import list_components
+from bayesmesh.kernels.base import Position
 from bayesmesh.sampling.initial import climb
+from bayesmesh.sampling.program import GroupKey
 
 
 def total(density) -> np.ndarray:
@@ -25,31 +27,32 @@ def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> No
     @jax.jit
     def run(position):
         def density(q):
-            return target.log_density(q, data)
+            return target.bind(data).log_density(q)
 
         top = climb(position, density, 40, 0.05)
         return density(position), density(top), top
 
     before, after, top = run(position)
     assert (total(after) > total(before)).all()
-    for name in target.model.local_latents:
-        assert not top[name][:, case.spec.num_rows :].any()
+    if target.model.local_latents:
+        assert top.local.shape[1] > case.spec.num_rows
+        assert not top.local[:, case.spec.num_rows :].any()
 
 
 def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     case = make_case("gaussian")
     target = make_target(case)
     data = target.lay_out(case.rows)
-    start = {"mean": jnp.asarray([[3.0, -2.0], [0.0, 0.0]])}
-    top = jax.jit(lambda q: climb(q, lambda p: target.log_density(p, data), 400, 0.1))(start)
+    start = Position(jnp.asarray([[3.0, -2.0], [0.0, 0.0]]), None)
+    top = jax.jit(lambda q: climb(q, target.bind(data).log_density, 400, 0.1))(start)
     mode = case.rows["x"].sum(axis=0) / (len(case.rows["x"]) + 1)
-    np.testing.assert_allclose(top["mean"], np.broadcast_to(mode, (2, 2)), atol=1e-3)
+    np.testing.assert_allclose(top.shared, np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
 
 def initial_positions(make_program, case, initial, first_chain: int = 0):
     program = make_program(case, "hmc", num_chains=3, initial=initial)
     data = program.put_data(case.rows)
-    state = jax.jit(program.initialise)(np.uint32(1), np.uint32(first_chain), data)
+    state = jax.jit(program.initialise)(program.arguments(GroupKey(1, first_chain)), data)
     return program, state.kernel
 
 
@@ -57,7 +60,7 @@ def initial_positions(make_program, case, initial, first_chain: int = 0):
 def test_a_start_near_zero_is_spread_about_it(make_case, make_program, spread) -> None:
     case = make_case("softmax_regression")
     _, state = initial_positions(make_program, case, {"method": "zero", "spread": spread})
-    values = np.concatenate([np.ravel(v) for v in state.position.values()])
+    values = np.ravel(state.position.shared)
     np.testing.assert_allclose(values.std(), spread, rtol=0.1)
     assert len(np.unique(values)) == values.size
 
@@ -65,7 +68,7 @@ def test_a_start_near_zero_is_spread_about_it(make_case, make_program, spread) -
 def test_a_start_from_the_prior_is_spread_as_the_prior(make_case, make_program) -> None:
     case = make_case("softmax_regression", prior_scale=3.0)
     _, state = initial_positions(make_program, case, {"method": "prior", "spread": 0.5})
-    np.testing.assert_allclose(np.asarray(state.position["weights"]).std(), 1.5, rtol=0.1)
+    np.testing.assert_allclose(np.asarray(state.position.shared).std(), 1.5, rtol=0.1)
 
 
 def test_a_start_at_the_mode_is_higher_than_the_prior_s(make_case, make_program) -> None:

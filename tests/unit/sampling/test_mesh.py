@@ -1,4 +1,4 @@
-"""Devices, meshes and the layout of rows."""
+"""Devices and meshes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,9 @@ import pytest
 
 from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.sampling.mesh import build_mesh, describe_devices, lay_out_rows, warn_of_idle_gpu
+from bayesmesh.sampling.mesh import build_mesh, describe_devices, warn_of_idle_gpu
 
 NUM_DEVICES = 8
-
-
-@pytest.mark.parametrize("num_rows", [1, 2, 7, 37, 100, 1000])
-@pytest.mark.parametrize("num_devices", [1, 2, 4, 7])
-@pytest.mark.parametrize("row_tile", [1, 5, 64, 10**9])
-def test_rows_fit_their_layout_with_little_padding(num_rows: int, num_devices: int, row_tile: int) -> None:
-    layout = lay_out_rows(num_rows, num_devices, row_tile)
-    assert layout.padded_rows >= num_rows
-    assert layout.num_devices == num_devices
-    assert 1 <= layout.tile_rows <= row_tile
-    assert layout.num_tiles >= 1
-    per_device = -(-num_rows // num_devices)
-    assert layout.num_tiles == -(-per_device // min(row_tile, per_device)), "more tiles than needed"
-    assert layout.num_tiles * layout.tile_rows - per_device < layout.num_tiles, "a smaller tile would do"
 
 
 def test_auto_takes_every_device_for_rows_when_sharded() -> None:

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.sampling.derive import derive
+from bayesmesh.sampling.derive import derive, spread_evenly
 from bayesmesh.sampling.monitored import JudgedProgram, JudgedSummaries, compile_judged, summary_names
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
+from levels import GROUP_SIZES, groups_case
 
 CHAINS, DRAWS, PROBES = 2, 23, 4
 MODELS = {
@@ -36,9 +38,9 @@ class Rows:
         return {name: value[start:stop] for name, value in self.rows.items()}
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=[*MODELS, "groups"])
 def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:
-    return make_case(request.param)
+    return groups_case(make_case) if request.param == "groups" else make_case(request.param)
 
 
 @pytest.fixture
@@ -62,9 +64,16 @@ def judged(case: Any, folder: Path, names: list[str] | None = None) -> JudgedSum
 
 def test_every_summary_is_named(case: Any) -> None:
     names = summary_names(case.model, case.spec)
-    assert set(names) >= {"log_density", "log_likelihood", *(n for n in MODELS[case.name] if n != "film_biases")}
+    assert set(names) >= {
+        "log_density",
+        "log_likelihood",
+        *(n for n in MODELS.get(case.name, ()) if n != "film_biases"),
+    }
     latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
-    found = case.model.summaries(latents, case.arrays)
+    entries = case.spec.entries_of(np.arange(case.spec.num_rows))
+    axes = case.model.local_latents
+    aligned = {k: jnp.take(v, entries, axis=axes[k]) if k in axes else v for k, v in latents.items()}
+    found = case.model.summaries(aligned, case.arrays)
     assert set(names) == {*found, "log_density", "log_likelihood"}
 
 
@@ -77,6 +86,18 @@ def test_values_are_those_of_the_posterior(case: Any, folder: Path) -> None:
         np.testing.assert_allclose(found[name], values, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(found["log_density"][1], np.arange(DRAWS) + DRAWS)
     np.testing.assert_array_equal(found["log_likelihood"][0], np.arange(DRAWS) + 1000)
+
+
+def test_a_probe_row_takes_the_latents_of_its_group(make_case: Callable[..., Any], tmp_path: Path) -> None:
+    case = groups_case(make_case)
+    root = open_group(tmp_path / "draws.zarr", "w")
+    drawn = jax.device_get(case.model.prior(case.spec).sample((CHAINS, DRAWS), seed=jax.random.key(1)))
+    for name, value in drawn.items():
+        dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2)))
+        write_array(root.require_group("posterior"), name, value, dims)
+    found = judged(case, tmp_path, ["means"]).first(DRAWS)["means"]
+    group = np.repeat(np.arange(len(GROUP_SIZES)), GROUP_SIZES)[spread_evenly(case.spec.num_rows, PROBES)]
+    np.testing.assert_allclose(found, drawn["centre"][:, :, None] + drawn["levels"][:, :, group], rtol=1e-12)
 
 
 def test_looks_before_do_not_change_the_values(case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import jax
 import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Position
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.sampling.collective import CollectiveTarget
 from bayesmesh.sampling.density import Target
@@ -33,7 +35,8 @@ def test_lengths_are_powers_of_two_within_bounds(make_case, fixed_program, secon
     program = fixed_program(num_chains)
     lengths = choose_lengths(program, aimed, seconds)
     assert 1 <= lengths.slice_draws <= lengths.segment_draws <= SEGMENT_DRAWS
-    per_draw = sum(np.prod(s) for s in program.target.position_shapes.values()) * num_chains * 8
+    (num_coordinates,) = program.target.position.position_shapes.shared.shape
+    per_draw = num_coordinates * num_chains * 8
     for length, most_bytes, most_seconds in zip(
         lengths, (SLICE_BYTES, SEGMENT_BYTES), (SLICE_SECONDS, aimed), strict=True
     ):
@@ -57,9 +60,25 @@ def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
 
 def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
     program = fixed_program(64)
-    huge = dataclasses.make_dataclass("Huge", ["position_shapes", "dtype"])({"a": (10**7,)}, program.target.dtype)
-    program = dataclasses.make_dataclass("P", ["target", "kernel", "num_chains"])(huge, program.kernel, 64)
+    shapes = Position(jax.ShapeDtypeStruct((10**7,), program.target.dtype), None)
+    layout = dataclasses.make_dataclass("Layout", ["position_shapes"])(shapes)
+    huge = dataclasses.make_dataclass("Huge", ["position", "dtype"])(layout, program.target.dtype)
+    program = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])(huge, program.kernel, 64)
     assert choose_lengths(program, 10.0, 1e-9) == (1, 1)
+
+
+def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
+    """Of replica exchange half the chains are draws; only these wait in memory."""
+    kept, all_kept = (
+        make_program(spec(kernel=kernel), make_case("gaussian").spec, 16) for kernel in ("replica_exchange", "hmc")
+    )
+    assert (kept.num_reported, all_kept.num_reported) == (4, 8)
+    many = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])
+    lengths = [
+        choose_lengths(many(p.target, all_kept.kernel, 10**5 * p.num_reported), 1e9, 1e-9).segment_draws
+        for p in (kept, all_kept)
+    ]
+    assert lengths[0] == 2 * lengths[1]
 
 
 @pytest.mark.parametrize("name", list_components("model"))
@@ -81,10 +100,11 @@ def test_a_tile_is_never_less_than_a_row(make_case) -> None:
     assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
 
 
-def spec(sharding="named", **sampling):
+def spec(sharding="named", kernel="chees", **sampling):
+    options = {"max_leapfrog_steps": 17} if kernel == "chees" else {}
     config = {
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
-        "kernel": {"name": "chees", "max_leapfrog_steps": 17}, "sampling": {"chains": 8, "warmup": 21, **sampling},
+        "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
         "compute": {"dtype": "float64", "sharding": sharding},
     }  # fmt: skip
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
@@ -117,3 +137,8 @@ def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
 def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
     with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel chees .* at least 2 in a group, not 1"):
         make_program(spec(mode="independent", chain_groups=8), make_case("gaussian").spec, 16)
+
+
+def test_a_kernel_of_pairs_refuses_an_odd_number_of_chains(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel replica_exchange .* groups of 2.* has 7"):
+        make_program(spec(kernel="replica_exchange", chains=7), make_case("gaussian").spec, 16)

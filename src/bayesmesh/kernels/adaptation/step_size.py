@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["StepSizeState", "averaged_step_size", "init_step_size", "mean_of_living", "update_step_size"]
+from bayesmesh.kernels.base import SCALAR
+
+__all__ = [
+    "STEP_SIZE_AXES",
+    "StepSizeState",
+    "averaged_step_size",
+    "init_step_size",
+    "mean_over_finite",
+    "update_step_size",
+]
 
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
@@ -20,39 +30,43 @@ class StepSizeState(NamedTuple):
         log_step_average: its weighted average, which is what remains after warmup.
         error_sum: summed difference between target and observed acceptance.
         count: updates so far.
-        shrinkage_target: the log step size that the search is drawn to.
+        shrinkage_point: the log step size that the iterates are shrunk towards.
     """
 
     log_step: jax.Array
     log_step_average: jax.Array
     error_sum: jax.Array
     count: jax.Array
-    shrinkage_target: jax.Array
+    shrinkage_point: jax.Array
 
 
-def init_step_size(step_size: jax.Array | float, boldness: float = 10.0) -> StepSizeState:
-    """Start at `step_size`; the search is drawn to `boldness` times as much, since large steps are cheap to try."""
+STEP_SIZE_AXES: Any = StepSizeState(SCALAR, SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]
+"""How a `StepSizeState` lies over the mesh."""
+
+
+def init_step_size(step_size: jax.Array | float, shrinkage: float = 10.0) -> StepSizeState:
+    """Start at `step_size`, shrunk towards `shrinkage` times as much, since large steps are cheap to try."""
     log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
     zero = jnp.zeros((), jnp.float64)
-    return StepSizeState(log_step, log_step, zero, zero, log_step + jnp.log(boldness))
+    return StepSizeState(log_step, log_step, zero, zero, log_step + math.log(shrinkage))
 
 
-def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float) -> StepSizeState:
+def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float | jax.Array) -> StepSizeState:
     """Move the step size after one transition whose acceptance statistic over the chains was `acceptance`."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
-    log_step = state.shrinkage_target - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
+    log_step = state.shrinkage_point - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
     weight = count ** (-_KAPPA)
     average = weight * log_step + (1 - weight) * state.log_step_average
-    return StepSizeState(log_step, average, error_sum, count, state.shrinkage_target)
+    return StepSizeState(log_step, average, error_sum, count, state.shrinkage_point)
 
 
-def mean_of_living(statistic: jax.Array, lp: jax.Array) -> jax.Array:
+def mean_over_finite(statistic: jax.Array, lp: jax.Array) -> jax.Array:
     """Return the mean over the chains whose log density `lp` is finite, () float64; 0 when there is none.
 
     A chain that began where the density is not finite rejects whatever the step size is, and must not shrink it.
 
-    >>> float(mean_of_living(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([-3.0, jnp.nan, -4.0])))
+    >>> float(mean_over_finite(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([-3.0, jnp.nan, -4.0])))
     0.75
     """
     is_living = jnp.isfinite(lp)

@@ -2,20 +2,22 @@
 
 Hoffman, Radul and Sountsov 2021, "An adaptive-MCMC scheme for setting trajectory lengths in Hamiltonian Monte Carlo",
 AISTATS, equations 8 to 11: the expected change, over a trajectory, of the squared distance from the centre of the
-chains, divided by nothing and differentiated through the end point. Distances are taken in preconditioned units.
+chains, not normalised by trajectory length and differentiated through the end point. Distances are taken in the
+coordinates of the metric.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, Trajectory, batch_dot
+from bayesmesh.kernels.base import SCALAR, Position
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.trajectory import Trajectory, batch_dot, over_chains
 
-__all__ = ["LengthState", "halton", "init_length", "update_length"]
+__all__ = ["LENGTH_AXES", "LengthState", "halton", "init_length", "update_length"]
 
 _LEARNING_RATE, _BETA, _EPSILON = 0.05, 0.95, 1e-8
 
@@ -24,7 +26,7 @@ class LengthState(NamedTuple):
     """All () float64.
 
     Attributes:
-        log_length: log of the longest trajectory, in units of step size x scale.
+        log_length: log of the longest trajectory, in units of step size.
         second_moment: running second moment of its gradient (Adam without momentum).
         count: updates so far.
         log_average: weighted average of `log_length`, which is what remains after warmup.
@@ -34,6 +36,10 @@ class LengthState(NamedTuple):
     second_moment: jax.Array
     count: jax.Array
     log_average: jax.Array
+
+
+LENGTH_AXES: Any = LengthState(SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]
+"""How a `LengthState` lies over the mesh."""
 
 
 def init_length(length: jax.Array | float) -> LengthState:
@@ -53,36 +59,47 @@ def halton(index: jax.Array) -> jax.Array:
     return jnp.sum(((index + 1) >> bits & 1) * 2.0 ** (-bits - 1.0), dtype=jnp.float64)
 
 
-def _centred(position: Position, scale: Position, weight: jax.Array) -> Position:
-    """Positions in preconditioned units about their weighted mean; padding stays at 0."""
+def _centred(position: Position, weight: jax.Array) -> Position:
+    """Positions (chain, ...) about their mean, weighted by chain."""
 
-    def one(q: jax.Array, s: jax.Array) -> jax.Array:
-        white = jnp.where(s > 0, q / jnp.where(s > 0, s, 1), 0)
-        w = weight.astype(q.dtype).reshape((-1,) + (1,) * (q.ndim - 1))
-        return white - (w * white).sum(0) / w.sum()
+    def one(q: jax.Array) -> jax.Array:
+        w = over_chains(weight.astype(q.dtype), q)
+        return q - ((w * q).sum(0) / w.sum())[None]
 
-    return {k: one(position[k], scale[k]) for k in position}
+    centred: Position = jax.tree.map(one, position)
+    return centred
 
 
 def update_length(
-    state: LengthState, before: HamiltonianState, trajectory: Trajectory, scale: Position, jitter: jax.Array
+    state: LengthState,
+    start: Position,
+    trajectory: Trajectory,
+    metric: Metric[Any, Any],
+    data: Any,
+    jitter: jax.Array,
 ) -> LengthState:
     """Climb the criterion by one step, from the trajectories that all chains just made.
 
-    A trajectory that ended in a non-finite place has weight 0.
+    Args:
+        state: of the search.
+        start: (chain, ...) positions where the trajectories began.
+        trajectory: their ends; one that ended in a place that is not finite has weight 0.
+        metric: the kind of metric that they were made with.
+        data: its arrays.
+        jitter: () float64, the part of the longest trajectory that was taken.
     """
     weight = jnp.where(jnp.isfinite(trajectory.acceptance_rate), trajectory.acceptance_rate, 0.0)
     safe = jnp.maximum(weight, 1e-12)
-    end_position = {
-        k: jnp.where((weight > 0).reshape((-1,) + (1,) * (q.ndim - 1)), q, before.position[k])
-        for k, q in trajectory.proposal.position.items()
-    }
-    start = _centred(before.position, scale, jnp.ones_like(weight))
-    end = _centred(end_position, scale, safe)
-    velocity = {
-        k: jnp.where((weight > 0).reshape((-1,) + (1,) * (v.ndim - 1)), v, 0) for k, v in trajectory.momentum.items()
-    }
-    change = batch_dot(end, end) - batch_dot(start, start)
+
+    def where_counted(value: Position, other: Position) -> Position:
+        kept: Position = jax.tree.map(lambda x, y: jnp.where(over_chains(weight > 0, x), x, y), value, other)
+        return kept
+
+    end_position = where_counted(trajectory.proposal.position, start)
+    velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))
+    begin = _centred(metric.whiten_position(data, start), jnp.ones_like(weight))
+    end = _centred(metric.whiten_position(data, end_position), safe)
+    change = batch_dot(end, end) - batch_dot(begin, begin)
     per_chain = change * batch_dot(end, velocity)
     gradient = jitter * jnp.exp(state.log_length) * jnp.sum(weight * per_chain) / jnp.sum(safe)
     gradient = jnp.where(jnp.isfinite(gradient), gradient, 0.0)

@@ -1,43 +1,57 @@
 """One Hamiltonian trajectory for a batch of chains, accepted or rejected.
 
-Momentum is standard normal and positions move by ``step_size * scale * momentum``: a diagonal inverse mass matrix
-``scale**2`` (Neal 2011, "MCMC using Hamiltonian dynamics", section 5.4.1). A coordinate with scale 0 has no momentum
-and never moves. Kinetic energy, log prior and log likelihood are summed and compared in float64: at a log density of
--1e6 a float32 has a resolution of 0.06 nats.
+Momentum is standard normal in the coordinates of the metric. Kinetic energy, log prior and log likelihood are summed
+and compared in float64: at a log density of -1e6 a float32 has a resolution of 0.06 nats.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import LogDensityFn, Position
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, Statistic, Target
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 __all__ = [
     "DIVERGENCE_THRESHOLD",
+    "STATE_AXES",
+    "STATISTICS",
     "HamiltonianInfo",
     "HamiltonianState",
     "Trajectory",
+    "accept",
     "batch_dot",
     "init_state",
+    "leapfrog",
     "move",
+    "over_chains",
     "run_trajectory",
-    "standard_normal",
 ]
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error, in nats, beyond which a trajectory counts as divergent (Stan's value)."""
+
+STATISTICS = {
+    "acceptance_rate": Statistic("1", "Metropolis acceptance probability of the trajectory."),
+    "accepted": Statistic("1", "Whether the proposal was taken."),
+    "diverging": Statistic("1", f"Energy error above {DIVERGENCE_THRESHOLD:.0f} nats, or not finite."),
+    "energy": Statistic("nat", "Hamiltonian of the point kept."),
+    "lp": Statistic("nat", "Log density of the point kept, in unconstrained space."),
+    "log_likelihood": Statistic("nat", "Log likelihood of the point kept."),
+    "n_steps": Statistic("gradient", "Gradients of the transition."),
+    "step_size": Statistic("metric", "Step size in the coordinates of the metric."),
+}
 
 
 class HamiltonianState(NamedTuple):
     """A point of every chain with all that was computed there; the checkpoint.
 
     Attributes:
-        position: name -> (chain, ...).
+        position: where the chains are.
         log_prior, log_likelihood: (chain,) float64, nats.
-        gradient: like position.
+        gradient: of their sum, like the position.
         num_steps: () int32, draws and warmup iterations made so far; drives the jitter of trajectory lengths.
     """
 
@@ -48,18 +62,26 @@ class HamiltonianState(NamedTuple):
     num_steps: jax.Array
 
 
+STATE_AXES: Any = HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]
+"""How a `HamiltonianState` lies over the mesh."""
+
+
+class Trajectory(NamedTuple):
+    """The end of a trajectory, for those who adapt to it: its state, momentum and (chain,) acceptance rate."""
+
+    proposal: HamiltonianState
+    momentum: Position
+    acceptance_rate: jax.Array
+
+
 class HamiltonianInfo(NamedTuple):
-    """What diagnostics need of a step; becomes `sample_stats`.
+    """What diagnostics and adaptation need of a step; `STATISTICS` says what its fields are.
 
     Attributes:
-        acceptance_rate: (chain,) Metropolis acceptance probability.
-        accepted: (chain,) whether the proposal was taken.
-        diverging: (chain,) energy error above `DIVERGENCE_THRESHOLD`, or not finite.
-        energy: (chain,) Hamiltonian of the point kept, nats.
-        lp: (chain,) log density of the point kept, nats.
-        log_likelihood: (chain,) its log likelihood, nats.
-        n_steps: () leapfrog steps, each one gradient.
-        step_size: () in units of `scale`.
+        acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
+        accepted, diverging: (chain,) bool.
+        n_steps: () int32. step_size: () float64.
+        trajectory: its end; not recorded.
     """
 
     acceptance_rate: jax.Array
@@ -70,86 +92,97 @@ class HamiltonianInfo(NamedTuple):
     log_likelihood: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
+    trajectory: Trajectory
 
 
-class Trajectory(NamedTuple):
-    """The end of a trajectory, for those who adapt to it."""
-
-    proposal: HamiltonianState
-    momentum: Position
-    acceptance_rate: jax.Array
-
-
-def init_state(position: Position, log_density_fn: LogDensityFn) -> HamiltonianState:
+def init_state(position: Position, target: Target) -> HamiltonianState:
     """Return the state at a position; one gradient."""
-    return HamiltonianState(position, *log_density_fn(position), jnp.zeros((), jnp.int32))
+    return HamiltonianState(position, *target.log_density(position), jnp.zeros((), jnp.int32))
 
 
 def batch_dot(a: Position, b: Position) -> jax.Array:
     """Return the inner product of each chain, (chain,) float64."""
-    terms = [jnp.sum((a[k] * b[k]).reshape(a[k].shape[0], -1), axis=1, dtype=jnp.float64) for k in sorted(a)]
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    terms = [jnp.sum((x * y).reshape(x.shape[0], -1), axis=1, dtype=jnp.float64) for x, y in pairs]
     return sum(terms[1:], terms[0])
 
 
-def standard_normal(key: jax.Array, like: Position, scale: Position) -> Position:
-    """Draw momentum; values depend on a coordinate's index alone, so padding behind the rows changes none of them."""
-    noise = {}
-    for i, name in enumerate(sorted(like)):
-        shape, dtype = like[name].shape[1:], like[name].dtype
-        draw = jax.vmap(
-            lambda k, i=i, shape=shape, dtype=dtype: jax.random.normal(jax.random.fold_in(k, i), shape, dtype)
-        )
-        noise[name] = jnp.where(scale[name] > 0, draw(key), 0)
-    return noise
+def over_chains(mask: jax.Array, like: jax.Array) -> jax.Array:
+    """Return a (chain,) array with axes of length 1 behind, to broadcast over an array (chain, ...)."""
+    return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
-def move(
-    state: HamiltonianState,
+def leapfrog[Data](
+    metric: Metric[Data, Any],
+    data: Data,
+    target: Target,
+    step_size: jax.Array,
+    at: HamiltonianState,
     momentum: Position,
-    scale: Position,
+) -> tuple[HamiltonianState, Position]:
+    """Take one leapfrog step, at the cost of one gradient.
+
+    Args:
+        metric: the kind of metric.
+        data: its arrays.
+        target: the log density.
+        step_size: () or (chain,) float64; negative ones go backwards in time.
+        at: where the chains are.
+        momentum: their momentum, standard normal in the coordinates of the metric.
+    """
+
+    def add(to: Position, what: Position, factor: jax.Array) -> Position:
+        total: Position = jax.tree.map(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
+        return total
+
+    step_size = jnp.broadcast_to(step_size, at.log_prior.shape)
+    momentum = add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)
+    position = add(at.position, metric.move(data, momentum), step_size)
+    at = HamiltonianState(position, *target.log_density(position), at.num_steps)
+    return at, add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)
+
+
+def move[Data](
+    metric: Metric[Data, Any],
+    data: Data,
+    target: Target,
     step_size: jax.Array,
     num_steps: jax.Array,
-    log_density_fn: LogDensityFn,
+    state: HamiltonianState,
+    momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
-    """Take `num_steps` leapfrog steps; returns the end point and its momentum. Each step costs one gradient."""
-
-    def kick(p: Position, gradient: Position, fraction: float) -> Position:
-        return {k: p[k] + (fraction * step_size).astype(p[k].dtype) * scale[k] * gradient[k] for k in p}
-
-    def leapfrog(_: int, carry: tuple[HamiltonianState, Position]) -> tuple[HamiltonianState, Position]:
-        at, p = carry
-        p = kick(p, at.gradient, 0.5)
-        position = {k: q + step_size.astype(q.dtype) * scale[k] * p[k] for k, q in at.position.items()}
-        at = HamiltonianState(position, *log_density_fn(position), at.num_steps)
-        return at, kick(p, at.gradient, 0.5)
-
-    return jax.lax.fori_loop(0, num_steps, leapfrog, (state, momentum))
+    """Take `num_steps` leapfrog steps; returns the end point and its momentum."""
+    return jax.lax.fori_loop(
+        0, num_steps, lambda _, carry: leapfrog(metric, data, target, step_size, *carry), (state, momentum)
+    )
 
 
-def run_trajectory(
+def run_trajectory[Data](
     key: jax.Array,
     state: HamiltonianState,
-    log_density_fn: LogDensityFn,
-    scale: Position,
+    target: Target,
+    metric: Metric[Data, Any],
+    data: Data,
     step_size: jax.Array,
     num_leapfrog_steps: jax.Array,
-) -> tuple[HamiltonianState, HamiltonianInfo, Trajectory]:
-    """Make one Metropolis-corrected Hamiltonian transition.
+) -> tuple[HamiltonianState, HamiltonianInfo]:
+    """Make one Metropolis-corrected Hamiltonian transition (Neal 2011, section 5.2).
 
     Args:
         key: (chain,) typed keys.
         state: where the chains are.
-        log_density_fn: the target.
-        scale: name -> (...), no chain axis.
+        target: the log density.
+        metric: the kind of metric.
+        data: its arrays.
         step_size: () float64.
         num_leapfrog_steps: () int32, the same for every chain.
 
     Returns:
-        The next state (a rejected chain keeps its own), the info, and the trajectory's end.
+        The next state (a rejected chain keeps its own) and the info.
     """
     key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-    momentum = standard_normal(key_momentum, state.position, scale)
-    proposal, momentum_end = move(state, momentum, scale, step_size, num_leapfrog_steps, log_density_fn)
+    momentum = metric.draw_momentum(key_momentum, state.position, target.mask)
+    proposal, momentum_end = move(metric, data, target, step_size, num_leapfrog_steps, state, momentum)
 
     kinetic, kinetic_end = 0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)
     # Prior and likelihood change separately: their difference is small where each of them is large.
@@ -159,11 +192,7 @@ def run_trajectory(
         + (kinetic - kinetic_end)
     )
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
-    log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(key_accept))
-    accepted = log_uniform < log_ratio
-    acceptance_rate = jnp.exp(jnp.minimum(log_ratio, 0.0))
-
-    next_state = _select(accepted, proposal, state)
+    next_state, accepted, acceptance_rate = accept(key_accept, log_ratio, proposal, state)
     lp = next_state.log_prior + next_state.log_likelihood
     info = HamiltonianInfo(
         acceptance_rate=acceptance_rate,
@@ -174,15 +203,36 @@ def run_trajectory(
         log_likelihood=next_state.log_likelihood,
         n_steps=num_leapfrog_steps.astype(jnp.int32),
         step_size=step_size,
+        trajectory=Trajectory(proposal, momentum_end, acceptance_rate),
     )
-    return next_state, info, Trajectory(proposal, momentum_end, acceptance_rate)
+    return next_state, info
+
+
+def accept(
+    key: jax.Array, log_ratio: jax.Array, proposal: HamiltonianState, state: HamiltonianState
+) -> tuple[HamiltonianState, jax.Array, jax.Array]:
+    """Accept or reject proposals (Metropolis et al. 1953).
+
+    Args:
+        key: (chain,) typed keys.
+        log_ratio: (chain,) float64, log of the Metropolis ratio; what is not finite is rejected.
+        proposal: where the chains may go.
+        state: where they are.
+
+    Returns:
+        The next state, and (chain,) whether each proposal was taken and with which probability.
+    """
+    log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
+    log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(key))
+    accepted = log_uniform < log_ratio
+    return _select(accepted, proposal, state), accepted, jnp.exp(jnp.minimum(log_ratio, 0.0))
 
 
 def _select(accepted: jax.Array, proposal: HamiltonianState, state: HamiltonianState) -> HamiltonianState:
     """Return the proposal where a chain accepted it, its own state elsewhere, and count one step more."""
 
     def keep(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(accepted.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+        return jnp.where(over_chains(accepted, new), new, old)
 
     moved = jax.tree.map(keep, proposal._replace(num_steps=accepted), state._replace(num_steps=accepted))
     return moved._replace(num_steps=state.num_steps + 1)

@@ -11,25 +11,40 @@ transition takes as many gradients as its longest trajectory. A chain that is do
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import LogDensityFn, Position
-from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, HamiltonianState, batch_dot, move
+from bayesmesh.kernels.base import Position, Target
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.trajectory import (
+    DIVERGENCE_THRESHOLD,
+    HamiltonianState,
+    batch_dot,
+    leapfrog,
+    over_chains,
+)
 
-__all__ = ["Point", "Tree", "grow_tree"]
+__all__ = ["Draw", "End", "Tree", "grow_tree"]
 
 
-class Point(NamedTuple):
-    """A point of phase space of every chain: position, momentum, gradient (chain, ...), log densities (chain,)."""
+class End(NamedTuple):
+    """An end of a tree in time: where the next leapfrog step begins. Three positions (chain, ...)."""
 
     position: Position
     momentum: Position
+    gradient: Position
+
+
+class Draw(NamedTuple):
+    """A point drawn from a tree: position and gradient, and (chain,) float64 log densities and kinetic energy."""
+
+    position: Position
+    gradient: Position
     log_prior: jax.Array
     log_likelihood: jax.Array
-    gradient: Position
+    kinetic: jax.Array
 
 
 class Part(NamedTuple):
@@ -41,7 +56,7 @@ class Part(NamedTuple):
         momentum: sum of all momenta in it, like a position.
     """
 
-    drawn: Point
+    drawn: Draw
     log_weight: jax.Array
     momentum: Position
 
@@ -60,11 +75,10 @@ class Tree(NamedTuple):
         is_done, diverging, accepted: (chain,); the last says that the draw is not the start.
         acceptance_sum: (chain,) float64, Metropolis acceptance probabilities of all points, summed.
         count: (chain,) int32, points in all, without the start.
-        num_gradients: () int32.
     """
 
-    left: Point
-    right: Point
+    left: End
+    right: End
     whole: Part
     part: Part
     depth: jax.Array
@@ -76,44 +90,49 @@ class Tree(NamedTuple):
     accepted: jax.Array
     acceptance_sum: jax.Array
     count: jax.Array
-    num_gradients: jax.Array
 
 
-def grow_tree(
+def grow_tree[Data](
     key: jax.Array,
     state: HamiltonianState,
     momentum: Position,
-    scale: Position,
+    target: Target,
+    metric: Metric[Data, Any],
+    data: Data,
     step_size: jax.Array,
     max_depth: int,
-    log_density_fn: LogDensityFn,
 ) -> Tree:
     """Grow the tree of every chain to its end.
 
     Args:
         key: (chain,) typed keys.
         state: where the chains are.
-        momentum: with which they start, in units in which it is standard normal.
-        scale: name -> (...), no chain axis.
+        momentum: with which they start, standard normal in the coordinates of the metric.
+        target: the log density.
+        metric: the kind of metric.
+        data: its arrays.
         step_size: () float64.
         max_depth: most doublings; the longest trajectory has ``2**max_depth - 1`` steps.
-        log_density_fn: the target.
 
     Returns:
         The tree; ``whole.drawn`` is the next point of the chain.
     """
-    start = Point(state.position, momentum, state.log_prior, state.log_likelihood, state.gradient)
+    kinetic = 0.5 * batch_dot(momentum, momentum)
+    start = Draw(state.position, state.gradient, state.log_prior, state.log_likelihood, kinetic)
 
     def step(tree: Tree) -> Tree:
         uniform = _uniform(key, tree.count + 1)
         end = _pick(tree.is_forward, tree.right, tree.left)
-        point = _leapfrog(end, tree.is_forward, scale, step_size, log_density_fn)
-        log_weight = _log_weight(start, point)
-        grown = _add_leaf(tree, point, log_weight, uniform[:, 0])
-        merged = _merge(grown, uniform[:, 1], uniform[:, 2], max_depth)
-        return _keep_done(tree, merged)
+        begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
+        # Backwards in time the step is negative.
+        signed = jnp.where(tree.is_forward, step_size, -step_size)
+        at, moved = leapfrog(metric, data, target, signed, begin, end.momentum)
+        point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
+        grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), uniform[:, 0])
+        return _merge(grown, uniform[:, 1], uniform[:, 2], max_depth)
 
-    return jax.lax.while_loop(lambda tree: ~tree.is_done.all(), step, _seedling(key, start, max_depth))
+    seedling = _seedling(key, start, End(state.position, momentum, state.gradient), max_depth)
+    return jax.lax.while_loop(lambda tree: ~tree.is_done.all(), step, seedling)
 
 
 def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
@@ -121,66 +140,51 @@ def _uniform(key: jax.Array, number: jax.Array) -> jax.Array:
     return jax.vmap(lambda k, n: jax.random.uniform(jax.random.fold_in(k, n), (3,), jnp.float64))(key, number)
 
 
-def _seedling(key: jax.Array, start: Point, max_depth: int) -> Tree:
+def _seedling(key: jax.Array, start: Draw, end: End, max_depth: int) -> Tree:
     """A tree of one point, and an empty part at one of its ends."""
     num_chains = start.log_prior.shape
     zero, none = jnp.zeros(num_chains, jnp.int32), jnp.zeros(num_chains, bool)
-    slots = {k: jnp.zeros((max(1, max_depth - 1), *v.shape), v.dtype) for k, v in start.momentum.items()}
+    slots = jax.tree.map(lambda p: jnp.zeros((max(1, max_depth - 1), *p.shape), p.dtype), end.momentum)
     weight = jnp.zeros(num_chains, jnp.float64)
-    whole = Part(start, weight, start.momentum)
-    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, start.momentum))
+    whole = Part(start, weight, end.momentum)
+    part = Part(start, weight - jnp.inf, jax.tree.map(jnp.zeros_like, end.momentum))
     is_forward = _uniform(key, zero)[:, 2] < 0.5
-    return Tree(
-        start, start, whole, part, zero, zero, is_forward, (slots, slots), none, none, none, weight, zero,
-        jnp.zeros((), jnp.int32),
-    )  # fmt: skip
+    return Tree(end, end, whole, part, zero, zero, is_forward, (slots, slots), none, none, none, weight, zero)
 
 
-def _leapfrog(
-    end: Point, is_forward: jax.Array, scale: Position, step_size: jax.Array, log_density_fn: LogDensityFn
-) -> Point:
-    """One step away from the tree; backwards in time is forwards with the momentum turned round."""
-
-    def turned(momentum: Position) -> Position:
-        return {k: jnp.where(_over(is_forward, p), p, -p) for k, p in momentum.items()}
-
-    begin = HamiltonianState(
-        end.position, end.log_prior, end.log_likelihood, end.gradient, jnp.zeros((), jnp.int32)
-    )  # fmt: skip
-    one = jnp.ones((), jnp.int32)
-    at, momentum = move(begin, turned(end.momentum), scale, step_size, one, log_density_fn)
-    return Point(at.position, turned(momentum), at.log_prior, at.log_likelihood, at.gradient)
-
-
-def _log_weight(start: Point, point: Point) -> jax.Array:
+def _log_weight(start: Draw, point: Draw) -> jax.Array:
     """Return minus the energy error, (chain,) float64; -inf where it is not a number."""
     # Prior and likelihood change separately: their difference is small where each of them is large.
     log_ratio = (
         (point.log_prior - start.log_prior)
         + (point.log_likelihood - start.log_likelihood)
-        + 0.5 * (batch_dot(start.momentum, start.momentum) - batch_dot(point.momentum, point.momentum))
+        + (start.kinetic - point.kinetic)
     )
     return jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
 
 
-def _add_leaf(tree: Tree, point: Point, log_weight: jax.Array, uniform: jax.Array) -> Tree:
-    """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it."""
+def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, uniform: jax.Array) -> Tree:
+    """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
+
+    A tree that is done stays as it is; nothing reads what it saves from then on.
+    """
+    grows = ~tree.is_done
     part_weight = jnp.logaddexp(tree.part.log_weight, log_weight)
-    takes = jnp.log(uniform) < log_weight - part_weight
-    momentum = jax.tree.map(jnp.add, tree.part.momentum, point.momentum)
-    saved, is_turning = _check_subtrees(tree.saved, tree.leaf, point.momentum, momentum)
+    takes = grows & (jnp.log(uniform) < log_weight - part_weight)
+    momentum = jax.tree.map(jnp.add, tree.part.momentum, end.momentum)
+    saved, is_turning = _check_subtrees(tree.saved, tree.leaf, end.momentum, momentum)
     diverging = -log_weight > DIVERGENCE_THRESHOLD
+    acceptance = jnp.exp(jnp.minimum(log_weight, 0.0))
     return tree._replace(
-        left=_pick(tree.is_forward, tree.left, point),
-        right=_pick(tree.is_forward, point, tree.right),
+        left=_pick(grows & ~tree.is_forward, end, tree.left),
+        right=_pick(grows & tree.is_forward, end, tree.right),
         part=Part(_pick(takes, point, tree.part.drawn), part_weight, momentum),
-        leaf=tree.leaf + 1,
+        leaf=tree.leaf + grows,
         saved=saved,
-        is_done=is_turning | diverging,
-        diverging=diverging,
-        acceptance_sum=tree.acceptance_sum + jnp.exp(jnp.minimum(log_weight, 0.0)),
-        count=tree.count + 1,
-        num_gradients=tree.num_gradients + 1,
+        is_done=tree.is_done | is_turning | diverging,
+        diverging=tree.diverging | (grows & diverging),
+        acceptance_sum=tree.acceptance_sum + jnp.where(grows, acceptance, 0.0),
+        count=tree.count + grows,
     )
 
 
@@ -192,29 +196,29 @@ def _check_subtrees(
     An even point begins subtrees and is kept in the slot of its number's ones, the last not counted. An odd point ends
     as many subtrees as its number has ones at the end; these begin at the newest slots.
     """
-    num_slots = next(iter(saved[0].values())).shape[0]
-    slot = jnp.arange(num_slots)[:, None]
-    newest = jax.lax.population_count(leaf >> 1)
-    num_ended = jax.lax.population_count(leaf ^ (leaf + 1)) - 1
-    is_even = leaf % 2 == 0
+    slot = jnp.arange(jax.tree.leaves(saved)[0].shape[0])[:, None]
+    newest = jax.lax.population_count(leaf >> 1)[None]
+    num_ended = (jax.lax.population_count(leaf ^ (leaf + 1)) - 1)[None]
+    is_even = (leaf % 2 == 0)[None]
     writes = is_even & (slot == newest)
     is_ended = ~is_even & (slot <= newest) & (slot > newest - num_ended)
 
-    turning = jax.vmap(
-        lambda first, before: _is_turning(
-            first, momentum, {k: total[k] - before[k] + first[k] for k in total}
-        )
-    )(*saved)  # fmt: skip
-    momenta, sums = (
-        {k: jnp.where(_over(writes, old[k]), new[k], old[k]) for k in new}
-        for old, new in zip(saved, (momentum, total), strict=True)
-    )
-    return (momenta, sums), (turning & is_ended).any(axis=0)
+    def since(first: Position, before: Position) -> Position:
+        summed: Position = jax.tree.map(lambda t, b, f: t - b + f, total, before, first)
+        return summed
+
+    turning = jax.vmap(lambda first, before: _is_turning(first, momentum, since(first, before)))(*saved)
+
+    def save(slots: Position, new: Position) -> Position:
+        kept: Position = jax.tree.map(lambda old, x: jnp.where(over_chains(writes, old), x[None], old), slots, new)
+        return kept
+
+    return (save(saved[0], momentum), save(saved[1], total)), (turning & is_ended).any(axis=0)
 
 
 def _is_turning(first: Position, last: Position, total: Position) -> jax.Array:
     """Whether the ends of a stretch move towards each other, (chain,): its summed momentum against that of an end."""
-    middle = {k: total[k] - 0.5 * (first[k] + last[k]) for k in total}
+    middle = jax.tree.map(lambda t, a, b: t - 0.5 * (a + b), total, first, last)
     return (batch_dot(first, middle) <= 0) | (batch_dot(last, middle) <= 0)
 
 
@@ -230,10 +234,9 @@ def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int)
         jnp.where(is_whole, jnp.logaddexp(tree.whole.log_weight, tree.part.log_weight), tree.whole.log_weight),
         _pick(is_whole, momentum, tree.whole.momentum),
     )
-    nothing = jax.tree.map(jnp.zeros_like, momentum)
     part = tree.part._replace(
         log_weight=jnp.where(is_whole, -jnp.inf, tree.part.log_weight),
-        momentum=_pick(is_whole, nothing, tree.part.momentum),
+        momentum=_pick(is_whole, jax.tree.map(jnp.zeros_like, momentum), tree.part.momentum),
     )
     return tree._replace(
         whole=whole,
@@ -246,28 +249,7 @@ def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int)
     )
 
 
-def _keep_done(before: Tree, after: Tree) -> Tree:
-    """Leave the tree of a chain that was done as it was; only gradients are counted on."""
-    is_done = before.is_done
-
-    def keep(old: jax.Array, new: jax.Array) -> jax.Array:
-        return jnp.where(_over(is_done, old), old, new)
-
-    kept = {
-        name: jax.tree.map(keep, getattr(before, name), getattr(after, name))
-        for name in Tree._fields
-        if name not in ("saved", "num_gradients")
-    }
-    # Nothing reads what a tree that is done has saved.
-    return Tree(**kept, saved=after.saved, num_gradients=after.num_gradients)
-
-
-def _pick[Arrays: (Point, Position)](is_first: jax.Array, one: Arrays, other: Arrays) -> Arrays:
+def _pick[Arrays: (Draw, End, Position)](is_first: jax.Array, one: Arrays, other: Arrays) -> Arrays:
     """Choose between two trees of arrays (chain, ...) by chain."""
-    chosen: Arrays = jax.tree.map(lambda a, b: jnp.where(_over(is_first, a), a, b), one, other)
+    chosen: Arrays = jax.tree.map(lambda a, b: jnp.where(over_chains(is_first, a), a, b), one, other)
     return chosen
-
-
-def _over(mask: jax.Array, like: jax.Array) -> jax.Array:
-    """Append axes of length 1 until a mask broadcasts over an array."""
-    return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))

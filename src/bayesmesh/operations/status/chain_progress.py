@@ -120,7 +120,7 @@ def read_group(folder: Path) -> GroupProgress:
     each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
     return dataclasses.replace(
         group, phase=phase, done=max(int(m[3]) for m in ordered), per_second=1 / each if each > 0 else None,
-        acceptance=statistics.fmean(f["acceptance"] for f in facts) if facts else None,
+        acceptance=statistics.fmean(accepted) if (accepted := [f["acceptance"] for f in facts if "acceptance" in f]) else None,
         last_commit=facts[-1]["committed_at"] if facts else None, host=facts[-1]["host"] if facts else "",
     )  # fmt: skip
 
@@ -133,8 +133,9 @@ def _facts(path: Path) -> Facts | None:
     try:
         facts = marker["facts"]
         return {
-            "acceptance": float(facts["acceptance"]),
             "committed_at": float(facts["committed_at"]),
+            # A kernel without an accept step has none.
+            **({"acceptance": float(facts["acceptance"])} if "acceptance" in facts else {}),
             # Stores of the first release lack these.
             "count": int(facts.get("count", 0)),
             "seconds": float(facts.get("seconds", 0)),

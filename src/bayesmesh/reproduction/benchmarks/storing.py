@@ -23,7 +23,7 @@ from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import read_lengths
-from bayesmesh.sampling.cache import compile_phases, use_cache
+from bayesmesh.sampling.cache import compile_programs, use_cache
 from bayesmesh.sampling.identity import chain_identity
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
@@ -100,7 +100,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     data_spec = shards.spec(spec.config["compute"]["dtype"])
     program = make_program(spec, data_spec, slice_draws=read_lengths(layout.audit).slice_draws)
     ledger = Ledger(Path("unused"), "benchmark")
-    compiled = {phase: c.compiled for phase, c in compile_phases(program, ledger).items()}
+    compiled = {phase: c.compiled for phase, c in compile_programs(program, ledger).items()}
     data = program.put_data(shards.read_rows(0, shards.num_rows))
     key = GroupKey(spec.config["sampling"]["seed"], 0)
     memory: dict[int, float] = {}

@@ -24,9 +24,11 @@ from scipy.special import ndtr
 from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import look_numbers, within
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState
-from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+from bayesmesh.kernels.hmc import Hmc, Options
+from bayesmesh.kernels.targets import FunctionTarget
 
 __all__ = ["RULES", "SPEEDS", "Setting", "make_draws", "measure", "stop_runs"]
 
@@ -82,25 +84,22 @@ def make_draws(replications: int, num_draws: int, num_leapfrog_steps: int, seed:
     One program moves all chains of all replications at once, with the project's own kernel.
     """
 
-    def log_density(position: Position) -> Density:
-        x = position["x"]
-        return Density(jnp.zeros(len(x)), -0.5 * jnp.sum(x**2, axis=1), {"x": -x})
-
+    target = FunctionTarget(lambda x: -0.5 * jnp.sum(x**2))
     kernel = Hmc(Options(num_leapfrog_steps=num_leapfrog_steps), 0)
-    tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"x": jnp.ones(DIMENSION)})
+    tuning = HamiltonianTuning(jnp.asarray(STEP_SIZE, jnp.float64), (), ())
 
     @jax.jit
     def run(key: jax.Array) -> jax.Array:
         key_start, key_steps = jax.random.split(key)
         keys = jax.random.split(key_steps, CHAINS * replications)
-        start = {"x": jax.random.normal(key_start, (CHAINS * replications, DIMENSION), jnp.float64)}
+        start = Position(jax.random.normal(key_start, (CHAINS * replications, DIMENSION), jnp.float64), None)
 
         def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             at_draw = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
-            state, info = kernel.step(at_draw, state, log_density, tuning)
-            return state, jnp.concatenate([state.position["x"], info.lp[:, None]], axis=1)
+            state, info = kernel.step(at_draw, state, target, tuning)
+            return state, jnp.concatenate([state.position.shared, info.lp[:, None]], axis=1)
 
-        return jax.lax.scan(step, kernel.init(start, log_density), jnp.arange(num_draws))[1]
+        return jax.lax.scan(step, kernel.init(keys, start, target), jnp.arange(num_draws))[1]
 
     drawn = np.asarray(run(jax.random.key(seed)))
     return np.moveaxis(drawn.reshape(num_draws, CHAINS, replications, QUANTITIES), 0, 1)

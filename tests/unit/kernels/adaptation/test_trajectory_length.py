@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from bayesmesh.kernels.adaptation.trajectory_length import halton, init_length, update_length
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
+from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, Trajectory, init_state, run_trajectory
+from bayesmesh.kernels.targets import FunctionTarget
 
 NUM_CHAINS, DIMENSION = 32, 8
 
@@ -28,19 +31,11 @@ def test_halton_numbers_of_large_indices_stay_inside() -> None:
         assert 0 < halton(jnp.asarray(index, jnp.int32)) < 1
 
 
-def make_normal(sd: np.ndarray):
-    def log_density(position: Position) -> Density:
-        x = position["x"]
-        value = -0.5 * jnp.sum((x / sd) ** 2, axis=1)
-        return Density(jnp.zeros_like(value), value, {"x": -x / sd**2})
-
-    return log_density
-
-
 def learn(sd: np.ndarray, first: float, step_size: float, num_steps: int = 400) -> float:
     """Length after as many trajectories, from exact draws of a normal; unit scale."""
-    target, scale = make_normal(sd), {"x": jnp.ones(len(sd))}
-    begin = init_state({"x": sd * jax.random.normal(jax.random.key(0), (NUM_CHAINS, len(sd)))}, target)
+    target, metric = FunctionTarget(lambda q: -0.5 * jnp.sum((q / sd) ** 2)), IdentityMetric()
+    start = sd * jax.random.normal(jax.random.key(0), (NUM_CHAINS, len(sd)))
+    begin = init_state(Position(start, None), target)
 
     @jax.jit
     def run(state: HamiltonianState):
@@ -49,8 +44,8 @@ def learn(sd: np.ndarray, first: float, step_size: float, num_steps: int = 400) 
             keys = jax.random.split(jax.random.fold_in(jax.random.key(1), i), NUM_CHAINS)
             jitter = halton(i)
             count = jnp.clip(jnp.ceil(jitter * jnp.exp(length.log_length) / step_size), 1, 200).astype(jnp.int32)
-            after, _, trajectory = run_trajectory(keys, state, target, scale, jnp.asarray(step_size), count)
-            return (after, update_length(length, state, trajectory, scale, jitter)), None
+            after, info = run_trajectory(keys, state, target, metric, (), jnp.asarray(step_size), count)
+            return (after, update_length(length, state.position, info.trajectory, metric, (), jitter)), None
 
         return jax.lax.scan(step, (state, init_length(first)), jnp.arange(num_steps))[0][1]
 
@@ -72,10 +67,14 @@ def test_the_length_grows_where_short_trajectories_are_poor() -> None:
     assert 8 * np.pi / 2 / 1.5 < length < 8 * 2 * np.pi
 
 
+def of(values: np.ndarray) -> Position:
+    return Position(jnp.asarray(values), None)
+
+
 def trajectory_of(end: np.ndarray, velocity: np.ndarray, acceptance: np.ndarray) -> Trajectory:
     zero = jnp.zeros(len(end))
-    proposal = HamiltonianState({"x": jnp.asarray(end)}, zero, zero, {"x": jnp.zeros_like(end)}, jnp.asarray(1))
-    return Trajectory(proposal, {"x": jnp.asarray(velocity)}, jnp.asarray(acceptance))
+    proposal = HamiltonianState(of(end), zero, zero, of(np.zeros_like(end)), jnp.asarray(1))
+    return Trajectory(proposal, of(velocity), jnp.asarray(acceptance))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -84,10 +83,8 @@ def test_the_length_follows_the_sign_of_the_criterion_s_gradient(sign: float) ->
     generator = np.random.default_rng(0)
     start = generator.standard_normal((NUM_CHAINS, 3))
     start -= start.mean(axis=0)
-    before = trajectory_of(start, start, np.ones(NUM_CHAINS)).proposal
     trajectory = trajectory_of(2 * start, sign * start, np.ones(NUM_CHAINS))
-    scale = {"x": jnp.ones(3)}
-    after = update_length(init_length(1.0), before, trajectory, scale, jnp.asarray(0.5))
+    after = update_length(init_length(1.0), of(start), trajectory, IdentityMetric(), (), jnp.asarray(0.5))
     assert sign * after.log_length > 0
 
 
@@ -97,9 +94,8 @@ def test_trajectories_that_ended_nowhere_have_no_say() -> None:
     acceptance = generator.uniform(size=6)
     lost_end, lost_velocity, lost = end.copy(), velocity.copy(), acceptance.copy()
     lost_end[1], lost_velocity[1], lost[1] = np.nan, np.inf, 0.0
-    scale, before = {"x": jnp.ones(3)}, trajectory_of(start, start, acceptance).proposal
     found = [
-        update_length(init_length(1.0), before, trajectory_of(e, v, a), scale, jnp.asarray(0.5))
+        update_length(init_length(1.0), of(start), trajectory_of(e, v, a), IdentityMetric(), (), jnp.asarray(0.5))
         for e, v, a in ((lost_end, lost_velocity, lost), (end, velocity, lost))
     ]
     assert jnp.isfinite(found[0].log_length)
@@ -109,18 +105,38 @@ def test_trajectories_that_ended_nowhere_have_no_say() -> None:
 def test_padding_has_no_say() -> None:
     generator = np.random.default_rng(0)
     start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
-    scale = {"x": jnp.asarray([1.0, 2.0, 0.0])}
+    scale = of(np.asarray([1.0, 2.0, 0.0]))
     other = [x.copy() for x in (start, end)]
     other[0][:, 2], other[1][:, 2] = 0, 0
     velocity[:, 2] = 0
     found = [
         update_length(
             init_length(1.0),
-            trajectory_of(s, s, np.ones(6)).proposal,
+            of(s),
             trajectory_of(e, velocity, np.ones(6)),
+            DiagonalMetric(),
             scale,
             jnp.asarray(0.5),
         )
         for s, e in ((start, end), other)
     ]
     np.testing.assert_allclose(found[0].second_moment, found[1].second_moment, rtol=1e-12)
+
+
+def test_distances_are_those_of_the_metric() -> None:
+    """Positions in other units with the metric in the same units give the same step."""
+    generator = np.random.default_rng(4)
+    start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
+    units = np.asarray([0.1, 1.0, 50.0])
+    jitter, rate = jnp.asarray(0.5), np.ones(6)
+    plain = update_length(init_length(1.0), of(start), trajectory_of(end, velocity, rate), IdentityMetric(), (), jitter)
+    scaled = update_length(
+        init_length(1.0),
+        of(units * start),
+        trajectory_of(units * end, velocity, rate),
+        DiagonalMetric(),
+        of(units),
+        jitter,
+    )
+    np.testing.assert_allclose(scaled.second_moment, plain.second_moment, rtol=1e-12)
+    assert plain.second_moment > 0

@@ -15,11 +15,12 @@ from scipy import stats
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.chees import Options as CheesOptions
 from bayesmesh.models.pymc.model import PymcModel
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import lay_out_rows
+from bayesmesh.sampling.rows import lay_out_rows
 
 NUM_ROWS = 11
 GENERATOR = np.random.default_rng(3)
@@ -116,18 +117,20 @@ def test_it_is_sampled_as_any_model(dtype: str) -> None:
 
     @jax.jit
     def run(key: jax.Array) -> Any:
-        keys = jax.random.split(key, 4)
-        position = jax.vmap(target.sample_prior)(keys)
-        state = kernel.warmup_init(kernel.init(position, lambda q: target.log_density(q, data)), target.active())
+        keys, bound = jax.random.split(key, 4), target.bind(data)
+        state = kernel.init(keys, jax.vmap(target.sample_prior)(keys), bound)
+        adaptation = kernel.init_adaptation(state, bound)
         for _ in range(2):
-            state, info = kernel.warmup_step(keys, state, lambda q: target.log_density(q, data))
-        return state.kernel, info, jax.vmap(target.constrain)(state.kernel.position)
+            before = state
+            state, info = kernel.step(keys, before, bound, kernel.tuning(adaptation, is_adapting=True))
+            adaptation = kernel.adapt(adaptation, before, state, info, bound)
+        return state, info, jax.vmap(target.constrain)(state.position)
 
     state, info, there = run(jax.random.key(3))
     one = {k: np.asarray(v[0], np.float64) for k, v in there.items()}
     np.testing.assert_allclose(state.log_likelihood[0], per_row(one).sum(), rtol=1e-5)
     assert info.acceptance_rate.max() > 0.1
-    assert {v.dtype.name for v in state.position.values()} == {dtype}
+    assert {v.dtype.name for v in jax.tree.leaves(state.position)} == {dtype}
 
 
 class Discrete(Regression):
@@ -211,7 +214,7 @@ def coins() -> tuple[Target, dict[str, jax.Array]]:
 def test_support_and_density_are_pymc_s(coins, probability: float) -> None:
     """Out of range it is -inf, in range it is finite and so is its gradient: five rows in tiles of three, one padded."""
     target, data = coins
-    found = target.log_density({"probability": jnp.full(1, probability)}, data)
+    found = target.bind(data).log_density(Position(jnp.full((1, 1), probability), None))
     with pymc.Model() as model:
         target.model.build(COINS)
     expected = model.compile_logp(mode="FAST_COMPILE")({"probability": probability})
@@ -219,4 +222,4 @@ def test_support_and_density_are_pymc_s(coins, probability: float) -> None:
     assert np.isfinite(expected) == (0 < probability < 1)
     if np.isfinite(expected):
         (slope,) = model.compile_dlogp(mode="FAST_COMPILE")({"probability": probability})
-        np.testing.assert_allclose(found.gradient["probability"][0], slope, rtol=1e-9)
+        np.testing.assert_allclose(found.gradient.shared[0, 0], slope, rtol=1e-9)

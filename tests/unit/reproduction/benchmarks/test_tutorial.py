@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.kernels.hamiltonian import trajectory
+from bayesmesh.kernels.hamiltonian.metrics import base
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, chains, collectives, precision, store_chains
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
@@ -41,10 +42,8 @@ def test_chains_on_devices_are_independent_and_hold(tmp_path: Path) -> None:
 
 def test_a_broken_kernel_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Momenta with a standard deviation of 1.2, where the acceptance test takes them for 1."""
-    drawn = trajectory.standard_normal
-    monkeypatch.setattr(
-        trajectory, "standard_normal", lambda *a: {name: 1.2 * value for name, value in drawn(*a).items()}
-    )
+    drawn = base.standard_normal
+    monkeypatch.setattr(base, "standard_normal", lambda *a: jax.tree.map(lambda x: 1.2 * x, drawn(*a)))
     sample(tmp_path)
     found = verdicts(tmp_path, "E2")
     assert found.pop("shape of the states") == found.pop("shape when merged") == HOLDS

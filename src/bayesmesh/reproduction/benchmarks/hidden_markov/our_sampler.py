@@ -11,14 +11,17 @@ from bayesmesh.config.compute_settings import ComputeSettings
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.data.base import DataSpec, FieldSpec
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov.effective_draws import LATENTS, describe
 from bayesmesh.sampling.collective import make_target
-from bayesmesh.sampling.mesh import build_mesh, configure_jax, lay_out_rows
-from bayesmesh.sampling.program import PHASES, GroupKey, Program
+from bayesmesh.sampling.mesh import build_mesh, configure_jax
+from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
+from bayesmesh.sampling.rows import lay_out_rows
 
 __all__ = ["Ours"]
+
+Arrays = dict[str, np.ndarray]
+"""Statistics, or draws (iteration, chain, ...), on the host."""
 
 
 class Ours:
@@ -55,9 +58,10 @@ class Ours:
         configure_jax(self.compute)
         begin = time.perf_counter()
         program = self._program()
-        self.compiled = {phase: program.trace(phase).lower().compile() for phase in PHASES}
+        self.compiled = {name: program.trace(name).lower().compile() for name in PROGRAMS}
         seconds = time.perf_counter() - begin
         self.data = program.put_data({"emissions": self.emissions})
+        self.arguments = program.arguments
         self._sample(0)
         return {
             "compile_s": seconds,
@@ -78,17 +82,16 @@ class Ours:
         kernel = load_component("kernel", self.kernel)(options, warmup)
         return Program(target, kernel, mesh, self.sampling, num_chains, max(warmup, self.num_draws))
 
-    def _sample(self, seed: int) -> tuple[HamiltonianInfo, HamiltonianInfo, dict[str, np.ndarray]]:
-        """Return infos of warmup, those of the draws, and the draws (draw, chain, ...) on the host."""
+    def _sample(self, seed: int) -> tuple[Arrays, Arrays, Arrays]:
+        """Return statistics of warmup, those of the draws, and the draws (draw, chain, ...) on the host."""
         import jax
 
-        key = GroupKey(seed, 0).arguments()
-        state = self.compiled["initialise"](*key, self.data)
-        first = np.uint32(0)
-        state, warm = self.compiled["warmup"](*key, self.data, state, first, np.int32(self.sampling.warmup))
-        carry = self.compiled["finish"](state)
-        _, info, draws = self.compiled["sample"](*key, self.data, carry, first, np.int32(self.num_draws))
-        found: tuple[HamiltonianInfo, HamiltonianInfo, dict[str, np.ndarray]] = jax.device_get((warm, info, draws))
+        run = (self.arguments(GroupKey(seed, 0)), self.data)
+        warmup = self.sampling.warmup
+        state = self.compiled["initialise"](*run)
+        state, warm, _ = self.compiled["segment"](*run, state, np.uint32(0), np.int32(warmup))
+        _, info, draws = self.compiled["segment"](*run, state, np.uint32(warmup), np.int32(self.num_draws))
+        found: tuple[Arrays, Arrays, Arrays] = jax.device_get((warm, info, draws))
         return found
 
     def run(self, repeat: int) -> dict[str, object]:
@@ -97,10 +100,10 @@ class Ours:
         warm, info, draws = self._sample(1 + repeat)
         seconds = time.perf_counter() - begin
         by_chain = {k: np.swapaxes(draws[k], 0, 1)[:, : self.num_draws] for k in LATENTS}
-        gradients = int(warm.n_steps[: self.sampling.warmup].sum()) + int(info.n_steps[: self.num_draws].sum())
+        gradients = int(warm["n_steps"][: self.sampling.warmup].sum()) + int(info["n_steps"][: self.num_draws].sum())
         return {
             **describe(by_chain, seconds),
-            "gradients_per_draw": float(info.n_steps[: self.num_draws].mean()),
+            "gradients_per_draw": float(info["n_steps"][: self.num_draws].mean()),
             "gradients_per_s": gradients * self.sampling.chains / seconds,
-            "divergent": float(info.diverging[: self.num_draws].mean()),
+            "divergent": float(info["diverging"][: self.num_draws].mean()),
         }

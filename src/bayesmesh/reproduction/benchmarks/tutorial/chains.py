@@ -13,9 +13,11 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState
-from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+from bayesmesh.kernels.hmc import Hmc, Options
+from bayesmesh.kernels.targets import FunctionTarget
 
 __all__ = ["Ours", "Tfp", "on_devices"]
 
@@ -82,19 +84,17 @@ class Ours(_Chains):
 
     def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
         kernel = Hmc(Options(num_leapfrog_steps=self._num_steps, initial_step_size=self._step_size), WARMUP)
-        tuning = HmcTuning(jnp.asarray(self._step_size, jnp.float64), {"x": jnp.ones(DIMENSION)})
+        tuning = HamiltonianTuning(jnp.asarray(self._step_size, jnp.float64), (), ())
         chain_keys = jax.random.split(keys[0], CHAINS)
 
-        def density(position: Position) -> Density:
-            value, gradient = jax.vmap(jax.value_and_grad(_log_density))(position["x"])
-            return Density(jnp.zeros_like(value), value, {"x": gradient})
+        target = FunctionTarget(_log_density)
 
         def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(chain_keys)
-            state, _ = kernel.step(key, state, density, tuning)
-            return state, state.position["x"]
+            state, _ = kernel.step(key, state, target, tuning)
+            return state, state.position.shared
 
-        state = kernel.init({"x": jnp.zeros((CHAINS, DIMENSION))}, density)
+        state = kernel.init(chain_keys, Position(jnp.zeros((CHAINS, DIMENSION)), None), target)
         _, states = jax.lax.scan(step, state, jnp.arange(WARMUP + num_draws))
         return states[None, WARMUP:]
 

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.data.sources import digits
-from bayesmesh.kernels.base import Density, LogDensityFn, Position
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.base import Position, Target
 from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo, HamiltonianState
-from bayesmesh.kernels.hmc import Hmc, HmcTuning, Options
+from bayesmesh.kernels.hmc import Hmc, Options
+from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.reproduction.benchmarks.tutorial.chains import DrawsCase
 
 __all__ = ["Trajectories", "log_density"]
@@ -77,14 +79,10 @@ class Trajectories:
         features = jnp.asarray(np.tile(rows["features"], (REPEATS, 1)) / 16, jnp.float32)
         labels = jnp.asarray(np.tile(rows["label"], REPEATS), jnp.int32)
 
-        def density(position: Position) -> Density:
-            def of_chain(w: jax.Array) -> jax.Array:
-                return log_density(w, features, labels, self._precision)
+        def of_chain(weights: jax.Array) -> jax.Array:
+            return log_density(weights.reshape(features.shape[1], 10), features, labels, self._precision)
 
-            value, gradient = jax.lax.map(jax.value_and_grad(of_chain), position["weights"])
-            return Density(jnp.zeros_like(value), value, {"weights": gradient})
-
-        self._sample = jax.jit(lambda start: _sample(density, start, case["draws"]))
+        self._sample = jax.jit(lambda start: _sample(FunctionTarget(of_chain), start.ravel(), case["draws"]))
         self._start = _ascend(features, labels)
         return {"device": jax.devices()[0].device_kind, **self.run(-1)}
 
@@ -106,14 +104,14 @@ def _ascend(features: jax.Array, labels: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, ASCENT_STEPS, lambda _, w: w + ASCENT_RATE * gradient(w), start)
 
 
-def _sample(density: LogDensityFn, start: jax.Array, num_draws: int) -> HamiltonianInfo:
+def _sample(target: Target, start: jax.Array, num_draws: int) -> HamiltonianInfo:
     kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS), 0)
-    tuning = HmcTuning(jnp.asarray(STEP_SIZE, jnp.float64), {"weights": jnp.ones(start.shape, jnp.float32)})
+    tuning = HamiltonianTuning(jnp.asarray(STEP_SIZE, jnp.float64), (), ())
     keys = jax.random.split(jax.random.key(SEED), CHAINS)
 
     def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, HamiltonianInfo]:
         key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
-        return kernel.step(key, state, density, tuning)
+        return kernel.step(key, state, target, tuning)
 
-    state = kernel.init({"weights": jnp.broadcast_to(start, (CHAINS, *start.shape))}, density)
+    state = kernel.init(keys, Position(jnp.broadcast_to(start, (CHAINS, *start.shape)), None), target)
     return jax.lax.scan(step, state, jnp.arange(num_draws))[1]

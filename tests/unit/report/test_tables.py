@@ -15,7 +15,7 @@ from bayesmesh.figures import formats
 from bayesmesh.report.background import build_timing, dump_settings
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
-from bayesmesh.report.summary_table import Coordinate, read_summary, worst_first
+from bayesmesh.report.tables import Coordinate, read_summary, worst_first
 from bayesmesh.report.time_spent import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 

@@ -1,0 +1,156 @@
+"""The one warmup of all Hamiltonian kernels: windows, step size and metric.
+
+Dual averaging adapts the step size at every iteration. A metric that adapts is estimated from the points of a window,
+and replaced when the window closes; then the step size is searched anew from where it is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.kernels.adaptation.step_size import (
+    STEP_SIZE_AXES,
+    StepSizeState,
+    averaged_step_size,
+    init_step_size,
+    mean_over_finite,
+    update_step_size,
+)
+from bayesmesh.kernels.adaptation.windows import is_window_end
+from bayesmesh.kernels.base import Kernel, Position, Target
+from bayesmesh.kernels.hamiltonian.metrics import load_metric
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.trajectory import STATE_AXES, HamiltonianState, init_state
+
+__all__ = ["HamiltonianKernel", "HamiltonianTuning", "Warmup"]
+
+_RESTART_SHRINKAGE = 2.0
+"""Of the step size after a window; it is near what is needed already, and a bolder search would waste gradients."""
+
+
+class Warmup(NamedTuple):
+    """What a Hamiltonian kernel has learnt so far.
+
+    Attributes:
+        step_size: the state of dual averaging.
+        metric: the metric's data.
+        estimate: of the metric to come, from the present window.
+        extra: what a kernel adapts beside them; empty where there is nothing.
+    """
+
+    step_size: StepSizeState
+    metric: Any
+    estimate: Any
+    extra: Any
+
+
+class HamiltonianTuning(NamedTuple):
+    """What a step reads: () float64 step size, the metric's data, and a kernel's own tuning."""
+
+    step_size: jax.Array
+    metric: Any
+    extra: Any
+
+
+class StepInfo(Protocol):
+    """What the common warmup reads of a step: (chain,) float64 acceptance rate and log density."""
+
+    @property
+    def acceptance_rate(self) -> jax.Array: ...
+    @property
+    def lp(self) -> jax.Array: ...
+
+
+class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuning, Info, Warmup]):
+    """A kernel that moves along Hamiltonian trajectories; what a kernel adds is its `step`, and what it adapts beside."""
+
+    def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
+        super().__init__(options, num_warmup)
+        self.metric: Metric[Any, Any] = load_metric(self.options.metric)
+
+    def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
+        """Return the state at a position; one gradient, and no randomness."""
+        del key
+        return init_state(position, target)
+
+    def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
+        """Return the adaptation before the first iteration: the metric is that of the gradients where chains start."""
+        step_size = init_step_size(self.options.initial_step_size)
+        data = self.metric.init(state.gradient, target.mask)
+        return Warmup(step_size, data, self.metric.init_estimate(state.position), self.init_extra())
+
+    def adapt(
+        self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: Info, target: Target
+    ) -> Warmup:
+        """Learn from one transition."""
+        del target
+        acceptance = self.acceptance_statistic(info)
+        step_size = update_step_size(adaptation.step_size, acceptance, self.options.target_acceptance)
+        adapted = adaptation._replace(step_size=step_size, extra=self.adapt_extra(adaptation, before, info))
+        if not self.metric.is_adaptive:
+            return adapted
+        estimate = self.metric.update_estimate(adaptation.estimate, after.position, after.gradient)
+        closes = is_window_end(after.num_steps, self.num_adaptive)
+        return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
+
+    def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
+        return adaptation._replace(
+            metric=self.metric.estimate(adaptation.estimate),
+            step_size=init_step_size(jnp.exp(adaptation.step_size.log_step), _RESTART_SHRINKAGE),
+            estimate=self.metric.init_estimate(after.position),
+            extra=self.restart_extra(adaptation.extra, _RESTART_SHRINKAGE),
+        )
+
+    def tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> HamiltonianTuning:
+        """Return the step size in use while adapting, its average afterwards, with the metric."""
+        step_size = jnp.where(
+            is_adapting, jnp.exp(adaptation.step_size.log_step), averaged_step_size(adaptation.step_size)
+        )
+        return HamiltonianTuning(step_size, adaptation.metric, self.extra_tuning(adaptation, is_adapting))
+
+    def acceptance_statistic(self, info: Info) -> jax.Array:
+        """Return the acceptance over the chains that the step size is adapted to, () float64."""
+        return mean_over_finite(info.acceptance_rate, info.lp)
+
+    def init_extra(self) -> Any:
+        """Return what the kernel adapts beside step size and metric, before the first iteration."""
+        return ()
+
+    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: Info) -> Any:
+        """Return `adaptation.extra` after one transition."""
+        del before, info
+        return adaptation.extra
+
+    def restart_extra(self, extra: Any, shrinkage: float) -> Any:
+        """Return `Warmup.extra` after a change of the metric; `shrinkage` is that of step sizes searched anew."""
+        del shrinkage
+        return extra
+
+    def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> Any:
+        """Return what a step reads of `adaptation.extra`."""
+        del adaptation, is_adapting
+        return ()
+
+    def extra_axes(self) -> Any:
+        """Return the `Axes` of every array of `Warmup.extra`."""
+        return ()
+
+    @abstractmethod
+    def step(
+        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, Info]:
+        """Make one transition."""
+
+    def state_axes(self) -> HamiltonianState:
+        """Return the axes of a state."""
+        axes: HamiltonianState = STATE_AXES
+        return axes
+
+    def adaptation_axes(self) -> Warmup:
+        """Return the axes of an adaptation."""
+        return Warmup(STEP_SIZE_AXES, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())

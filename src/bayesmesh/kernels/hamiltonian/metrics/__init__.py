@@ -1,0 +1,28 @@
+"""One metric a file: how momentum is drawn, positions move and gradients are whitened. Found by file name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+
+__all__ = ["load_metric"]
+
+
+def load_metric(name: str) -> Metric[Any, Any]:
+    """Return the metric of a file of this folder: the one subclass of `Metric` that the file defines.
+
+    Raises:
+        ValueError: the file defines none, or several.
+    """
+    module = importlib.import_module(f"{__name__}.{name}")
+    found = [
+        c
+        for c in vars(module).values()
+        if isinstance(c, type) and issubclass(c, Metric) and c.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{module.__file__}: {len(found)} subclasses of Metric; a metric is exactly one")
+    metric: Metric[Any, Any] = found[0]()
+    return metric

@@ -1,0 +1,97 @@
+"""The contract of a metric.
+
+With an inverse mass matrix A A^T, momentum is written as A^-T p with p standard normal: kinetic energy is p.p / 2,
+positions move along A p and the force on p is A^T times the gradient (Neal 2011, "MCMC using Hamiltonian dynamics",
+section 4.1). Kernels work with p alone, so that the kind of A is the metric's business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from bayesmesh.kernels.base import Position
+
+__all__ = ["Metric", "apply_mask", "count_finite", "standard_normal"]
+
+
+class Metric[Data, Estimate](ABC):
+    """A linear map A of positions, and how warmup estimates it.
+
+    Data is a pytree of arrays without a chain axis: one metric serves all chains of a program. Estimate is a pytree too,
+    what is known of the metric to come. Both declare how their arrays lie over the mesh.
+
+    Class attributes:
+        is_adaptive: whether warmup changes it.
+    """
+
+    is_adaptive: ClassVar[bool] = True
+
+    @abstractmethod
+    def init(self, gradient: Position, mask: Position) -> Data:
+        """Return the metric to begin with, from the gradients (chain, ...) where the chains start."""
+
+    @abstractmethod
+    def move(self, data: Data, momentum: Position) -> Position:
+        """Return A p: the direction of positions (chain, ...) for momenta (chain, ...)."""
+
+    @abstractmethod
+    def whiten_gradient(self, data: Data, gradient: Position) -> Position:
+        """Return A^T g for gradients (chain, ...)."""
+
+    @abstractmethod
+    def whiten_position(self, data: Data, position: Position) -> Position:
+        """Return A^-1 q for positions, or differences of positions, (chain, ...)."""
+
+    def draw_momentum(self, key: jax.Array, like: Position, mask: Position) -> Position:
+        """Draw p, standard normal where `mask` is not 0, for (chain,) keys."""
+        return standard_normal(key, like, mask)
+
+    @abstractmethod
+    def init_estimate(self, like: Position) -> Estimate:
+        """Return the estimate of a window that begins, for positions (chain, ...) like these."""
+
+    @abstractmethod
+    def update_estimate(self, estimate: Estimate, position: Position, gradient: Position) -> Estimate:
+        """Add the present point of every chain, (chain, ...); a chain whose gradient is not finite must not count."""
+
+    @abstractmethod
+    def estimate(self, estimate: Estimate) -> Data:
+        """Return the metric at the end of a window."""
+
+    @abstractmethod
+    def data_axes(self) -> Data:
+        """Return the `Axes` of every array of the metric."""
+
+    @abstractmethod
+    def estimate_axes(self) -> Estimate:
+        """Return the `Axes` of every array of the estimate."""
+
+
+def standard_normal(key: jax.Array, like: Position, mask: Position) -> Position:
+    """Return standard normal numbers, like a position, for (chain,) keys; 0 where `mask` is 0.
+
+    A value depends on the index of its coordinate alone, so that padding behind the last entry changes none.
+    """
+
+    def draw(index: int, part: jax.Array | None) -> jax.Array | None:
+        if part is None:
+            return None
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, index))(key)
+        return jax.vmap(lambda k: jax.random.normal(k, part.shape[1:], part.dtype))(keys)
+
+    return apply_mask(Position(draw(0, like.shared), draw(1, like.local)), mask)
+
+
+def apply_mask(position: Position, mask: Position) -> Position:
+    """Return positions (chain, ...) with 0 where the mask is 0."""
+    return Position(*(x if m is None or x is None else x * m[None] for x, m in zip(position, mask, strict=True)))
+
+
+def count_finite(gradient: Position) -> jax.Array:
+    """Return which chains have a finite gradient, (chain,) bool."""
+    finite = [jnp.isfinite(g).reshape(g.shape[0], -1).all(axis=1) for g in jax.tree.leaves(gradient)]
+    return jnp.stack(finite).all(axis=0)

@@ -1,0 +1,86 @@
+"""Random-walk Metropolis with a normal proposal in the coordinates of the metric.
+
+It needs no gradient to be exact, and uses one only to learn the metric; where gradients can be had, every other kernel
+is faster in more than a few dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from pydantic import Field
+
+from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
+from bayesmesh.config.settings import Argument
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
+from bayesmesh.kernels.base import Statistic, Target
+from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianState, accept, over_chains
+
+__all__ = ["Options", "RandomWalk", "WalkInfo"]
+
+
+class Options(HamiltonianSettings):
+    """Options of `random_walk`."""
+
+    target_acceptance: Argument[float] = Field(
+        0.234, gt=0, lt=1, description="Mean acceptance that the proposal's scale is adapted to."
+    )
+    initial_step_size: Argument[float] = Field(
+        1.0, gt=0, le=1e6, description="Scale of the proposal at the first iteration, in units of the metric."
+    )
+
+
+class WalkInfo(NamedTuple):
+    """What diagnostics need of a step; `RandomWalk.statistics` says what the fields are.
+
+    Attributes:
+        acceptance_rate, lp, log_likelihood: (chain,) float64.
+        accepted: (chain,) bool.
+        n_steps: () int32. step_size: () float64.
+    """
+
+    acceptance_rate: jax.Array
+    accepted: jax.Array
+    lp: jax.Array
+    log_likelihood: jax.Array
+    n_steps: jax.Array
+    step_size: jax.Array
+
+
+class RandomWalk(HamiltonianKernel[WalkInfo]):
+    """Random-walk Metropolis."""
+
+    pretty_name = "Random-walk Metropolis"
+    reference = "Metropolis et al. 1953; scaling: Roberts, Gelman and Gilks 1997"
+    statistics = {k: STATISTICS[k] for k in ("lp", "log_likelihood", "accepted")} | {
+        "acceptance_rate": Statistic("1", "Metropolis acceptance probability of the proposal."),
+        "n_steps": Statistic("gradient", "Evaluations of the log density, each with its gradient."),
+        "step_size": Statistic("metric", "Standard deviation of the proposal in the coordinates of the metric."),
+    }
+
+    def expected_gradients(self) -> float:
+        """One evaluation a draw."""
+        return 1.0
+
+    def step(
+        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, WalkInfo]:
+        """Propose a point near the present one, and accept or reject it."""
+        key_noise, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        noise = self.metric.move(tuning.metric, self.metric.draw_momentum(key_noise, state.position, target.mask))
+        scale = jnp.broadcast_to(tuning.step_size, state.log_prior.shape)
+        position = jax.tree.map(lambda q, z: q + over_chains(scale.astype(q.dtype), q) * z, state.position, noise)
+        proposal = HamiltonianState(position, *target.log_density(position), state.num_steps)
+        log_ratio = (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood)
+        after, accepted, acceptance_rate = accept(key_accept, log_ratio, proposal, state)
+        info = WalkInfo(
+            acceptance_rate=acceptance_rate,
+            accepted=accepted,
+            lp=after.log_prior + after.log_likelihood,
+            log_likelihood=after.log_likelihood,
+            n_steps=jnp.ones((), jnp.int32),
+            step_size=tuning.step_size,
+        )
+        return after, info

@@ -1,0 +1,176 @@
+"""Replica exchange between two temperatures: a hot chain beside each chain of the target, and swaps between the two.
+
+The hot chain sees the likelihood to a power below 1 and crosses between modes that the cold one cannot leave. At every
+iteration a pair first proposes to swap its positions, and then each makes an HMC trajectory at its own temperature.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from pydantic import Field
+
+from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
+from bayesmesh.config.settings import Argument
+from bayesmesh.kernels.adaptation.step_size import (
+    STEP_SIZE_AXES,
+    StepSizeState,
+    averaged_step_size,
+    init_step_size,
+    mean_over_finite,
+    update_step_size,
+)
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
+from bayesmesh.kernels.hamiltonian.trajectory import (
+    STATISTICS,
+    HamiltonianState,
+    init_state,
+    over_chains,
+    run_trajectory,
+)
+from bayesmesh.kernels.targets import TemperedTarget
+
+__all__ = ["ExchangeInfo", "Options", "ReplicaExchange"]
+
+
+class Options(HamiltonianSettings):
+    """Options of `replica_exchange`."""
+
+    inverse_temperature: Argument[float] = Field(
+        0.25, gt=0, lt=1, description="Power of the likelihood that the hot chains see; smaller is hotter."
+    )
+    num_leapfrog_steps: int = Field(
+        10, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient."
+    )
+
+
+class ExchangeInfo(NamedTuple):
+    """What diagnostics and adaptation need of a step; `ReplicaExchange.statistics` says what is recorded.
+
+    Attributes:
+        acceptance_rate, energy, lp, log_likelihood: (cold chain,) float64.
+        accepted, diverging, swapped: (cold chain,) bool.
+        n_steps: () int32. step_size: () float64, of the cold chains.
+        hot_acceptance_rate, hot_lp: (hot chain,) float64, of the trajectories of the hot chains; not recorded.
+    """
+
+    acceptance_rate: jax.Array
+    accepted: jax.Array
+    diverging: jax.Array
+    energy: jax.Array
+    lp: jax.Array
+    log_likelihood: jax.Array
+    swapped: jax.Array
+    n_steps: jax.Array
+    step_size: jax.Array
+    hot_acceptance_rate: jax.Array
+    hot_lp: jax.Array
+
+
+class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
+    """Two-temperature replica exchange of HMC chains; the first half of the chains is cold and reported."""
+
+    pretty_name = "Replica exchange, two temperatures"
+    reference = "Swendsen and Wang 1986; Geyer 1991"
+    min_chains = 2
+    chain_multiple = 2
+    interacts = True
+    statistics = STATISTICS | {
+        "swapped": Statistic("1", "Whether the chain took the position of its hot partner."),
+        "n_steps": Statistic("gradient", "Gradients of the transition, the one after a swap included."),
+    }
+
+    def num_chains_reported(self, num_chains: int) -> int:
+        """Return half: the cold chains."""
+        return num_chains // 2
+
+    def expected_gradients(self) -> float:
+        """The leapfrog steps, and one gradient after the swap."""
+        return float(self.options.num_leapfrog_steps) + 1
+
+    def _tempered(self, target: Target, num_chains: int) -> TemperedTarget:
+        half = jnp.ones(num_chains // 2, jnp.float64)
+        return TemperedTarget(target, jnp.concatenate([half, half * self.options.inverse_temperature]))
+
+    def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
+        """Return the state at a position, each half at its own temperature."""
+        return init_state(position, self._tempered(target, len(key)))
+
+    def step(
+        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, ExchangeInfo]:
+        """Propose a swap to every pair, and make one trajectory of every chain."""
+        num_cold = len(key) // 2
+        tempered = self._tempered(target, len(key))
+        key_swap, key_move = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        swapped = self._swaps(key_swap[:num_cold], state, tempered)
+        position = jax.tree.map(
+            lambda x: jnp.where(over_chains(jnp.tile(swapped, 2), x), jnp.roll(x, num_cold, axis=0), x), state.position
+        )
+        at = HamiltonianState(position, *tempered.log_density(position), state.num_steps)
+        step_size = jnp.repeat(jnp.stack([tuning.step_size, tuning.extra]), num_cold, total_repeat_length=len(key))
+        num_steps = jnp.asarray(self.options.num_leapfrog_steps, jnp.int32)
+        after, moved = run_trajectory(key_move, at, tempered, self.metric, tuning.metric, step_size, num_steps)
+        info = ExchangeInfo(
+            acceptance_rate=moved.acceptance_rate[:num_cold],
+            accepted=moved.accepted[:num_cold],
+            diverging=moved.diverging[:num_cold],
+            energy=moved.energy[:num_cold],
+            lp=moved.lp[:num_cold],
+            log_likelihood=moved.log_likelihood[:num_cold],
+            swapped=swapped,
+            n_steps=num_steps + 1,
+            step_size=tuning.step_size,
+            hot_acceptance_rate=moved.acceptance_rate[num_cold:],
+            hot_lp=moved.lp[num_cold:],
+        )
+        return after, info
+
+    def _swaps(self, key: jax.Array, state: HamiltonianState, tempered: TemperedTarget) -> jax.Array:
+        """Return which pairs swap, (cold chain,): Metropolis on the product of both targets."""
+        log_likelihood = state.log_likelihood / tempered.inverse_temperature
+        cold, hot = jnp.split(log_likelihood, 2)
+        log_ratio = (1 - self.options.inverse_temperature) * (hot - cold)
+        log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(key))
+        return log_uniform < jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
+
+    def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
+        """Return the adaptation before the first iteration; the metric is that of the cold chains."""
+        return super().init_adaptation(_cold(state), target)
+
+    def adapt(
+        self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: ExchangeInfo, target: Target
+    ) -> Warmup:
+        """Learn from one transition; the metric from the cold chains alone."""
+        return super().adapt(adaptation, before, _cold(after), info, target)
+
+    def init_extra(self) -> StepSizeState:
+        """Return the search for the step size of the hot chains at its start."""
+        return init_step_size(self.options.initial_step_size)
+
+    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: ExchangeInfo) -> StepSizeState:
+        """Adapt the step size of the hot chains."""
+        del before
+        acceptance = mean_over_finite(info.hot_acceptance_rate, info.hot_lp)
+        return update_step_size(adaptation.extra, acceptance, self.options.target_acceptance)
+
+    def restart_extra(self, extra: StepSizeState, shrinkage: float) -> StepSizeState:
+        """Search anew for the step size of the hot chains, as for that of the cold ones."""
+        return init_step_size(jnp.exp(extra.log_step), shrinkage)
+
+    def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> jax.Array:
+        """Return the step size of the hot chains."""
+        step_size: StepSizeState = adaptation.extra
+        return jnp.where(is_adapting, jnp.exp(step_size.log_step), averaged_step_size(step_size))
+
+    def extra_axes(self) -> StepSizeState:
+        """Return the axes of the search for the hot step size."""
+        axes: StepSizeState = STEP_SIZE_AXES
+        return axes
+
+
+def _cold(state: HamiltonianState) -> HamiltonianState:
+    return first_chains(state, len(state.log_prior) // 2)
