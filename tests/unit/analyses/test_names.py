@@ -22,11 +22,13 @@ EXCEPTED = re.compile(r"\boffers\b|[Dd]ual averaging")
 
 
 def mentions(analysis: AnalysisDeclaration, text: str) -> list[str]:
-    """Return the lines that name an analysis, its folder or its rule."""
-    words = {analysis.name, analysis.folder}
-    # A verb is a word of every day; as a name it is one of a list, a key or a rule.
-    verb = rf"""["']{analysis.verb}["'],|^\s*{analysis.verb}:|rule {analysis.verb}\b|stages[./]{analysis.verb}\b"""
-    found = re.compile(rf"\b(?:{'|'.join(sorted(words))})\b|{verb}", re.IGNORECASE)
+    """Return the lines that name an analysis, its folder or its rule, as code does: its name may be a word of every day."""
+    word = "|".join(sorted({analysis.name, analysis.folder, analysis.verb}))
+    owner = "layout|experiment|config|settings|spec|plan|PLAN|analyses|stages"
+    found = re.compile(
+        rf"""["']({word})["']\s*[],)/]|["']({word})/|\b({owner})[./]({word})(\b|_)|^\s*({word}):|rule ({word})\b|/({word})/""",
+        re.IGNORECASE,
+    )
     return [line.strip() for line in text.splitlines() if found.search(line) and not EXCEPTED.search(line)]
 
 
@@ -44,6 +46,13 @@ def test_no_code_outside_its_own_folder_names_an_analysis(analysis: AnalysisDecl
 
 def test_a_mention_is_found() -> None:
     (averaging,) = [each for each in list_analyses() if each.verb == "average"]
-    for line in ("layout.averaging", "rule average:", '    "average",', "  average: results", "import stages.average"):
-        assert mentions(averaging, line) == [line.strip()]
+    named = [
+        "layout.averaging_scores",
+        "rule average:",
+        '    "average",',
+        "  average: results",
+        "import stages.average",
+    ]
+    for line in [*named, 'folder / "averaging" / "scores.csv"', 'config["averaging"]', "results/averaging/scores.csv"]:
+        assert mentions(averaging, line) == [line.strip()], line
     assert mentions(averaging, 'offers = ("averaging",)\n# Dual averaging\nthe average of all draws\n') == []
