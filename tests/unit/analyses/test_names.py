@@ -15,7 +15,9 @@ CODE = [
     for folder in ("src", "workflow", "profiles")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".smk", ".yaml", ".html", ".rst"} or path.name == "Snakefile"
+    if not path.is_relative_to(ROOT / "src" / "bayesmesh" / "reproduction")
 ]
+"""All of the product; claims of the reproduction read the published tables of analyses, as a user would."""
 
 EXCEPTED = re.compile(r"\boffers\b|[Dd]ual averaging")
 """What sources and models offer are words of analyses; and a step size is averaged too."""
@@ -35,7 +37,7 @@ def mentions(analysis: AnalysisDeclaration, text: str) -> list[str]:
 @pytest.mark.parametrize("analysis", list_analyses(), ids=lambda each: each.name)
 def test_no_code_outside_its_own_folder_names_an_analysis(analysis: AnalysisDeclaration) -> None:
     own = analysis.path.parent if analysis.path.stem == "analysis" else analysis.path
-    assert len(CODE) > 200
+    assert len(CODE) > 150
     named = {
         str(path.relative_to(ROOT)): lines
         for path in CODE
