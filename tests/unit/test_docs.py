@@ -280,7 +280,8 @@ def snakemake_targets() -> set[str]:
 
 
 def verbs() -> set[str]:
-    return set(re.findall(r"^    ([a-z]+)\b", make_parser().format_help(), re.MULTILINE))
+    documented = {Path(name).stem for name in example_files() if name.startswith("src/bayesmesh/analyses/")}
+    return documented | set(re.findall(r"^    ([a-z]+)\b", make_parser().format_help(), re.MULTILINE))
 
 
 def misfit(command: str) -> str:
