@@ -1,6 +1,6 @@
-"""What the workflow's rules for benchmarks, claims and studies ask; imported by those rule files only.
+"""Answer the rules for benchmarks, claims and studies; only their rule files import this module.
 
-Each function is given the plan of the workflow. Nothing here imports JAX or pandas.
+Each function takes the plan of the workflow. Nothing here imports JAX or pandas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def benchmark_layout(plan: Plan) -> BenchmarkLayout:
 
 
 def benchmark_settings(plan: Plan) -> str:
-    """Return what benchmarks read of the configuration, as JSON."""
+    """Return the settings of benchmarks from the configuration, as JSON."""
     return plan.run.benchmarks.model_dump_json()
 
 
@@ -79,17 +79,17 @@ def code_of_claims() -> str:
 
 
 def reproduced(plan: Plan) -> list[Path]:
-    """Return what the target `reproduce` makes before the claims: pages of experiments, and tables of benchmarks."""
+    """Return the results of the target `reproduce` before the claims: pages of experiments, tables of benchmarks."""
     pages = [plan.layout(name).page for name in plan.reproduction()]
     layout = benchmark_layout(plan)
     return [*pages, *(layout.table(name) for name in benchmark_names()), layout.page]
 
 
 def claims_inputs(plan: Plan) -> list[Path]:
-    """Return what must be made before claims are checked: all of the target `reproduce`, when that is asked for.
+    """Return the results to make before claims are checked: all of the target `reproduce` if it is requested.
 
-    Asked for alone, claims are held against what is there, and nothing is run for them: as inputs, results of
-    earlier code would be made again first. Instead `claims_digest` changes with them.
+    Requested alone, claims are checked against existing results and run nothing, because inputs made by earlier code
+    would be made again first. Instead, `claims_digest` changes with the results.
     """
     return reproduced(plan) if plan.is_asked("reproduce") else []
 

@@ -5,4 +5,4 @@ from pathlib import Path
 __all__ = ["TEMPLATES"]
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-"""Of these pages; what all pages share lies with the report's."""
+"""Templates of these pages; shared templates are in `report`."""

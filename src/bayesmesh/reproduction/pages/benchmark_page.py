@@ -1,4 +1,4 @@
-"""Writes the page of benchmarks from their tables, and its drawings as files."""
+"""Write the page of benchmarks from their tables, and its figures as files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bayesmesh.store.layout import BenchmarkLayout
 __all__ = ["Section", "read_section", "write_benchmark_page"]
 
 RATIO_TO = "ratio to "
-"""How metrics of the history begin that are ratios; the other contender follows."""
+"""Prefix of ratios among the metrics of the history; the other contender follows."""
 
 _HIDDEN = {"min_s", "max_s", "rounds", "message", "measured_at", "machine", "versions", "keeps_means"}
-"""Columns that the page shows elsewhere, or not at all; all are in the file."""
+"""Columns that the page shows elsewhere or omits; the file has all."""
 
 _HEADINGS = {
     "median_s": "Seconds",
@@ -41,15 +41,15 @@ class Section:
     """A benchmark on the page; cells are text.
 
     Attributes:
-        name: of the benchmark, and of its files.
-        about: what it measures.
+        name: name of the benchmark and of its files.
+        about: description of the measurement.
         columns: headings of the table, in the order of cells.
         rows: cells, and whether the row has a time.
-        ratios: case, contender, ratio, against, spread, that of the run before on the same machine, verdict.
-        panels: its drawings, by the stem of their files; one without any line is left out.
-        measured_at: when.
-        machine: where.
-        versions: with what.
+        ratios: case, contender, ratio, baseline, spread, previous ratio on the same machine, verdict.
+        panels: its figures, by the stem of their files; empty ones are left out.
+        measured_at: time of the run.
+        machine: machine of the run.
+        versions: versions of the packages.
     """
 
     name: str
@@ -64,14 +64,14 @@ class Section:
 
 
 def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -> Path:
-    """Write ``benchmarks/index.html`` and the drawings beside it.
+    """Write ``benchmarks/index.html`` and the figures beside it.
 
     Args:
         results: folder of results.
-        benchmarks: name of each, and what it measures; those without a table are left out.
+        benchmarks: name -> description; benchmarks without a table are left out.
 
     Returns:
-        The path of the page, which is replaced in one step.
+        The path of the page, which is replaced atomically.
 
     Raises:
         StoreError: a table is damaged.
@@ -86,10 +86,10 @@ def write_benchmark_page(results: Path, benchmarks: Iterable[tuple[str, str]]) -
 
 
 def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
-    """Return a benchmark as the page shows it.
+    """Return the content of the page for a benchmark.
 
     Raises:
-        StoreError: its table or that of its ratios is damaged.
+        StoreError: its table or its table of ratios is damaged.
     """
     rows = read_csv(layout.table(name), ("contender", "status", "median_s", "machine"))
     columns = [column for column in (rows[0].cells if rows else ()) if column not in _HIDDEN]
@@ -129,9 +129,9 @@ def _cell(row: Row, column: str) -> str:
 
 
 def _ratios_before(path: Path, newest: Row) -> dict[tuple[str, str, str], str]:
-    """Return (case, contender, against) -> ratio of the run before the newest, on the same machine.
+    """Return (case, contender, baseline) -> ratio of the previous run on the same machine.
 
-    Lines of the history that are damaged are no evidence, and are passed over.
+    Damaged lines of the history are skipped.
     """
     if not path.exists():
         return {}
@@ -157,7 +157,7 @@ def _ratio(row: Row, before: Mapping[tuple[str, str, str], str]) -> tuple[str, .
 
 
 def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-    """Return what has a number; a contender without any has no line."""
+    """Return the points with a number; a contender without any has no line."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if all(row.text(column) == value for column, value in figure.where.items()):
@@ -168,5 +168,5 @@ def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, f
 
 
 def _names(figure: Figure, rows: Sequence[Row]) -> list[str]:
-    """All names of the table in order, so that one has the same colour in every drawing."""
+    """Return all names of the table in order, so that each has the same colour in every figure."""
     return list(dict.fromkeys(row.text(figure.series) for row in rows))

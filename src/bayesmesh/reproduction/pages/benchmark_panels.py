@@ -1,4 +1,4 @@
-"""Panels of benchmarks: one line a contender, both axes logarithmic."""
+"""Draw panels of benchmarks: one line per contender, both axes logarithmic."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _STYLE = Path(__file__).resolve().parents[2] / "report" / "templates" / "style.c
 
 
 class Figure(NamedTuple):
-    """What a panel shows.
+    """Specification of a panel.
 
     Attributes:
-        stem: of its file.
+        stem: stem of its file.
         title: heading.
-        x: column along.
-        y: column up.
-        labels: of both axes, with units.
-        where: column -> text of the rows that it shows.
+        x: column of the horizontal axis.
+        y: column of the vertical axis.
+        labels: labels of both axes, with units.
+        where: column -> text of the rows to show.
         series: column whose values are the lines.
     """
 
@@ -65,16 +65,16 @@ FIGURES: dict[str, tuple[Figure, ...]] = {
         Figure("compile_scaling", "Compile time against points", "n", "compile_s", ("points of the grid", _TIME)),
     ),
 }  # fmt: skip
-"""Benchmark -> its panels; a benchmark without is shown by its tables."""
+"""Benchmark -> its panels; others have only tables."""
 
 
 def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]], positions: Sequence[str]) -> Panel:
     """Draw a panel.
 
     Args:
-        figure: what it shows.
-        lines: name -> points that were measured, by x.
-        positions: all names of the page, so that a name has one colour in every panel.
+        figure: its specification.
+        lines: name -> measured points, by x.
+        positions: all names of the page, so that a name has the same colour in every panel.
     """
 
     def plot(axes: Any) -> None:
@@ -95,7 +95,7 @@ def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]
 
 
 def standalone(panel: Panel) -> str:
-    """Return the drawing as a document of its own, with the colours of a light page."""
+    """Return the panel as a standalone document, with the colours of a light page."""
     css = _STYLE.read_text(encoding="utf-8")
     light = css[css.index(":root") : css.index("}") + 1]
     opened = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" width="{panel.width}"'

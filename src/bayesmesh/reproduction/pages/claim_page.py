@@ -1,4 +1,4 @@
-"""Writes the page of published claims: every figure beside ours, with its verdict and a link to the stored result."""
+"""Write the page of published claims: every figure and ours, with the verdict and a link to the stored result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BADGES = {HOLDS: "pass", FAILED: "fail", NOT_RUN: "none", MEASURED: "none"}
 
 
 def write_claims_page(path: Path, findings: Sequence[Finding]) -> None:
-    """Write the page, whole or not at all; claims stand under their source, in the order of the table."""
+    """Write the page atomically, with claims grouped by source in the order of the table."""
     groups: dict[Source, dict[Claim, list[Finding]]] = {}
     for finding in findings:
         claim = finding.number.claim

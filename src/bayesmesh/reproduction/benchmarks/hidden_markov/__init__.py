@@ -40,28 +40,28 @@ __all__ = ["run"]
 _log = logging.getLogger("bayesmesh")
 
 LEAST = 8.0
-"""Gate: times the effective draws per second of the best of the others."""
+"""Gate: required ratio to the best other sampler, in effective draws per second."""
 
 MOST_R_HAT = 1.02
-"""Of ours: draws of chains that disagree are no effective draws."""
+"""Largest R-hat of our chains; draws of chains that disagree do not count as effective."""
 
 NAN = float("nan")
 
 PEERS = "BAYESMESH_PEERS"
-"""Environment variable: the Python of the other samplers' environment; that of ``.venv-peers`` when not set."""
+"""Environment variable: the Python of the other samplers' environment; by default that of ``.venv-peers``."""
 
 OURS = "ours: ChEES-HMC"
 
 INITIAL = {"method": "zero", "spread": 0.1}
-"""Near the origin of unconstrained space: from far draws of the prior some chains end in a mode with a wrong signal."""
+"""Start near the origin of unconstrained space; from distant prior draws, some chains reach a mode with a wrong signal."""
 
 
 LONG = {"target_acceptance": 0.55, "initial_leapfrog_steps": 40}
-"""Options of ChEES-HMC: rare states make long tails, which trajectories of a dozen steps cross in one draw."""
+"""Options of ChEES-HMC: rare states cause long tails, which trajectories of a dozen steps cross in one draw."""
 
 
 def run(options: Options) -> Outcome:
-    """Compare, and evaluate what must hold to the last digit."""
+    """Compare the samplers, and evaluate the numbers that must match in all digits."""
     source = SourceOptions()
     emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
     peers = _peers_python()
@@ -84,7 +84,7 @@ def run(options: Options) -> Outcome:
 
 
 def _peers_python() -> str | None:
-    """Return the interpreter of the other samplers, or None when that environment is not there."""
+    """Return the interpreter of the other samplers, or None if their environment does not exist."""
     path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
     if path.exists():
         return str(path)
@@ -93,14 +93,14 @@ def _peers_python() -> str | None:
 
 
 def _contenders(options: Options, data: str, peers: str | None, platforms: Mapping[str, str]) -> list[Contender]:
-    """Return ours on every platform, and the others where their environment is there, on the CPU."""
+    """Return ours on every platform and, if their environment exists, the others on the CPU."""
     iterations = options.pick(1000, quick=50)
     budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
     many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
     ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
     kernels = [
         Contender(OURS, f"{__name__}.our_sampler:Ours", {**ours, "kernel": "chees", "options": LONG}),
-        # The others compute in float64, as the gallery does.
+        # The others compute in float64, as in the gallery.
         Contender(
             f"{OURS}, float64",
             f"{__name__}.our_sampler:Ours",
@@ -124,7 +124,7 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
 
 
 def _ratios(measured: Sequence[Measurement], case: Mapping[str, object], options: Options) -> list[Ratio]:
-    """Ours against each of the others, and with a gate against the best of them, if all answered and ours converged."""
+    """Return ratios of ours to each other sampler; the one to the best has a gate if all ran and ours converged."""
     rates = {m.contender: m.facts["ess_per_s"] for m in measured if "ess_per_s" in m.facts}
     others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
     best = max(others, key=others.__getitem__, default="another sampler")
@@ -138,7 +138,7 @@ def _ratios(measured: Sequence[Measurement], case: Mapping[str, object], options
 
 
 def _reason(measured: Sequence[Measurement]) -> str:
-    """Return why there is no best of the others to be held to, or why ours does not count; empty when all is well."""
+    """Return why the gate cannot be evaluated: a sampler failed or ours did not converge; empty if it can."""
     needed = [m for m in measured if m.contender == OURS or not m.contender.startswith("ours")]
     missing = [f"{m.contender}: {m.status}" for m in needed if m.status != OK]
     ours = next((m.facts.get("max_r_hat", NAN) for m in measured if m.contender == OURS), NAN)
@@ -150,8 +150,8 @@ def _reason(measured: Sequence[Measurement]) -> str:
 def _exact(peers: str | None, values: Mapping[str, object]) -> tuple[list[dict[str, object]], list[Measurement]]:
     """Return rows of the numbers that must hold to the digits that were published, and at points drawn now.
 
-    The last of them need PyMC. Who cannot be asked is returned as a measurement that says why: what was measured before is not
-    lost by it, and claims find no number.
+    Some need PyMC. If that fails, the result is a measurement with the reason, so that earlier measurements are kept
+    and claims find no number.
     """
     rows: list[dict[str, object]] = []
     silent: list[Measurement] = []

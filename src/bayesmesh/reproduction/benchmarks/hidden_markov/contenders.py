@@ -1,7 +1,6 @@
-"""The other samplers on the same data and priors, each as its makers recommend it, on all cores.
+"""The other samplers on the same data and priors, each as recommended by its authors, on all cores.
 
-They run in the environment of `envs/peers.txt`. Every contender times warmup and draws by itself; compilation is done
-in `prepare`.
+They run in the environment of `envs/peers.txt`. Every contender times its warmup and draws; `prepare` compiles.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def pymc_model(emissions: np.ndarray, likelihood: str) -> pymc.Model:
 
 
 class PymcNuts(_Contender):
-    """PyMC's own NUTS; chains in processes of their own. The time is the one that PyMC reports."""
+    """PyMC's own NUTS, with chains in separate processes. The time is the one that PyMC reports."""
 
     def __init__(self, likelihood: str, **budget: Unpack[Budget]) -> None:
         super().__init__(**budget)
@@ -91,7 +90,7 @@ class PymcNuts(_Contender):
             )  # fmt: skip
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
-        """Build, compile and sample a little."""
+        """Build, compile and sample a few draws."""
         del case
         begin = time.perf_counter()
         self.model = pymc_model(self.emissions, self.likelihood)
@@ -105,7 +104,7 @@ class PymcNuts(_Contender):
 
 
 class Nutpie(_Contender):
-    """nutpie on the model in PyMC; chains in threads."""
+    """nutpie on the PyMC model, with chains in threads."""
 
     def __init__(self, backend: str, **budget: Unpack[Budget]) -> None:
         super().__init__(**budget)
@@ -119,7 +118,7 @@ class Nutpie(_Contender):
         )  # fmt: skip
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
-        """Compile and sample a little."""
+        """Compile and sample a few draws."""
         import nutpie
 
         del case
@@ -139,9 +138,9 @@ class Nutpie(_Contender):
 
 
 class NumpyroNuts(_Contender):
-    """NumPyro's NUTS, as the gallery uses it: one device a chain.
+    """NumPyro's NUTS as in the gallery: one device per chain.
 
-    NumPyro compiles in every run that has a device a chain; what JAX says that this took is no part of the time.
+    With one device per chain, NumPyro compiles in every run; the compile time reported by JAX is subtracted.
     """
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
@@ -178,7 +177,7 @@ class NumpyroNuts(_Contender):
             self._compiling += duration_secs
 
     def _time(self, key: jax.Array) -> tuple[float, float]:
-        """Return the seconds of sampling and those of compilation."""
+        """Return the seconds of sampling and of compilation."""
         import jax
 
         self._compiling, begin = 0.0, time.perf_counter()
@@ -196,7 +195,7 @@ class NumpyroNuts(_Contender):
 
 
 class BlackjaxNuts(_Contender):
-    """BlackJAX's NUTS after its window adaptation; one device a chain, so that none waits for another's trees."""
+    """BlackJAX's NUTS after its window adaptation; one device per chain, so that chains do not wait for each other."""
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile the whole run ahead of time."""
@@ -271,7 +270,7 @@ def _constrain(z: Arrays) -> tuple[Arrays, jax.Array]:
     def simplex(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
         whole = jnp.concatenate([logits, jnp.zeros((*logits.shape[:-1], 1))], -1)
         log_values = jax.nn.log_softmax(whole)
-        # The determinant of a softmax with one fixed logit is the product of all its values.
+        # The Jacobian determinant of a softmax with one fixed logit is the product of all its values.
         return jnp.exp(log_values), jnp.sum(log_values)
 
     initial, of_initial = simplex(z["initial"])

@@ -1,4 +1,4 @@
-"""What is said of draws, by one function for all contenders."""
+"""Summarise draws with one function for all contenders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LATENTS = ("signal", "noise", "initial", "transition")
 
 
 def _coordinates(draws: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
-    """Every number of every latent, as (chain, draw)."""
+    """Return every coordinate of every latent, as (chain, draw)."""
     for name in LATENTS:
         values = np.asarray(draws[name], np.float64)
         flat = values.reshape(*values.shape[:2], -1)
@@ -21,7 +21,7 @@ def _coordinates(draws: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def describe(draws: Mapping[str, np.ndarray], seconds: float) -> dict[str, object]:
-    """Return the smallest bulk effective sample size over all coordinates, its rate, and where the posterior lies.
+    """Return the smallest bulk effective sample size over all coordinates, its rate, and posterior means.
 
     Args:
         draws: latent -> (chain, draw, ...), constrained.

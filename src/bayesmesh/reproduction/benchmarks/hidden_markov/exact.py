@@ -1,4 +1,4 @@
-"""Numbers that were published with all their digits, evaluated anew."""
+"""Evaluate numbers that were published with all their digits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 __all__ = ["Exact", "ExactInPymc", "draw_point"]
 
 NUM_PROBES = 2
-"""Points that our model is evaluated at beside those that were published."""
+"""Number of points for our model in addition to the published ones."""
 
 
 class Point(NamedTuple):
-    """Latents, and the seed that they were drawn by; none where they were published."""
+    """Latents, and the seed from which they were drawn; None for published points."""
 
     signal: float
     noise: float
@@ -42,7 +42,7 @@ PUBLISHED = {
 
 
 def draw_point(seed: int) -> Point:
-    """Return a point that nobody knows before the seed; the second computation of the claims draws it again."""
+    """Return a point that follows from the seed; the second computation of the claims draws it again."""
     generator = np.random.default_rng(seed)
     signal, noise = generator.uniform(0.7, 1.4), generator.uniform(0.1, 0.45)
     return Point(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3), seed)
@@ -57,7 +57,7 @@ def _model() -> tuple[HiddenMarkov, dict[str, np.ndarray]]:
 
 
 class SeedCase(TypedDict):
-    """The seed of points that are drawn now."""
+    """Seed of the points drawn in this run."""
 
     seed: int
 
@@ -66,7 +66,7 @@ class Exact:
     """Log likelihood of the first process and of all, its derivative by the signal, and the terms of our prior."""
 
     def prepare(self, case: SeedCase) -> dict[str, object]:
-        """Evaluate at the published points and at some that follow from the ``seed`` of the case."""
+        """Evaluate at the published points and at points from the ``seed`` of the case."""
         model, rows = _model()
         per_row = jax.jit(model.log_likelihood)
         both = jax.jit(model.log_likelihood_and_gradient)
@@ -106,7 +106,7 @@ class ExactInPymc:
     """Terms of the log density in PyMC, with our likelihood as an operation in a PyMC model."""
 
     def prepare(self, case: SeedCase) -> dict[str, object]:
-        """Evaluate where PyMC starts, and at a point that follows from the ``seed`` of the case."""
+        """Evaluate at PyMC's starting point, and at a point from the ``seed`` of the case."""
         import pymc
 
         from bayesmesh.models.pymc.operation import log_likelihood_operation

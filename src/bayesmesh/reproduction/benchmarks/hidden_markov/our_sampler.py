@@ -1,4 +1,4 @@
-"""This project's programs on the same data: what `bayesmesh sample` runs, without a store."""
+"""This project's programs on the same data: those of `bayesmesh sample`, without a store."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Ours:
 
     Args:
         data: file with the emissions (process, time), float64.
-        kernel: its name.
+        kernel: name of the kernel.
         chains, warmup, draws: the budget.
-        dtype: of latents and gradients.
-        initial: where the chains start, as `sampling.initial`.
-        options: of the kernel.
+        dtype: dtype of latents and gradients.
+        initial: start of the chains, as in `sampling.initial`.
+        options: options of the kernel.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The likelihood as published: a forward algorithm in log scale, in JAX and in PyTensor, for the contenders.
 
 "How to wrap a JAX function for use in PyMC" (PyMC example gallery): a scan over the steps of one process, mapped over
-the processes. Written here as the text describes it; nothing of it is used by this project's own model.
+the processes. Implemented from the description in the text; our own model does not use it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def pytensor_log_likelihood(
     initial: TensorVariable,
     transition: TensorVariable,
 ) -> TensorVariable:
-    """The same recurrence as a graph of PyTensor, all processes at a time, for its own compilers."""
+    """The same recurrence as a PyTensor graph over all processes, for PyTensor's compilers."""
     import pytensor
     import pytensor.tensor as pt
 

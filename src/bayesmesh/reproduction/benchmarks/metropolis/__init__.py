@@ -4,11 +4,11 @@ Source:
     R. Louf 2019, "Massively parallel MCMC with JAX": scalar chains on a mixture of four normals, from 0, with a normal
     proposal of scale 0.1, over 1,000 chains and over 1,000 samples.
 
-Arms of the table: ``samples`` and ``chains`` are the published sweeps; ``gate`` is where ours is held to NumPy;
-``kernels`` has every kernel, published and correct, at the published and at an adapted scale: the mean and variance of
-their last states stand beside the target's; ``adapted`` is the same work in effective samples per second, by the error
-of the means of chains (`effective_sample_size`). In the other arms chains have not left their start, and an effective
-sample size would mean nothing.
+Arms of the table: ``samples`` and ``chains`` are the published sweeps; ``gate`` compares ours with NumPy;
+``kernels`` has every kernel, published and correct, at the published and at an adapted scale, and compares the mean and
+variance of their last states with the target's; ``adapted`` measures effective samples per second, from the error of
+the means of chains (`effective_sample_size`). In the other arms chains have not left their start, so an effective
+sample size would be meaningless.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PUBLISHED = (
 """The contenders of both sweeps: the published ones with their flaws, TFP with the right density, and ours."""
 
 EAGER = _contender(TFP_EAGER, "probability:Tfp", mode="eager")
-"""A step takes it tens of milliseconds: it is there where samples are few."""
+"""Needs tens of milliseconds per step, so it takes part only for few samples."""
 
 CORRECT = (
     _contender("numpy, correct", "plain:Correct"),
@@ -77,13 +77,13 @@ CORRECT = (
 """Contenders with the right density and independent keys."""
 
 _PUBLISHED_SAMPLES = 10
-"""Where the published sweep begins; with one sample, which shows the cost of a call, nothing is gated."""
+"""Start of the published sweep; one sample shows the cost of a call and has no gate."""
 
 _GATE_LIMIT_S = 180.0
-"""Time limit of a run at the gates, where NumPy takes the better part of a minute."""
+"""Time limit of a run at the gates, where NumPy takes almost a minute."""
 
 GATE = 20.0
-"""What ours is to be at least, in steps per second of NumPy."""
+"""Required ratio of ours to NumPy, in steps per second."""
 
 
 def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_means: bool = False) -> dict[str, object]:
@@ -91,7 +91,7 @@ def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_mea
 
 
 class _Sizes(NamedTuple):
-    """What is measured, as (chains, samples)."""
+    """Measured sizes, as (chains, samples)."""
 
     samples: Sequence[tuple[int, int]]
     chains: Sequence[tuple[int, int]]
@@ -109,7 +109,7 @@ _QUICK = _Sizes([(1_000, 1), (1_000, 20)], [(1_000, 20), (4_000, 20)], [(10_000,
 
 
 def _everywhere(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
-    """Return those of NumPy, and all others once a platform of JAX."""
+    """Return NumPy's contenders, and all others once per platform of JAX."""
     given = list(contenders)
     on_jax = [c for c in given if not c.name.startswith(NUMPY)]
     return [*(c for c in given if c not in on_jax), *on_platforms(on_jax, platforms)]
@@ -118,7 +118,7 @@ def _everywhere(contenders: Iterable[Contender], platforms: Mapping[str, str]) -
 def run(options: Options) -> Outcome:
     """Measure both sweeps, ours against NumPy at the gates, the kernels side by side, and the adapted proposal."""
     sizes = options.pick(_FULL, quick=_QUICK)
-    # A contender may want more memory than there is: it is stopped before the machine is.
+    # A contender may need more memory than exists; stop it before the machine runs out.
     memory = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
     limits = options.limits(
         rounds=options.pick(7, quick=2), least_rounds=1, case_s=options.seconds_limit / 2, memory_mib=memory
@@ -140,7 +140,7 @@ def run(options: Options) -> Outcome:
             keepers = keep_states(everyone, Path(folder), word)
             cases.append(Case(_case("kernels", *sizes.kernels, scale), keepers, limits=once))
         measured = compare(cases, limits)
-        # A quick run leaves what one of full size stored.
+        # A quick run keeps the results of a full run.
         if not options.is_quick:
             write_moments(options.layout, Path(folder))
     rows = [_row(m) for m in measured]
@@ -148,7 +148,7 @@ def run(options: Options) -> Outcome:
 
 
 def _row(measurement: Measurement) -> dict[str, object]:
-    """Return the row of the table; rates become facts of the measurement."""
+    """Return the row of the table, and add rates to the facts of the measurement."""
     if measurement.seconds:
         seconds, facts = statistics.median(measurement.seconds), measurement.facts
         facts["steps_per_s"] = measurement.case["chains"] * measurement.case["samples"] / seconds
@@ -160,13 +160,13 @@ def _row(measurement: Measurement) -> dict[str, object]:
 
 
 def _ratios(measured: list[Measurement], gates: Iterable[tuple[int, int]]) -> Iterator[Ratio]:
-    """Ours against NumPy at the gates, and against everyone wherever there are a thousand chains or more."""
+    """Return ratios of ours to NumPy at the gates, and to all others for a thousand chains or more."""
     for chains, samples in gates:
         case = {"arm": "gate", "chains": chains, "samples": samples}
         yield ratio(measured, case, OURS, against=NUMPY, least=GATE)
         yield ratio(measured, case, OURS, against=f"{NUMPY}, correct")
     for m in measured:
-        # Those on one platform against each other.
+        # Compare contenders on the same platform.
         ours = "".join([OURS, *m.contender.partition(ON)[1:]])
         if m.contender == ours or not m.seconds or m.case["chains"] < 1_000:
             continue

@@ -1,7 +1,7 @@
 """Contenders in plain JAX: one jitted step called from a Python loop, and the whole loop compiled; float32.
 
 The published kernel draws proposal and acceptance from one key, and has the published density. Its correct twin splits
-the key and has the right density; all else is the same. Every chain has a key of its own, as published.
+the key and has the right density; all else is the same. Every chain has its own key, as published.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _step(key: jax.Array, state: State, scale: float, *, is_published: bool) -> 
 
 
 class _Jax:
-    """What both have in common.
+    """Common part of both contenders.
 
     Args:
         is_published: with the flaws of the published kernel.
@@ -49,7 +49,7 @@ class _Jax:
 
     def __init__(self, is_published: bool = True) -> None:
         self.is_published = is_published
-        # As published, whatever the environment says; the process is this contender's own.
+        # As published, whatever the environment; the process belongs to this contender alone.
         jax.config.update("jax_enable_x64", False)
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
@@ -98,7 +98,7 @@ class Stepwise(_Jax):
 
 
 class Loop(_Jax):
-    """All steps in one program, every chain with a key of its own that it splits at every step."""
+    """All steps in one program; every chain has its own key and splits it at every step."""
 
     def _compile(self) -> None:
         keeps_means = self.case["keeps_means"]

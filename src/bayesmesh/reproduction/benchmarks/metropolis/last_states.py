@@ -1,4 +1,4 @@
-"""What every contender says of the states it ended with."""
+"""Summarise the last states of every contender."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
 __all__ = ["STATES", "WalkCase", "describe_states", "effective_sample_size", "warm_up"]
 
 STATES = "BAYESMESH_STATES"
-"""Environment variable of a contender: the file that its last states are saved in, where they are wanted."""
+"""Environment variable of a contender: file for its last states, if they are to be saved."""
 
 _WARM_STEPS = 1_000_000
 
@@ -35,7 +35,7 @@ class _Walker(Protocol):
 
 
 def describe_states(last: ArrayLike, means: ArrayLike | None = None) -> dict[str, object]:
-    """Return mean and variance of the last states over chains, and the effective sample size where means are given.
+    """Return mean and variance of the last states over chains, and the effective sample size if means are given.
 
     Args:
         last: the last state of each chain (chain,).
@@ -51,7 +51,7 @@ def describe_states(last: ArrayLike, means: ArrayLike | None = None) -> dict[str
 
 
 def warm_up(contender: _Walker, case: WalkCase) -> None:
-    """Run a contender once, as `case` says, unless that takes so long that what is cold does not matter."""
+    """Run a contender once to warm up, unless a run is so long that warming up does not matter."""
     if case["chains"] * case["samples"] <= _WARM_STEPS:
         kept, contender.case = contender.case, case
         contender.run(0)
@@ -59,10 +59,10 @@ def warm_up(contender: _Walker, case: WalkCase) -> None:
 
 
 def effective_sample_size(means: np.ndarray) -> float:
-    """Return how many independent draws would give means that are as far from the truth, summed over chains.
+    """Return the number of independent draws with the same error of the means, summed over chains.
 
-    The variance of the mean of n independent draws is VARIANCE / n. The target's own mean is taken and not that of the
-    chains, so that a sampler that has not left its start is found out.
+    The variance of the mean of n independent draws is VARIANCE / n. The target's mean is used instead of that of the chains,
+    to detect a sampler that has not left its start.
 
     Args:
         means: the mean of each chain, float64 (chain,).

@@ -1,4 +1,4 @@
-"""Where chains end: their last states as a store, and a table of the moments, which claims are held against."""
+"""Store the last states of chains and a table of their moments, which claims check."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def keep_states(contenders: Iterable[Contender], folder: Path, scale: str) -> li
     """Return contenders that also save their last states below a folder.
 
     Args:
-        contenders: who.
-        folder: where.
-        scale: a word for that of the proposal.
+        contenders: the contenders.
+        folder: the folder.
+        scale: name of the scale of the proposal.
     """
     return [
         c._replace(variables={**c.variables, STATES: str(folder / f"{scale} {c.name}.npy")}) for c in contenders
@@ -37,8 +37,8 @@ def write_moments(layout: BenchmarkLayout, folder: Path) -> None:
     """Store the states that contenders saved as ``metropolis-states.zarr``, and their moments as ``metropolis-moments.csv``.
 
     Args:
-        layout: of the benchmarks.
-        folder: with the states.
+        layout: files of the benchmarks.
+        folder: folder with the states.
     """
     found = {path.stem: np.load(path, allow_pickle=False) for path in sorted(folder.glob("*.npy"))}
     store = layout.folder / "metropolis-states.zarr"

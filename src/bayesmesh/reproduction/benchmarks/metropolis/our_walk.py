@@ -17,11 +17,11 @@ from bayesmesh.reproduction.streaming.variates import exponential
 __all__ = ["Adaptation", "Ours"]
 
 _SMALL = 1_000_000
-"""Steps that one device takes sooner than several can be told to."""
+"""Number of steps below which one device is faster than several."""
 
 
 def _configure() -> None:
-    """One virtual device a core, as everywhere in this project; before the first array of a worker."""
+    """Use one virtual device per core, as everywhere in this project; call before the first array of a worker."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jax.config.update("jax_num_cpu_devices", cores)
     jax.config.update("jax_enable_x64", True)
@@ -61,10 +61,10 @@ class Ours:
 
 
 class Adaptation:
-    """The scale that the contenders of the adapted arm are given; no part of their time."""
+    """Adapts the scale for the contenders of the adapted arm; not part of their time."""
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Nothing to keep."""
+        """Do nothing; there is no state."""
         _configure()
         return {}
 

@@ -1,4 +1,4 @@
-"""Contenders in NumPy, as published and with the right density; float64, on one core, as NumPy is."""
+"""Contenders in NumPy, as published and with the right density; float64, on one core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Published:
     """The published sampler: components by `scipy.stats`, in log scale, with the published density."""
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Keep the sizes; there is nothing to compile."""
+        """Store the sizes; there is nothing to compile."""
         self.case = case
         self.components = norm(np.reshape(LOCATIONS, _COLUMN), np.reshape(SCALES, _COLUMN))
         self.log_weights = np.log(np.reshape(WEIGHTS, _COLUMN))
@@ -48,7 +48,7 @@ class Correct:
     """The right density, written for speed: no logarithm, four exponentials, sums in place."""
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Keep the sizes; there is nothing to compile."""
+        """Store the sizes; there is nothing to compile."""
         self.case = case
         return {"compile_s": 0.0, "platform": "cpu"}
 

@@ -21,17 +21,17 @@ class Tfp:
     """`tfp.mcmc.sample_chain`.
 
     Args:
-        mode: ``compiled`` within `jax.jit`; ``plain`` as it is called without, when JAX traces and compiles TFP's loop anew
-            in each call; ``eager`` with every operation called by itself, as TensorFlow does by default.
+        mode: ``compiled`` within `jax.jit`; ``plain`` without, where JAX traces and compiles TFP's loop in each call;
+            ``eager`` with every operation called separately, as TensorFlow does by default.
     """
 
     def __init__(self, mode: str) -> None:
         self.is_compiled, self.is_eager = mode == "compiled", mode == "eager"
-        # Float32 like the others, whatever the environment says; the process is this contender's own.
+        # Float32 like the others, whatever the environment; the process belongs to this contender alone.
         jax.config.update("jax_enable_x64", False)
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Compile ahead of time, and warm up; without compilation one step fills what JAX caches of single operations."""
+        """Compile ahead of time and warm up; without compilation, one step fills JAX's caches of single operations."""
         self.case = case
         self.start = jax.block_until_ready(jnp.full(case["chains"], START, jnp.float32))
         target = tfd.MixtureSameFamily(

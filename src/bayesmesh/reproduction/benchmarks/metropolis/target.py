@@ -1,4 +1,4 @@
-"""The target: a mixture of four normals, its moments, and the density that was published in its place.
+"""The target: a mixture of four normals, its moments, and the density that was published instead.
 
 Source:
     R. Louf 2019, "Massively parallel MCMC with JAX".
@@ -45,19 +45,19 @@ def density[A: (np.ndarray, "jax.Array")](x: A, exp: Callable[[A], A]) -> A:
     """Return sqrt(2 pi) times the density.
 
     Args:
-        x: numbers, of any array library; the result has their type.
-        exp: its exponential.
+        x: array of any library; the result has its type.
+        exp: the exponential of that library.
     """
     parts = []
     for location, scale, log_height in log_terms():
-        # One rounding less than with the location subtracted first, and one multiply-add.
+        # One multiply-add, with one rounding less than subtracting the location first.
         y = x * type_of(x)(1 / (math.sqrt(2) * scale)) - type_of(x)(location / (math.sqrt(2) * scale))
         parts.append(exp(type_of(x)(log_height) - y * y))
     return (parts[0] + parts[1]) + (parts[2] + parts[3])
 
 
 def type_of(x: np.ndarray | jax.Array) -> type[np.floating]:
-    """Return what makes a constant of the array's type, so that nothing is promoted."""
+    """Return a function that converts constants to the array's type, to avoid promotion."""
     kind: type[np.floating] = x.dtype.type
     return kind
 

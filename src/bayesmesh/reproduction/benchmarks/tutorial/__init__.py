@@ -1,7 +1,7 @@
 """Rerun the introductory examples of the tutorial "Distributed inference with JAX" on eight simulated devices.
 
-A sum over devices, independent chains on devices, distributions whose parts lie on different devices, and what matrix
-products of low precision do to trajectories. Reference: TensorFlow Probability, "Distributed inference with JAX".
+A sum over devices, independent chains on devices, distributions with parts on different devices, and the effect of
+low-precision matrix products on trajectories. Reference: TensorFlow Probability, "Distributed inference with JAX".
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ON_DEVICES = {
     "JAX_ENABLE_X64": "true",
     "XLA_FLAGS": f"--xla_force_host_platform_device_count={NUM_DEVICES}",
 }
-"""Environment of a process that has so many devices, wherever it runs."""
+"""Environment of a process with this many simulated devices."""
 
 ON_ONE_DEVICE = {**ON_DEVICES, "XLA_FLAGS": ""}
 
 COARSE = {"step_size": 1.4, "num_steps": 1}
-"""Steps so long that a third of all proposals is rejected; without the test the standard deviation would be 1.4."""
+"""Steps so long that a third of the proposals is rejected; without the accept step the standard deviation would be 1.4."""
 
 _LIMIT_S = 120.0
 
 
 def run(options: Options) -> Outcome:
-    """Sample, and evaluate what must hold exactly."""
+    """Sample, and evaluate numbers that must match exactly."""
     layout = options.layout
     draws, rounds = options.pick(1000, quick=50), options.pick(3, quick=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +59,7 @@ def run(options: Options) -> Outcome:
             Case({"work": "precision", "draws": options.pick(20, quick=3)}, precision),
         ]
         measured = compare(cases, options.limits(rounds=rounds))
-        # A quick run has fewer draws than the published one, and leaves what an earlier run stored.
+        # A quick run has fewer draws than published, and keeps the results of earlier runs.
         for name, path in saved.items():
             if path.exists() and not options.is_quick:
                 store_chains(layout, name, np.load(path))
@@ -70,10 +70,10 @@ def run(options: Options) -> Outcome:
 
 
 def store_chains(layout: BenchmarkLayout, name: str, states: np.ndarray) -> None:
-    """Store states as the devices gave them and merged, and a table of their moments.
+    """Store states per device and merged, and a table of their moments.
 
     Args:
-        layout: of the benchmarks.
+        layout: files of the benchmarks.
         name: ``chains``, or another run of them.
         states: (device, draw, chain, coordinate).
     """
@@ -94,7 +94,7 @@ def _write_store(path: Path, values: np.ndarray, dims: tuple[str, ...]) -> None:
 def moments(draws: np.ndarray) -> list[dict[str, object]]:
     """Return mean and standard deviation of each coordinate with their Monte Carlo standard errors.
 
-    The error of the deviation is that of the variance over twice the deviation.
+    The error of the standard deviation is that of the variance divided by twice the standard deviation.
 
     Args:
         draws: (chain, draw, coordinate).

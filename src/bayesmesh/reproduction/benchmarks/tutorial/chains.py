@@ -1,4 +1,4 @@
-"""Independent chains: each device runs its own, and none asks another."""
+"""Independent chains: each device runs its own chains without communication."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from bayesmesh.kernels.targets import FunctionTarget
 __all__ = ["Ours", "Tfp", "on_devices"]
 
 CHAINS, DIMENSION = 2, 2
-"""Chains of a device, and coordinates of a state."""
+"""Chains per device, and coordinates per state."""
 
 STEP_SIZE, NUM_STEPS, WARMUP = 0.1, 10, 1000
-"""Of Hamiltonian Monte Carlo; the step size stays as it is, so that warmup is there to forget the start."""
+"""Parameters of Hamiltonian Monte Carlo; the step size is fixed, so warmup only forgets the start."""
 
 SEED = 20261121
 
 
 def on_devices(function: Callable[..., object], num_outputs: int = 1) -> jax.stages.Wrapped:
-    """Compile a function that every device runs on its own part of the leading axis of all arguments."""
+    """Compile a function that every device runs on its part of the leading axis of all arguments."""
     mesh = jax.make_mesh((jax.device_count(),), ("device",), axis_types=(AxisType.Auto,))
     out = P("device") if num_outputs == 1 else (P("device"),) * num_outputs
     return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("device"), out_specs=out, check_vma=False))
@@ -52,7 +52,7 @@ class _Chains:
     """A contender: compiles in `prepare`, samples in `run`."""
 
     def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
-        """Return states (1, draw, chain, coordinate) of one device out of its keys (1,)."""
+        """Return states (1, draw, chain, coordinate) of one device from its keys (1,)."""
         raise NotImplementedError
 
     def prepare(self, case: DrawsCase) -> dict[str, object]:
@@ -65,18 +65,18 @@ class _Chains:
         return {"compile_s": compile_s, "device": jax.devices()[0].device_kind, "devices": jax.device_count()}
 
     def run(self, repeat: int) -> dict[str, object]:
-        """Sample, until the states are there."""
+        """Sample and wait for the states."""
         del repeat
         self.states = jax.block_until_ready(self._run(self._keys))
         return {"shape": " ".join(map(str, self.states.shape))}
 
 
 class Ours(_Chains):
-    """The kernel `hmc` of this project, with the step size held.
+    """The kernel `hmc` of this project, with a fixed step size.
 
     Args:
-        saved: file for the states; none when empty.
-        step_size, num_steps: of a trajectory.
+        saved: file for the states; empty for none.
+        step_size, num_steps: parameters of a trajectory.
     """
 
     def __init__(self, *, saved: str = "", step_size: float = STEP_SIZE, num_steps: int = NUM_STEPS) -> None:
@@ -99,7 +99,7 @@ class Ours(_Chains):
         return states[None, WARMUP:]
 
     def run(self, repeat: int) -> dict[str, object]:
-        """Sample; the states are saved outside of the clock."""
+        """Sample; saving the states is not timed."""
         begin = time.perf_counter()
         facts = super().run(repeat)
         seconds = time.perf_counter() - begin
@@ -109,7 +109,7 @@ class Ours(_Chains):
 
 
 class Tfp(_Chains):
-    """TensorFlow Probability's sampler, as the tutorial has it."""
+    """TensorFlow Probability's sampler, as in the tutorial."""
 
     def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
         kernel = tfp.mcmc.HamiltonianMonteCarlo(jax.vmap(_log_density), STEP_SIZE, NUM_STEPS)

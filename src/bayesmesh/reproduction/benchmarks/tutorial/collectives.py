@@ -1,4 +1,4 @@
-"""Sums over devices, and densities of distributions whose parts lie on different devices."""
+"""Sums over devices, and densities of distributions with parts on different devices."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Array = np.ndarray | jax.Array
 
 
 class SeedCase(TypedDict):
-    """The seed of inputs that are drawn now."""
+    """Seed of the inputs drawn in this run."""
 
     seed: int
 
 
 class Collectives:
-    """Evaluates both; nothing is timed."""
+    """Evaluates both tables; nothing is timed."""
 
     def prepare(self, case: SeedCase) -> dict[str, object]:
-        """Return the rows of both tables; what is drawn follows from the seed."""
+        """Return the rows of both tables; random inputs follow from the seed."""
         generator = np.random.default_rng(case["seed"])
         inputs = {"published": np.arange(jax.device_count()), "probe": generator.integers(-99, 99, jax.device_count())}
         sums = [row for name, values in inputs.items() for row in _sums(name, values)]
@@ -70,7 +70,7 @@ def _single(key: jax.Array) -> Iterator[dict[str, object]]:
 
 
 def _joint(key: jax.Array) -> Iterator[dict[str, object]]:
-    """Rows of a joint distribution: one plain normal, which all devices draw alike, and a sharded one about it."""
+    """Rows of a joint distribution: a plain normal, equal on all devices, and a sharded one centred on it."""
 
     def joint(part: Callable[[object], object]) -> tfp.distributions.JointDistributionSequential:
         return tfd.JointDistributionSequential(
@@ -90,7 +90,7 @@ def _joint(key: jax.Array) -> Iterator[dict[str, object]]:
 
 
 def _repeated(key: jax.Array) -> jax.Array:
-    """The same key for every device: that values differ is the distribution's own doing."""
+    """Return the same key for every device; the distribution itself makes the values differ."""
     return jnp.stack([key] * jax.device_count())
 
 

@@ -1,7 +1,7 @@
-"""What matrix products in bfloat16 do to trajectories of Hamiltonian Monte Carlo.
+"""Measure the effect of matrix products in bfloat16 on trajectories of Hamiltonian Monte Carlo.
 
 An accelerator's matrix unit may round the factors of a product to 8 bits of precision, and add in float32. Here factors
-are rounded explicitly, so that every device shows the same.
+are rounded explicitly, so that every device behaves the same.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bayesmesh.reproduction.benchmarks.tutorial.chains import DrawsCase
 __all__ = ["Trajectories", "log_density"]
 
 REPEATS = 8
-"""Times that the digits are taken: errors of a density grow with its rows, and the published experiments have more."""
+"""Number of copies of the digits: errors of a density grow with its rows, and the published experiments have more."""
 
 CHAINS, NUM_STEPS, STEP_SIZE = 4, 30, 0.006
-"""Trajectories that are accepted nearly always in float32."""
+"""Trajectories that are almost always accepted in float32."""
 
 ASCENT_STEPS, ASCENT_RATE = 200, 0.0008
-"""Gradient ascent from zero to where the chains begin."""
+"""Gradient ascent from zero to the start of the chains."""
 
 SEED = 20261121
 
@@ -67,14 +67,14 @@ class Trajectories:
     """Chains on the digits, from near their mode, at a step size that is the same for both precisions.
 
     Args:
-        precision: of the matrix products.
+        precision: precision of the matrix products.
     """
 
     def __init__(self, *, precision: str) -> None:
         self._precision = precision
 
     def prepare(self, case: DrawsCase) -> dict[str, object]:
-        """Find where to begin, in full precision, and compile."""
+        """Find the starting point in full precision, and compile."""
         rows = digits.Source(digits.Options()).read(Path("nowhere")).rows
         features = jnp.asarray(np.tile(rows["features"], (REPEATS, 1)) / 16, jnp.float32)
         labels = jnp.asarray(np.tile(rows["label"], REPEATS), jnp.int32)
@@ -87,7 +87,7 @@ class Trajectories:
         return {"device": jax.devices()[0].device_kind, **self.run(-1)}
 
     def run(self, repeat: int) -> dict[str, object]:
-        """Sample; says the mean acceptance probability, and the share of divergent trajectories."""
+        """Sample; return the mean acceptance probability and the share of divergent trajectories."""
         del repeat
         info = jax.block_until_ready(self._sample(self._start))
         return {
