@@ -128,7 +128,7 @@ def _means(latents: Latents) -> Float[Array, "state draw 1"]:
     """Return the emission means of several draws."""
     signal = latents["signal"]
     numbers = jnp.arange(1, latents["initial"].shape[1] + 1, dtype=signal.dtype)
-    return numbers[:, None, None] * signal[:, None]
+    return numbers[:, None, None] * signal[None, :, None]
 
 
 def _filter(latents: Latents, emissions: Float[Array, "row time"]) -> Filtered:
@@ -137,7 +137,7 @@ def _filter(latents: Latents, emissions: Float[Array, "row time"]) -> Filtered:
     The axes of a step are (state, draw, row) in this order: a sum over states then adds long contiguous arrays, in a
     third of the time that it takes with the states between draws and rows.
     """
-    means, noise = _means(latents), latents["noise"][:, None]
+    means, noise = _means(latents)[None], latents["noise"][None, None, :, None]
     transition = _for_steps(latents["transition"])
     by_time = emissions.astype(means.dtype).T
     deviation = (by_time[:, None, None, :] - means) / noise
@@ -148,7 +148,7 @@ def _filter(latents: Latents, emissions: Float[Array, "row time"]) -> Filtered:
     def step(predicted: ByState, density: ByState) -> tuple[ByState, tuple[ByState, ByState, PerRow]]:
         joint = predicted * density
         total = joint.sum(axis=0)
-        filtered = joint / total
+        filtered = joint / total[None]
         return _propagate(filtered, transition), (predicted, filtered, total)
 
     first = jnp.broadcast_to(latents["initial"].T[:, :, None], density.shape[1:])
@@ -185,13 +185,13 @@ def _forward_backward(
         by_transition = by_transition + at.filtered[:, None] * weight[None]
         reached = _propagate(weight, backwards)
         more_linear, more_square = _deviations(numbers, at.filtered * reached, at.deviation)
-        weight = at.density * reached / at.total
+        weight = at.density * reached / at.total[None]
         return (weight, by_transition, linear + more_linear, square + more_square), None
 
     last = jax.tree.map(lambda x: x[-1], found)
     # Zeros with the sharding of the terms that are added to them.
     nothing = 0 * (last.filtered[:, None] * last.density[None])
-    begin = (last.density / last.total, nothing, *_deviations(numbers, last.filtered, last.deviation))
+    begin = (last.density / last.total[None], nothing, *_deviations(numbers, last.filtered, last.deviation))
     earlier = jax.tree.map(lambda x: x[:-1], found)
     (weight, by_transition, linear, square), _ = jax.lax.scan(back, begin, earlier, reverse=True)
 

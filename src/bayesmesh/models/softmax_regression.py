@@ -52,7 +52,7 @@ class SoftmaxRegression(Model):
         weights = latents["weights"]
         # Scaling the product and not the pixels keeps a second copy of the images out of memory.
         scale = jnp.asarray(1.0 / self.spec.constants["feature_scale"], weights.dtype)
-        return (rows["features"].astype(weights.dtype) @ weights) * scale + latents["biases"]
+        return (rows["features"].astype(weights.dtype) @ weights) * scale + latents["biases"][None]
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log probability of each row's label, in nats, shape (rows,)."""
