@@ -10,12 +10,15 @@ import os
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from jaxtyping import install_import_hook
+
+from rank_promotion import refuse_rank_promotion
 
 # Eight virtual devices, so that meshes of 1 to 8 can be compared in one process; and no optimisation, for most programs
 # run for milliseconds and would be optimised for seconds. JAX reads this when it is imported and when its first array is
@@ -103,6 +106,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     last = len(places)
     items.sort(key=lambda item: min(places.get(item.path.stem, last), places.get(item.path.parent.name, last)))
+
+
+def pytest_collection_finish() -> None:
+    """Refuse rank promotion once the tests that use JAX have imported it; other tests do without the import."""
+    if "jax" in sys.modules:
+        refuse_rank_promotion()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,27 @@
+"""Models write array axes out; TFP and others may promote ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+
+def make_add(module: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Return a function that adds two arrays, as a function of that module."""
+    namespace = {"__name__": module}
+    exec(compile("def add(a, b):\n    return a + b", module, "exec"), namespace)
+    return namespace["add"]
+
+
+def test_models_may_not_promote_ranks() -> None:
+    add = make_add("bayesmesh.models.some_model")
+    with pytest.raises(ValueError, match="could not be broadcast together"):
+        add(jnp.ones(3), jnp.ones((4, 3)))
+    assert add(jnp.ones((1, 3)), jnp.ones((4, 3))).shape == (4, 3)
+
+
+def test_other_packages_may() -> None:
+    assert make_add("tensorflow_probability.distributions")(jnp.ones(3), jnp.ones((4, 3))).shape == (4, 3)
