@@ -122,7 +122,7 @@ def test_averaging_without_test_rows(workspace: Any) -> None:
     done = workspace.run("bayesmesh.cli", "average", "--spec", spec)
     assert done.returncode == 2, done.stderr
     assert (
-        "config/experiments/films.yaml: key 'averaging': model MatrixFactorization has latents of its own"
+        "config/experiments/films.yaml: key 'averaging': model MatrixFactorization has latents for each training row"
         in done.stderr
     )
     assert "remove the key 'averaging'" in done.stderr
