@@ -274,12 +274,6 @@ DEFECTS_OF_KERNELS = {
         "log_likelihood = state.log_likelihood / tempered.inverse_temperature",
         "log_likelihood = state.log_likelihood",
     ),
-    "swaps of the cold half alone": (
-        replica_exchange,
-        "ReplicaExchange",
-        "jnp.tile(swapped, 2)",
-        "jnp.concatenate([swapped, swapped & False])",
-    ),
     "a swap that keeps its old density": (
         replica_exchange,
         "ReplicaExchange",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, model_validator
 
 from bayesmesh.config.settings import Argument, Settings, does_not_fit
 from bayesmesh.errors import suggest
@@ -23,22 +23,15 @@ def metric_path(name: str) -> Path:
     return _FOLDER / f"{name}.py"
 
 
-def _check_metric(name: str) -> str:
-    if name not in METRICS:
-        raise does_not_fit("metric", f"unknown metric '{name}'", suggest(name, METRICS))
-    return name
-
-
 MetricName = Annotated[
     str,
-    AfterValidator(_check_metric),
     Field(
         description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
         "gives each the scale that warmup estimates for it.",
         json_schema_extra={"enum": list(METRICS)},
     ),
 ]
-"""Name of a metric, checked against the files that there are."""
+"""Name of a metric: one of `METRICS`."""
 
 
 class HamiltonianSettings(Settings):
@@ -51,3 +44,9 @@ class HamiltonianSettings(Settings):
         0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
     )
     metric: MetricName = "diagonal"
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> HamiltonianSettings:
+        if self.metric not in METRICS:
+            raise does_not_fit("metric", f"unknown metric '{self.metric}'", suggest(self.metric, METRICS))
+        return self

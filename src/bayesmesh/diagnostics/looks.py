@@ -39,7 +39,7 @@ def look_numbers(first: int, growth: float, last: int) -> list[int]:
     return numbers
 
 
-def within(values: Float[np.ndarray, " n"], target: float, *, is_upper: bool) -> Bool[np.ndarray, " n"]:
+def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: bool) -> Bool[np.ndarray, "*values"]:
     """Return where values meet a target; NaN and infinity never do.
 
     >>> within(np.array([1.0, np.nan, 2.0, np.inf]), 1.5, is_upper=False)

@@ -16,7 +16,7 @@ from bayesmesh.data.shards import open_shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import make_spec
-from bayesmesh.sampling.identity import chain_identity
+from bayesmesh.sampling.chain_identity import chain_identity
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed

@@ -243,7 +243,6 @@ class Program:
             return jitted.trace(self._abstract_arguments, data)
         in_at = (everywhere, data_at, state_at, everywhere, everywhere)
         out_at = (state_at, everywhere, self.draw_shardings)
-        # The state is replaced by every call: its memory can hold the next one.
         jitted = jax.jit(self.segment, in_shardings=in_at, out_shardings=out_at)
         return jitted.trace(self._abstract_arguments, data, self.state_shapes, _INDEX, _COUNT)
 

@@ -23,8 +23,8 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
+from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.distributed import joined
-from bayesmesh.sampling.identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program

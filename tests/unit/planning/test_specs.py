@@ -48,6 +48,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "context",
         "experiment_files",
         "job",
+        "new_chains",
         "requirements",
         "stop_rule",
         "table_receipts",

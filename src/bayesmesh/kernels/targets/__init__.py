@@ -1,4 +1,4 @@
-"""Targets beside those of models: plain functions, and any target at another temperature."""
+"""Targets other than models: plain functions, and any target at another temperature."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
-from bayesmesh.sampling.identity import chain_identity
+from bayesmesh.sampling.chain_identity import chain_identity
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop

@@ -1,4 +1,4 @@
-"""One metric a file: how momentum is drawn, positions move and gradients are whitened. Found by file name."""
+"""Metrics of Hamiltonian kernels, one file each: how momentum is drawn, positions move and gradients are whitened."""
 
 from __future__ import annotations
 

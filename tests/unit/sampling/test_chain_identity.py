@@ -14,8 +14,8 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import make_spec
-from bayesmesh.sampling import identity
-from bayesmesh.sampling.identity import chain_identity, check_environment, environment
+from bayesmesh.sampling import chain_identity as identity
+from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
 
 CONFIG = {
     "title": "Some",
