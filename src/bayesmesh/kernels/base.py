@@ -1,4 +1,4 @@
-"""The contract of a transition kernel: positions, the target it leaves invariant, and how its arrays lie on a mesh."""
+"""The contract of a transition kernel: positions, its invariant target, and the sharding of its arrays."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ __all__ = [
 
 
 class Position(NamedTuple):
-    """What kernels move: at most two arrays in unconstrained space, whatever the number of latents.
+    """The position of chains: at most two arrays in unconstrained space, whatever the number of latents.
 
     Attributes:
-        shared: (chain, S) coordinates that all rows share; None where there are none.
-        local: (chain, entry, k) coordinates with one entry per user, group or row, padded behind the last; None where
-            there are none.
+        shared: (chain, S) coordinates shared by all rows, or None.
+        local: (chain, entry, k) coordinates with one entry per user, group or row, padded after the last; or None.
 
-    Without the chain axis the same pair holds one number a coordinate: a scale, a variance, a mask.
+    Without the chain axis, the same pair has one number per coordinate: a scale, a variance, a mask.
     """
 
     shared: jax.Array | None
@@ -46,7 +45,7 @@ class Position(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
-    """How an array lies over the mesh: for each of its axes ``chain``, ``entry`` or None; the rest is replicated.
+    """Sharding of an array over the mesh: ``chain``, ``entry`` or None for each axis; further axes are replicated.
 
     >>> Axes("chain", None).names
     ('chain', None)
@@ -72,7 +71,7 @@ class Density(NamedTuple):
     Attributes:
         log_prior: (chain,) float64, nats, with the log Jacobian of the map from unconstrained space.
         log_likelihood: (chain,) float64, nats.
-        gradient: of their sum, like the position.
+        gradient: gradient of their sum, shaped like the position.
     """
 
     log_prior: jax.Array
@@ -90,11 +89,11 @@ class DensityParts(NamedTuple):
 
 
 class Target(Protocol):
-    """A log density, as kernels see it.
+    """A log density for kernels.
 
     Attributes:
-        mask: 1 for a coordinate that lives and 0 for padding, without the chain axis; a part without padding is None.
-            A kernel never moves padding.
+        mask: 1 for coordinates and 0 for padding, without the chain axis; None for a part without padding. A kernel
+            never moves padding.
     """
 
     @property
@@ -105,12 +104,12 @@ class Target(Protocol):
         ...
 
     def log_density_parts(self, position: Position) -> DensityParts:
-        """Return the same with the gradients of prior and likelihood apart; costs a little more."""
+        """Return the same with separate gradients of prior and likelihood; costs a little more."""
         ...
 
 
 class Statistic(NamedTuple):
-    """One field of `sample_stats`: its unit, ``1`` for a pure number, and one sentence about it."""
+    """One field of `sample_stats`: its unit, ``1`` if dimensionless, and a one-sentence description."""
 
     unit: str
     description: str
@@ -119,19 +118,19 @@ class Statistic(NamedTuple):
 class Kernel[State, Tuning, Info, Adaptation](ABC):
     """A Markov kernel over a batch of chains: pure, vectorised over the chain axis, and without a loop over draws.
 
-    A state is a pytree of arrays and is, as it stands, the checkpoint: nothing is recomputed on resume. It has at least
-    the fields ``position``, ``log_prior`` and ``log_likelihood``. What a kernel learns during warmup is its adaptation;
-    what it has learnt, as `step` reads it, is its tuning. Statistics over chains pool the chains of one call and no
-    others, so that a further axis of chain sets can be mapped over a kernel.
+    A state is a pytree of arrays and is itself the checkpoint: nothing is recomputed on resume. It has at least the
+    fields ``position``, ``log_prior`` and ``log_likelihood``. The adaptation is what a kernel updates during warmup; the
+    tuning is the part of it that `step` reads. Statistics over chains pool only the chains of one call, so that a kernel
+    can be mapped over an additional axis of chain sets.
 
     Class attributes:
-        pretty_name, reference: for tables.
-        min_chains: fewest chains that run together.
+        pretty_name, reference: name and reference in tables.
+        min_chains: smallest number of chains that run together.
         chain_multiple: the number of chains must be a multiple of it.
         is_adjusted: whether an accept step makes the target exactly invariant.
-        interacts: whether chains meet after warmup too; then they are no independent replicates of each other.
-        statistics: field of Info -> unit and meaning; these fields become `sample_stats`. ``lp`` and ``log_likelihood``
-            (nats), and ``n_steps``, the gradients of a step, are always among them.
+        interacts: whether chains interact after warmup; then they are not independent replicates.
+        statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
+            ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step.
 
     Args:
         options: the kernel's own Options.
@@ -153,28 +152,28 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     def with_arguments(
         self, options: Mapping[str, Any], num_warmup: jax.Array
     ) -> Kernel[State, Tuning, Info, Adaptation]:
-        """Return this kernel with numeric options, and the length of warmup, that are arguments of a program."""
+        """Return this kernel with numeric options and the length of warmup replaced by arguments of a program."""
         made = copy.copy(self)
         made.options, made.num_warmup = replace_options(self.options, options, np.float64), num_warmup
         return made
 
     @property
     def numeric_options(self) -> dict[str, float | int]:
-        """Options that are arguments of a program and not compiled in."""
+        """Options that are arguments of a program instead of compiled constants."""
         return numeric_options(self.options)
 
     @property
     def num_adaptive(self) -> int | jax.Array:
-        """Warmup iterations that may change the tuning: the first so many; all, where a kernel does not say."""
+        """Number of first warmup iterations that may change the tuning; all by default."""
         return self.num_warmup
 
     def num_chains_reported(self, num_chains: int) -> int:
-        """Return how many chains are draws of the target: the first so many of `num_chains`."""
+        """Return how many of the first of `num_chains` chains are draws from the target."""
         return num_chains
 
     @abstractmethod
     def expected_gradients(self) -> float:
-        """Return the gradients per draw to plan a segment with, before anything was measured."""
+        """Return the expected gradients per draw, to plan a segment before any measurement."""
 
     @abstractmethod
     def init(self, key: jax.Array, position: Position, target: Target) -> State:
@@ -188,7 +187,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     @abstractmethod
     def step(self, key: jax.Array, state: State, target: Target, tuning: Tuning) -> tuple[State, Info]:
-        """Return the next state and what diagnostics, and the adaptation, need of the step.
+        """Return the next state, and the info for diagnostics and adaptation.
 
         Args:
             key: (chain,) typed keys, one per chain.
@@ -207,11 +206,11 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     @abstractmethod
     def adapt(self, adaptation: Adaptation, before: State, after: State, info: Info, target: Target) -> Adaptation:
-        """Learn from one warmup iteration, which led from `before` to `after`; called `num_adaptive` times."""
+        """Adapt after one warmup iteration from `before` to `after`; called `num_adaptive` times."""
 
     @abstractmethod
     def tuning(self, adaptation: Adaptation, is_adapting: jax.Array | bool) -> Tuning:
-        """Return what `step` reads; without `is_adapting`, () bool, it stays as it is from iteration to iteration."""
+        """Return the tuning that `step` reads; constant over iterations unless `is_adapting`, () bool."""
 
     @abstractmethod
     def state_axes(self) -> State:
@@ -223,6 +222,6 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
 
 def first_chains[Tree](tree: Tree, num_chains: int) -> Tree:
-    """Return the first chains of every array (chain, ...); a scalar is left as it is."""
+    """Return the first chains of every array (chain, ...); scalars are unchanged."""
     first: Tree = jax.tree.map(lambda x: x[:num_chains] if x.ndim else x, tree)
     return first

@@ -1,8 +1,8 @@
 """ChEES-HMC: many chains in lock step share a step size, a metric and a jittered trajectory length.
 
 The trajectory length climbs the ChEES criterion, which compares chains with each other, so at least two chains are
-needed and sixteen are better. Lengths are jittered by a Halton sequence, which no target can resonate with. On an
-accelerator every chain takes the same number of steps: nothing waits for the deepest tree.
+needed and sixteen are better. Lengths are jittered by a Halton sequence, which avoids resonance with the target. Every
+chain takes the same number of steps, so on an accelerator none waits for a deeper tree.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     statistics = STATISTICS
 
     def expected_gradients(self) -> float:
-        """A guess: half of the first longest trajectory, doubled by adaptation."""
+        """Guess half of the initial longest trajectory, doubled by adaptation."""
         return float(self.options.initial_leapfrog_steps)
 
     def step(
@@ -70,17 +70,17 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         return 1 / jnp.maximum(inverse, 1.0)
 
     def init_extra(self) -> LengthState:
-        """Return the search for a length at its start."""
+        """Return the initial state of the search for a length."""
         return init_length(self.options.initial_step_size * self.options.initial_leapfrog_steps)
 
     def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo) -> LengthState:
-        """Climb the criterion by one step."""
+        """Make one ascent step on the criterion."""
         jitter = halton(before.num_steps)
         length = update_length(
             adaptation.extra, before.position, info.trajectory, self.metric, adaptation.metric, jitter
         )
-        # Where the cap cuts, or one step is the least, the search has no effect. The step size in use swings while it
-        # adapts: bounds that followed it down would cut the length for good.
+        # At the cap, or at one step, the search has no effect. The step size in use fluctuates during adaptation, and
+        # bounds that followed it down would cut the length permanently.
         step_size, average = info.step_size, averaged_step_size(adaptation.step_size)
         shortest = jnp.log(jnp.minimum(step_size, average))
         longest = jnp.log(jnp.maximum(step_size, average) * self.options.max_leapfrog_steps)

@@ -23,7 +23,7 @@ __all__ = ["Hmc", "Options"]
 class Options(HamiltonianSettings):
     """Options of `hmc`."""
 
-    # Compiled in: a loop of known length costs 5% less on a GPU, which need not ask after each step whether to go on.
+    # Compiled in: a loop of known length is 5% faster on a GPU, which need not check a condition after each step.
     num_leapfrog_steps: int = Field(
         20, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient."
     )

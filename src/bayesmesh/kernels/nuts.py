@@ -1,7 +1,7 @@
-"""The No-U-Turn sampler for many chains: each finds its own trajectory length, and needs no other chain for it.
+"""The No-U-Turn sampler for many chains: each finds its own trajectory length without the others.
 
 One step size and one metric serve all chains, as in the other kernels. Chains wait for the longest trajectory among
-them, which on an accelerator is what a transition costs; `chees` avoids that, and needs several chains.
+them, which determines the cost of a transition on an accelerator; `chees` avoids this but needs several chains.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Options(HamiltonianSettings):
 
 
 class NutsInfo(NamedTuple):
-    """What diagnostics need of a step; `Nuts.statistics` says what the fields are.
+    """Info of a step; `Nuts.statistics` describes its fields.
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
@@ -72,7 +72,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     }
 
     def expected_gradients(self) -> float:
-        """A guess: a tree of depth four."""
+        """Guess a tree of depth four."""
         return float(2 ** min(4, self.options.max_tree_depth) - 1)
 
     def step(
@@ -102,7 +102,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             log_likelihood=drawn.log_likelihood,
             tree_depth=tree.depth,
             num_leapfrog_steps=tree.count,
-            # Chains are in lock step: all wait for the longest trajectory.
+            # Chains run in lock step, so all wait for the longest trajectory.
             n_steps=jnp.max(tree.count),
             step_size=tuning.step_size,
         )

@@ -1,7 +1,7 @@
 """Random-walk Metropolis with a normal proposal in the coordinates of the metric.
 
-It needs no gradient to be exact, and uses one only to learn the metric; where gradients can be had, every other kernel
-is faster in more than a few dimensions.
+It is exact without gradients and uses them only to adapt the metric. If gradients are available, every other kernel is
+faster in more than a few dimensions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Options(HamiltonianSettings):
 
 
 class WalkInfo(NamedTuple):
-    """What diagnostics need of a step; `RandomWalk.statistics` says what the fields are.
+    """Info of a step; `RandomWalk.statistics` describes its fields.
 
     Attributes:
         acceptance_rate, lp, log_likelihood: (chain,) float64.
@@ -61,7 +61,7 @@ class RandomWalk(HamiltonianKernel[WalkInfo]):
     }
 
     def expected_gradients(self) -> float:
-        """One evaluation a draw."""
+        """One evaluation per draw."""
         return 1.0
 
     def step(

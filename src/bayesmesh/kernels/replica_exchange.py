@@ -1,4 +1,4 @@
-"""Replica exchange between two temperatures: a hot chain beside each chain of the target, and swaps between the two.
+"""Replica exchange between two temperatures: one hot chain for each chain of the target, and swaps between them.
 
 The hot chain sees the likelihood to a power below 1 and crosses between modes that the cold one cannot leave. At every
 iteration a pair first proposes to swap its positions, and then each makes an HMC trajectory at its own temperature.
@@ -48,7 +48,7 @@ class Options(HamiltonianSettings):
 
 
 class ExchangeInfo(NamedTuple):
-    """What diagnostics and adaptation need of a step; `ReplicaExchange.statistics` says what is recorded.
+    """Info of a step for diagnostics and adaptation; `ReplicaExchange.statistics` lists the recorded fields.
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (cold chain,) float64.
@@ -84,7 +84,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
     }
 
     def num_chains_reported(self, num_chains: int) -> int:
-        """Return half: the cold chains."""
+        """Return half of the chains, the cold ones."""
         return num_chains // 2
 
     def expected_gradients(self) -> float:
@@ -144,7 +144,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
     def adapt(
         self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: ExchangeInfo, target: Target
     ) -> Warmup:
-        """Learn from one transition; the metric from the cold chains alone."""
+        """Adapt after one transition, the metric from the cold chains only."""
         return super().adapt(adaptation, before, _cold(after), info, target)
 
     def init_extra(self) -> StepSizeState:
@@ -158,7 +158,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         return update_step_size(adaptation.extra, acceptance, self.options.target_acceptance)
 
     def restart_extra(self, extra: StepSizeState, shrinkage: float) -> StepSizeState:
-        """Search anew for the step size of the hot chains, as for that of the cold ones."""
+        """Restart the search for the step size of the hot chains, like that of the cold ones."""
         return init_step_size(jnp.exp(extra.log_step), shrinkage)
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> jax.Array:

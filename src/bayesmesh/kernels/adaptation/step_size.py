@@ -23,14 +23,14 @@ _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
 
 class StepSizeState(NamedTuple):
-    """All () float64.
+    """State of dual averaging; all fields are () float64.
 
     Attributes:
-        log_step: the step size in use, log.
-        log_step_average: its weighted average, which is what remains after warmup.
+        log_step: log of the step size in use.
+        log_step_average: its weighted average, used after warmup.
         error_sum: summed difference between target and observed acceptance.
         count: updates so far.
-        shrinkage_point: the log step size that the iterates are shrunk towards.
+        shrinkage_point: log step size towards which the iterates shrink.
     """
 
     log_step: jax.Array
@@ -45,14 +45,14 @@ STEP_SIZE_AXES: Any = StepSizeState(SCALAR, SCALAR, SCALAR, SCALAR, SCALAR)  # t
 
 
 def init_step_size(step_size: jax.Array | float, shrinkage: float = 10.0) -> StepSizeState:
-    """Start at `step_size`, shrunk towards `shrinkage` times as much, since large steps are cheap to try."""
+    """Start at `step_size` and shrink towards `shrinkage` times it, because large steps are cheap to try."""
     log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
     zero = jnp.zeros((), jnp.float64)
     return StepSizeState(log_step, log_step, zero, zero, log_step + math.log(shrinkage))
 
 
 def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float | jax.Array) -> StepSizeState:
-    """Move the step size after one transition whose acceptance statistic over the chains was `acceptance`."""
+    """Update the step size after one transition with acceptance statistic `acceptance` over the chains."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
     log_step = state.shrinkage_point - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
@@ -62,9 +62,9 @@ def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float 
 
 
 def mean_over_finite(statistic: jax.Array, lp: jax.Array) -> jax.Array:
-    """Return the mean over the chains whose log density `lp` is finite, () float64; 0 when there is none.
+    """Return the mean over the chains whose log density `lp` is finite, () float64; 0 if there is none.
 
-    A chain that began where the density is not finite rejects whatever the step size is, and must not shrink it.
+    A chain that starts where the density is not finite rejects at any step size, and must not shrink it.
 
     >>> float(mean_over_finite(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([-3.0, jnp.nan, -4.0])))
     0.75

@@ -23,13 +23,13 @@ _LEARNING_RATE, _BETA, _EPSILON = 0.05, 0.95, 1e-8
 
 
 class LengthState(NamedTuple):
-    """All () float64.
+    """State of the search; all fields are () float64.
 
     Attributes:
         log_length: log of the longest trajectory, in units of step size.
         second_moment: running second moment of its gradient (Adam without momentum).
         count: updates so far.
-        log_average: weighted average of `log_length`, which is what remains after warmup.
+        log_average: weighted average of `log_length`, used after warmup.
     """
 
     log_length: jax.Array
@@ -60,7 +60,7 @@ def halton(index: jax.Array) -> jax.Array:
 
 
 def _centred(position: Position, weight: jax.Array) -> Position:
-    """Positions (chain, ...) about their mean, weighted by chain."""
+    """Centre positions (chain, ...) at their mean, weighted by chain."""
 
     def one(q: jax.Array) -> jax.Array:
         w = over_chains(weight.astype(q.dtype), q)
@@ -78,15 +78,15 @@ def update_length(
     data: Any,
     jitter: jax.Array,
 ) -> LengthState:
-    """Climb the criterion by one step, from the trajectories that all chains just made.
+    """Make one ascent step on the criterion, from the last trajectories of all chains.
 
     Args:
-        state: of the search.
+        state: state of the search.
         start: (chain, ...) positions where the trajectories began.
-        trajectory: their ends; one that ended in a place that is not finite has weight 0.
-        metric: the kind of metric that they were made with.
+        trajectory: ends of the trajectories; a non-finite end has weight 0.
+        metric: the kind of metric.
         data: its arrays.
-        jitter: () float64, the part of the longest trajectory that was taken.
+        jitter: () float64, fraction of the longest trajectory.
     """
     weight = jnp.where(jnp.isfinite(trajectory.acceptance_rate), trajectory.acceptance_rate, 0.0)
     safe = jnp.maximum(weight, 1e-12)

@@ -1,7 +1,7 @@
-"""The one warmup of all Hamiltonian kernels: windows, step size and metric.
+"""The warmup of all Hamiltonian kernels: windows, step size and metric.
 
-Dual averaging adapts the step size at every iteration. A metric that adapts is estimated from the points of a window,
-and replaced when the window closes; then the step size is searched anew from where it is.
+Dual averaging adapts the step size at every iteration. An adaptive metric is estimated from the points of a window and
+replaced when the window closes; the search for the step size then restarts from its present value.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from bayesmesh.kernels.hamiltonian.trajectory import STATE_AXES, HamiltonianStat
 __all__ = ["HamiltonianKernel", "HamiltonianTuning", "Warmup"]
 
 _RESTART_SHRINKAGE = 2.0
-"""Of the step size after a window; it is near what is needed already, and a bolder search would waste gradients."""
+"""Shrinkage of the step size after a window; it is already close, so larger values would waste gradients."""
 
 
 class Warmup(NamedTuple):
-    """What a Hamiltonian kernel has learnt so far.
+    """Adaptation of a Hamiltonian kernel.
 
     Attributes:
         step_size: the state of dual averaging.
         metric: the metric's data.
-        estimate: of the metric to come, from the present window.
-        extra: what a kernel adapts beside them; empty where there is nothing.
+        estimate: estimate of the next metric, from the present window.
+        extra: further adaptation of a kernel; empty if there is none.
     """
 
     step_size: StepSizeState
@@ -50,7 +50,7 @@ class Warmup(NamedTuple):
 
 
 class HamiltonianTuning(NamedTuple):
-    """What a step reads: () float64 step size, the metric's data, and a kernel's own tuning."""
+    """Tuning of a step: () float64 step size, the metric's data, and a kernel's own tuning."""
 
     step_size: jax.Array
     metric: Any
@@ -58,7 +58,7 @@ class HamiltonianTuning(NamedTuple):
 
 
 class StepInfo(Protocol):
-    """What the common warmup reads of a step: (chain,) float64 acceptance rate and log density."""
+    """Fields of a step that the common warmup reads: (chain,) float64 acceptance rate and log density."""
 
     @property
     def acceptance_rate(self) -> jax.Array: ...
@@ -67,19 +67,19 @@ class StepInfo(Protocol):
 
 
 class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuning, Info, Warmup]):
-    """A kernel that moves along Hamiltonian trajectories; what a kernel adds is its `step`, and what it adapts beside."""
+    """A kernel that moves along Hamiltonian trajectories; subclasses add `step` and optional further adaptation."""
 
     def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
         super().__init__(options, num_warmup)
         self.metric: Metric[Any, Any] = load_metric(self.options.metric)
 
     def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
-        """Return the state at a position; one gradient, and no randomness."""
+        """Return the state at a position; needs one gradient and no randomness."""
         del key
         return init_state(position, target)
 
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
-        """Return the adaptation before the first iteration: the metric is that of the gradients where chains start."""
+        """Return the adaptation before the first iteration, with a metric from the gradients at the start."""
         step_size = init_step_size(self.options.initial_step_size)
         data = self.metric.init(state.gradient, target.mask)
         return Warmup(step_size, data, self.metric.init_estimate(state.position), self.init_extra())
@@ -87,7 +87,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def adapt(
         self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: Info, target: Target
     ) -> Warmup:
-        """Learn from one transition."""
+        """Adapt after one transition."""
         del target
         acceptance = self.acceptance_statistic(info)
         step_size = update_step_size(adaptation.step_size, acceptance, self.options.target_acceptance)
@@ -114,11 +114,11 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return HamiltonianTuning(step_size, adaptation.metric, self.extra_tuning(adaptation, is_adapting))
 
     def acceptance_statistic(self, info: Info) -> jax.Array:
-        """Return the acceptance over the chains that the step size is adapted to, () float64."""
+        """Return the acceptance over the chains to which the step size adapts, () float64."""
         return mean_over_finite(info.acceptance_rate, info.lp)
 
     def init_extra(self) -> Any:
-        """Return what the kernel adapts beside step size and metric, before the first iteration."""
+        """Return the kernel's further adaptation before the first iteration."""
         return ()
 
     def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: Info) -> Any:
@@ -127,12 +127,12 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return adaptation.extra
 
     def restart_extra(self, extra: Any, shrinkage: float) -> Any:
-        """Return `Warmup.extra` after a change of the metric; `shrinkage` is that of step sizes searched anew."""
+        """Return `Warmup.extra` after a change of the metric; `shrinkage` is that of restarted step sizes."""
         del shrinkage
         return extra
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> Any:
-        """Return what a step reads of `adaptation.extra`."""
+        """Return the tuning of a step from `adaptation.extra`."""
         del adaptation, is_adapting
         return ()
 

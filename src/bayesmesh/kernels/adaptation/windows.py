@@ -1,4 +1,4 @@
-"""When, during warmup, the metric is estimated anew."""
+"""Schedule the windows of warmup, at whose ends the metric is re-estimated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import jax.numpy as jnp
 __all__ = ["is_window_end", "window_ends"]
 
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
-"""Windows grow as the chains settle; the last fifth of warmup belongs to the step size alone."""
+"""Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
 
 def window_ends(num_warmup: int | jax.Array) -> jax.Array:
-    """Return the iteration counts at which a window closes, int32, not decreasing; one below 2 closes none.
+    """Return the iteration counts at which windows close, int32, non-decreasing; counts below 2 close none.
 
     >>> window_ends(100).tolist()
     [5, 10, 20, 35, 55, 80]
@@ -21,8 +21,8 @@ def window_ends(num_warmup: int | jax.Array) -> jax.Array:
 
 
 def is_window_end(count: jax.Array, num_warmup: int | jax.Array) -> jax.Array:
-    """Whether a window closes after `count` iterations, () bool.
+    """Return whether a window closes after `count` iterations, () bool.
 
-    A window of a single iteration would say nothing about a spread.
+    A window of a single iteration has no information about scale.
     """
     return (count >= 2) & jnp.isin(count, window_ends(num_warmup))

@@ -46,7 +46,7 @@ STATISTICS = {
 
 
 class HamiltonianState(NamedTuple):
-    """A point of every chain with all that was computed there; the checkpoint.
+    """A point of every chain with its densities and gradient; the checkpoint.
 
     Attributes:
         position: where the chains are.
@@ -67,7 +67,7 @@ STATE_AXES: Any = HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # 
 
 
 class Trajectory(NamedTuple):
-    """The end of a trajectory, for those who adapt to it: its state, momentum and (chain,) acceptance rate."""
+    """The end of a trajectory, for adaptation: state, momentum and (chain,) acceptance rate."""
 
     proposal: HamiltonianState
     momentum: Position
@@ -75,7 +75,7 @@ class Trajectory(NamedTuple):
 
 
 class HamiltonianInfo(NamedTuple):
-    """What diagnostics and adaptation need of a step; `STATISTICS` says what its fields are.
+    """Info of a step for diagnostics and adaptation; `STATISTICS` describes its fields.
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
@@ -108,7 +108,7 @@ def batch_dot(a: Position, b: Position) -> jax.Array:
 
 
 def over_chains(mask: jax.Array, like: jax.Array) -> jax.Array:
-    """Return a (chain,) array with axes of length 1 behind, to broadcast over an array (chain, ...)."""
+    """Return a (chain,) array with trailing axes of length 1, to broadcast over an array (chain, ...)."""
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
@@ -151,7 +151,7 @@ def move[Data](
     state: HamiltonianState,
     momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
-    """Take `num_steps` leapfrog steps; returns the end point and its momentum."""
+    """Take `num_steps` leapfrog steps and return the end point and its momentum."""
     return jax.lax.fori_loop(
         0, num_steps, lambda _, carry: leapfrog(metric, data, target, step_size, *carry), (state, momentum)
     )
@@ -185,7 +185,7 @@ def run_trajectory[Data](
     proposal, momentum_end = move(metric, data, target, step_size, num_leapfrog_steps, state, momentum)
 
     kinetic, kinetic_end = 0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)
-    # Prior and likelihood change separately: their difference is small where each of them is large.
+    # Take differences of prior and likelihood separately: each is small even if the terms are large.
     log_ratio = (
         (proposal.log_prior - state.log_prior)
         + (proposal.log_likelihood - state.log_likelihood)
@@ -215,9 +215,9 @@ def accept(
 
     Args:
         key: (chain,) typed keys.
-        log_ratio: (chain,) float64, log of the Metropolis ratio; what is not finite is rejected.
-        proposal: where the chains may go.
-        state: where they are.
+        log_ratio: (chain,) float64, log of the Metropolis ratio; non-finite values are rejected.
+        proposal: proposed state.
+        state: present state.
 
     Returns:
         The next state, and (chain,) whether each proposal was taken and with which probability.

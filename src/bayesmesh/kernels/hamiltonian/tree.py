@@ -5,8 +5,8 @@ Gelman 2014, JMLR 15); the draw is taken from it with multinomial weights (Betan
 A.3). Subtrees are checked as they grow, with as many stored points as the tree is deep (Phan, Pradhan and Jankowiak
 2019, arXiv:1912.11554, appendix A).
 
-Chains are in lock step by leapfrog steps and not by trees or subtrees: each is wherever its own tree is, and a
-transition takes as many gradients as its longest trajectory. A chain that is done keeps its state meanwhile.
+Chains run in lock step by leapfrog steps, not by trees or subtrees, so a transition takes as many gradients as its
+longest trajectory. A chain that is done keeps its state until then.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Tree(NamedTuple):
         leaf: (chain,) int32, points in `part`.
         is_forward: (chain,) whether `part` grows at the right end.
         saved: momentum at, and sum of momenta up to and with, some left ends of subtrees of `part`; (slot, chain, ...).
-        is_done, diverging, accepted: (chain,); the last says that the draw is not the start.
+        is_done, diverging, accepted: (chain,); accepted if the draw is not the start.
         acceptance_sum: (chain,) float64, Metropolis acceptance probabilities of all points, summed.
         count: (chain,) int32, points in all, without the start.
     """
@@ -154,7 +154,7 @@ def _seedling(key: jax.Array, start: Draw, end: End, max_depth: int) -> Tree:
 
 def _log_weight(start: Draw, point: Draw) -> jax.Array:
     """Return minus the energy error, (chain,) float64; -inf where it is not a number."""
-    # Prior and likelihood change separately: their difference is small where each of them is large.
+    # Take differences of prior and likelihood separately: each is small even if the terms are large.
     log_ratio = (
         (point.log_prior - start.log_prior)
         + (point.log_likelihood - start.log_likelihood)
@@ -166,7 +166,7 @@ def _log_weight(start: Draw, point: Draw) -> jax.Array:
 def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, uniform: jax.Array) -> Tree:
     """Add a point to the part; a part that turns or diverges ends the tree, and nothing is drawn from it.
 
-    A tree that is done stays as it is; nothing reads what it saves from then on.
+    A tree that is done does not change; nothing reads what it saves later.
     """
     grows = ~tree.is_done
     part_weight = jnp.logaddexp(tree.part.log_weight, log_weight)
@@ -223,9 +223,9 @@ def _is_turning(first: Position, last: Position, total: Position) -> jax.Array:
 
 
 def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int) -> Tree:
-    """Where a part is whole, make it part of the tree, and begin the next one."""
+    """Merge a complete part into the tree, and begin the next part."""
     is_whole = ~tree.is_done & (tree.leaf == 1 << tree.depth)
-    # Biased towards the new part, which is farther away; the weights of the two make it exact.
+    # Biased towards the new part, which is farther away; the weights keep it exact.
     takes = is_whole & (jnp.log(uniform) < tree.part.log_weight - tree.whole.log_weight)
     momentum = jax.tree.map(jnp.add, tree.whole.momentum, tree.part.momentum)
     ends = _is_turning(tree.left.momentum, tree.right.momentum, momentum) | (tree.depth + 1 == max_depth)

@@ -14,7 +14,7 @@ def load_metric(name: str) -> Metric[Any, Any]:
     """Return the metric of a file of this folder: the one subclass of `Metric` that the file defines.
 
     Raises:
-        ValueError: the file defines none, or several.
+        ValueError: the file defines no metric, or several.
     """
     module = importlib.import_module(f"{__name__}.{name}")
     found = [

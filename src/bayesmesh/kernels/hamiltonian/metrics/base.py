@@ -2,7 +2,7 @@
 
 With an inverse mass matrix A A^T, momentum is written as A^-T p with p standard normal: kinetic energy is p.p / 2,
 positions move along A p and the force on p is A^T times the gradient (Neal 2011, "MCMC using Hamiltonian dynamics",
-section 4.1). Kernels work with p alone, so that the kind of A is the metric's business.
+section 4.1). Kernels work with p alone, so only the metric knows the form of A.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["Metric", "apply_mask", "count_finite", "standard_normal"]
 class Metric[Data, Estimate](ABC):
     """A linear map A of positions, and how warmup estimates it.
 
-    Data is a pytree of arrays without a chain axis: one metric serves all chains of a program. Estimate is a pytree too,
-    what is known of the metric to come. Both declare how their arrays lie over the mesh.
+    Data is a pytree of arrays without a chain axis: one metric serves all chains of a program. Estimate is a pytree with
+    running statistics for the next metric. Both declare the sharding of their arrays.
 
     Class attributes:
         is_adaptive: whether warmup changes it.
@@ -32,7 +32,7 @@ class Metric[Data, Estimate](ABC):
 
     @abstractmethod
     def init(self, gradient: Position, mask: Position) -> Data:
-        """Return the metric to begin with, from the gradients (chain, ...) where the chains start."""
+        """Return the initial metric from the gradients (chain, ...) at the start of the chains."""
 
     @abstractmethod
     def move(self, data: Data, momentum: Position) -> Position:
@@ -52,7 +52,7 @@ class Metric[Data, Estimate](ABC):
 
     @abstractmethod
     def init_estimate(self, like: Position) -> Estimate:
-        """Return the estimate of a window that begins, for positions (chain, ...) like these."""
+        """Return the empty estimate of a new window, for positions (chain, ...) like these."""
 
     @abstractmethod
     def update_estimate(self, estimate: Estimate, position: Position, gradient: Position) -> Estimate:
@@ -74,7 +74,7 @@ class Metric[Data, Estimate](ABC):
 def standard_normal(key: jax.Array, like: Position, mask: Position) -> Position:
     """Return standard normal numbers, like a position, for (chain,) keys; 0 where `mask` is 0.
 
-    A value depends on the index of its coordinate alone, so that padding behind the last entry changes none.
+    A value depends only on the index of its coordinate, so padding after the last entry changes none.
     """
 
     def draw(index: int, part: jax.Array | None) -> jax.Array | None:

@@ -1,8 +1,8 @@
-"""A diagonal metric from the spread of positions and of gradients.
+"""A diagonal metric from the variances of positions and gradients.
 
 For a normal target with precision H the gradient at q is -H q, so the ratio of the variances of position and gradient
-is H**-2 on a diagonal target wherever the chains happen to be: the estimate is right before they have converged, and
-noise common to both cancels. It is the diagonal that minimises the Fisher divergence to a standard normal, the rule
+is H**-2 on a diagonal target wherever the chains are: the estimate is right before convergence, and noise common to
+both cancels. It is the diagonal that minimises the Fisher divergence to a standard normal, the rule
 that nutpie uses (https://github.com/pymc-devs/nutpie).
 """
 

@@ -14,7 +14,7 @@ class IdentityMetric(Metric[tuple[()], tuple[()]]):
     is_adaptive = False
 
     def init(self, gradient: Position, mask: Position) -> tuple[()]:
-        """Return nothing: there is nothing to keep."""
+        """Return empty data."""
         del gradient, mask
         return ()
 
@@ -34,7 +34,7 @@ class IdentityMetric(Metric[tuple[()], tuple[()]]):
         return position
 
     def init_estimate(self, like: Position) -> tuple[()]:
-        """Return nothing: there is nothing to estimate."""
+        """Return an empty estimate."""
         del like
         return ()
 
@@ -48,9 +48,9 @@ class IdentityMetric(Metric[tuple[()], tuple[()]]):
         return estimate
 
     def data_axes(self) -> tuple[()]:
-        """Return nothing: there is no array."""
+        """Return empty axes."""
         return ()
 
     def estimate_axes(self) -> tuple[()]:
-        """Return nothing: there is no array."""
+        """Return empty axes."""
         return ()
