@@ -59,9 +59,9 @@ class Axes:
 
 SCALAR = Axes()
 CHAIN = Axes("chain")
-POSITION: Any = Position(Axes("chain", None), Axes("chain", "entry", None))
+POSITION: Any = Position(Axes("chain", None), Axes("chain", "entry", None))  # type: ignore[arg-type]  # axes in the places of arrays
 """Axes of a `Position` with its chain axis."""
-COORDINATES: Any = Position(Axes(None), Axes("entry", None))
+COORDINATES: Any = Position(Axes(None), Axes("entry", None))  # type: ignore[arg-type]  # axes in the places of arrays
 """Axes of a `Position` without it."""
 
 

@@ -173,7 +173,8 @@ class JudgedSummaries:
             root = open_group(self._folder / DRAWS)
             for name in self._of_sampler:
                 array = root[f"sample_stats/{STATISTICS[name]}"]
-                self._parts[name].append(read_part(array, slice(None), slice(self.num_draws, num_draws)))
+                part = slice(None), slice(self.num_draws, num_draws)
+                self._parts[name].append(read_part(array, *part))  # type: ignore[arg-type]  # by its path no group
             if self._of_model:
                 self._evaluate(root, num_draws)
             self.num_draws = num_draws

@@ -78,7 +78,7 @@ class PositionLayout:
         """Abstract position of one chain: shared (S,), local (entry, k); None for a part without coordinates."""
         shared = jax.ShapeDtypeStruct((self.shared_size,), self.dtype) if self.shared else None
         local = jax.ShapeDtypeStruct((self.padded_entries, self.local_size), self.dtype) if self.local else None
-        return Position(shared, local)  # type: ignore[arg-type]
+        return Position(shared, local)  # type: ignore[arg-type]  # shapes in the places of arrays
 
     @property
     def mask(self) -> Position:
@@ -89,7 +89,7 @@ class PositionLayout:
 
     def unpack(self, position: Position, dtype: jnp.dtype) -> dict[str, jax.Array]:
         """Return latent -> its unconstrained array of one chain, in the prior's own axes and the given dtype."""
-        z = {}
+        z: dict[str, jax.Array] = {}
         if position.shared is not None:
             z |= _split(position.shared.astype(dtype), self.shared, self._entry_shape)
         if position.local is not None:

@@ -23,6 +23,7 @@ from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
 from bayesmesh.sampling.writer import Segment, Slice, Writer
+from bayesmesh.store.markers import Facts
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["Compiled", "Loop"]
@@ -61,7 +62,7 @@ class Loop:
         interruption: Interruption,
         *,
         label: str,
-        facts: Mapping[str, Any],
+        facts: Facts,
         should_stop: Callable[[Commit], bool] = lambda commit: False,
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,

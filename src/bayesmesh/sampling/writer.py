@@ -12,6 +12,7 @@ import numpy as np
 
 from bayesmesh.sampling.parts import to_host
 from bayesmesh.sampling.program import Program, name_leaves
+from bayesmesh.store.markers import Facts
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["Segment", "Slice", "Writer"]
@@ -40,7 +41,7 @@ class Segment:
     """
 
     def __init__(
-        self, phase: str, start: int, room: int, facts: Mapping[str, Any], program: Program, *, is_first: bool = True
+        self, phase: str, start: int, room: int, facts: Facts, program: Program, *, is_first: bool = True
     ) -> None:
         self.phase, self.start, self.stop, self.facts = phase, start, start, facts
         self.state: Any = None
@@ -94,7 +95,7 @@ class Segment:
             values["sample_stats" if self.phase == "sample" else "warmup_sample_stats"] = stats
         leaves = [to_host(leaf) for leaf in jax.tree.leaves(self.state)]
         count = self.stop - self.start
-        facts = {
+        facts: Facts = {
             **self.facts,
             "count": count,
             "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains,
@@ -174,9 +175,9 @@ class Writer:
             self.has_enough = self._should_stop(commit)
 
 
-def _facts_of(stats: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+def _facts_of(stats: Mapping[str, np.ndarray]) -> Facts:
     """Return what a marker keeps of statistics, each where the kernel records it."""
-    facts: dict[str, int | float] = {}
+    facts: Facts = {}
     if "diverging" in stats:
         facts["divergences"] = int(stats["diverging"].sum())
     if "acceptance_rate" in stats:

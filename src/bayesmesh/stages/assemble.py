@@ -113,12 +113,13 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
 
 def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, str]]) -> None:
     """Write units and meaning beside the kernel's statistics; chains of earlier versions declare none."""
-    for group in ("sample_stats", "warmup_sample_stats"):
-        if declared and group in root:
-            root[group].attrs[DECLARED] = sorted(declared)
+    for group_name_ in ("sample_stats", "warmup_sample_stats"):
+        group = root.get(group_name_)
+        if declared and isinstance(group, zarr.Group):
+            group.attrs[DECLARED] = sorted(declared)
             for name, about in declared.items():
-                if name in root[group]:
-                    root[f"{group}/{name}"].attrs.update({"units": about["unit"], "description": about["description"]})
+                if name in group:
+                    group[name].attrs.update({"units": about["unit"], "description": about["description"]})
 
 
 def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:

@@ -41,6 +41,7 @@ class GroupManifest(TypedDict):
         changed_environment: differences from it in later runs.
         acceptance, divergences, step_size: of the draws.
         stop: the looks of a rule for stopping.
+        statistics: unit and description of each statistic of the kernel.
     """
 
     identity: str
@@ -56,6 +57,7 @@ class GroupManifest(TypedDict):
     divergences: NotRequired[int]
     step_size: NotRequired[float]
     stop: NotRequired[StopRecord | None]
+    statistics: NotRequired[dict[str, dict[str, str]]]
 
 
 def read_manifest(path: Path) -> GroupManifest:

@@ -36,11 +36,11 @@ class StepSizeState(NamedTuple):
     log_step: jax.Array
     log_step_average: jax.Array
     error_sum: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
     shrinkage_point: jax.Array
 
 
-STEP_SIZE_AXES: Any = StepSizeState(SCALAR, SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]
+STEP_SIZE_AXES: Any = StepSizeState(SCALAR, SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
 """How a `StepSizeState` lies over the mesh."""
 
 

@@ -34,11 +34,11 @@ class LengthState(NamedTuple):
 
     log_length: jax.Array
     second_moment: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
     log_average: jax.Array
 
 
-LENGTH_AXES: Any = LengthState(SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]
+LENGTH_AXES: Any = LengthState(SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
 """How a `LengthState` lies over the mesh."""
 
 

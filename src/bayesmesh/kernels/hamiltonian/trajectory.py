@@ -62,7 +62,7 @@ class HamiltonianState(NamedTuple):
     num_steps: jax.Array
 
 
-STATE_AXES: Any = HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]
+STATE_AXES: Any = HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
 """How a `HamiltonianState` lies over the mesh."""
 
 

@@ -89,7 +89,7 @@ class Tree(NamedTuple):
     diverging: jax.Array
     accepted: jax.Array
     acceptance_sum: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
 
 
 def grow_tree[Data](

@@ -97,6 +97,7 @@ def make_draws(replications: int, num_draws: int, num_leapfrog_steps: int, seed:
         def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             at_draw = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
             state, info = kernel.step(at_draw, state, target, tuning)
+            assert state.position.shared is not None
             return state, jnp.concatenate([state.position.shared, info.lp[:, None]], axis=1)
 
         return jax.lax.scan(step, kernel.init(keys, start, target), jnp.arange(num_draws))[1]

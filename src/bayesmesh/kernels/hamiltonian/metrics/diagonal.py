@@ -30,7 +30,7 @@ class MomentState(NamedTuple):
         gradient_mean, gradient_spread: of gradients.
     """
 
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
     mean: Position
     spread: Position
     gradient_mean: Position
@@ -96,7 +96,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def estimate_axes(self) -> MomentState:
         """Return the axes of the moments."""
-        return MomentState(SCALAR, COORDINATES, COORDINATES, COORDINATES, COORDINATES)  # type: ignore[arg-type]
+        return MomentState(SCALAR, COORDINATES, COORDINATES, COORDINATES, COORDINATES)  # type: ignore[arg-type]  # axes in the places of arrays
 
 
 def _multiply(scale: Position, position: Position) -> Position:
@@ -109,7 +109,9 @@ def _merge(
 ) -> tuple[Position, Position]:
     """Add those of a batch (chain, ...) that count to mean and spread (Chan, Golub and LeVeque 1979)."""
 
-    def one(m: jax.Array, s: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def one(m: jax.Array, s: jax.Array | None, x: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        assert s is not None
+        assert x is not None  # the three have the same parts
         is_in = counts.reshape((-1,) + (1,) * (x.ndim - 1))
         num = counts.sum().astype(x.dtype)
         batch_mean = jnp.where(is_in, x, 0).sum(0) / jnp.maximum(num, 1)

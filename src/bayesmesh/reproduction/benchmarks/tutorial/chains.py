@@ -92,6 +92,7 @@ class Ours(_Chains):
         def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, jax.Array]:
             key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(chain_keys)
             state, _ = kernel.step(key, state, target, tuning)
+            assert state.position.shared is not None
             return state, state.position.shared
 
         state = kernel.init(chain_keys, Position(jnp.zeros((CHAINS, DIMENSION)), None), target)
