@@ -1,4 +1,4 @@
-"""What a program costs before it runs: equations, FLOPs, bytes, memory, seconds per gradient."""
+"""Measure the cost of a program before it runs: equations, FLOPs, bytes, memory, seconds per gradient."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_EQUATIONS = 20_000
 
 
 def count_equations(jaxpr: Any) -> int:
-    """Return the equations of a jaxpr with those of all it contains; a loop's body counts once."""
+    """Return the number of equations of a jaxpr, including nested ones; the body of a loop counts once."""
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     total = 0
     for equation in inner.eqns:
@@ -54,7 +54,7 @@ def count_equations(jaxpr: Any) -> int:
 def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) -> dict[str, int]:
     """Count the equations of the log density's gradient at two data sizes.
 
-    A model that loops over its data in Python has more equations for more rows; it compiles ever more slowly.
+    A model that loops over its data in Python has more equations for more rows, and compiles ever more slowly.
 
     Returns:
         number of rows, as text -> equations.
@@ -72,12 +72,12 @@ def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) 
 
 
 def check_growth(equations: Mapping[str, int], num_rows: int, model: str) -> str:
-    """Return a warning about a model whose program grows with its data; empty for one whose program does not.
+    """Return a warning about a model whose program grows with its data, else an empty text.
 
     Args:
-        equations: from `growth_of_equations`.
+        equations: result of `growth_of_equations`.
         num_rows: rows that one program computes at a time.
-        model: its name.
+        model: name of the model.
 
     Raises:
         ConfigError: it would have more than `MOST_EQUATIONS` at that many rows, and hardly ever be compiled.
@@ -130,7 +130,7 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
 
 
 def memory_of(compiled: Any) -> dict[str, int]:
-    """Return the bytes per device that a compiled program needs, by XLA's own account."""
+    """Return the bytes per device that a compiled program needs, according to XLA."""
     analysis = compiled.memory_analysis()
     parts = {
         "arguments": analysis.argument_size_in_bytes, "outputs": analysis.output_size_in_bytes,
@@ -150,8 +150,8 @@ def _of_chains(target: Target, num_chains: int) -> Position:
 def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers: Peers) -> float:
     """Measure one gradient of all chains near the origin, the best of three after a first one.
 
-    One that takes less than `SHORT_SECONDS` is measured again in a compiled loop of many, as a sampler calls it: by
-    itself it is mostly the call. Of several processes the slowest counts, and decides: all run the same programs.
+    If it takes less than `SHORT_SECONDS`, mostly the call, it is measured again in a compiled loop, as in a sampler.
+    With several processes the slowest time counts, so that all run the same programs.
     """
     target, shapes = program.target, _of_chains(program.target, program.num_chains)
     placed = place(program.mesh, shapes, POSITION)
@@ -161,7 +161,7 @@ def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers:
 
     def best_of_three(count: int) -> float:
         def run_all(q: Any, d: Any) -> Any:
-            # A step too small to matter, which the next gradient has to wait for.
+            # A negligible step that makes each gradient depend on the previous one.
             def step(_: Any, q: Any) -> Any:
                 return jax.tree.map(
                     lambda x, g: x + (1e-20 * g).astype(x.dtype), q, target.bind(d).log_density(q).gradient

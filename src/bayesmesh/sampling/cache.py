@@ -1,4 +1,4 @@
-"""Compilation through JAX's persistent cache, with a count of what it did not hold."""
+"""Compile through JAX's persistent cache and count its misses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CacheCounter", "Compilation", "compile_programs", "use_cache"]
 
 
 def use_cache(results: str) -> None:
-    """Keep compiled programs under ``results/.cache/xla``, readable by their owner alone: they are machine code."""
+    """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code."""
     folder = Path(results).resolve() / ".cache" / "xla"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
@@ -58,7 +58,7 @@ class CacheCounter:
 
 
 class Compilation(NamedTuple):
-    """One compiled program and what it took.
+    """A compiled program and its compile times.
 
     Attributes:
         compiled: the executable.
@@ -79,9 +79,9 @@ def compile_programs(program: Program, ledger: Ledger, names: Sequence[str] = PR
     """Trace, lower and compile the programs of a chain group, or take them from the persistent cache.
 
     Args:
-        program: of the chain group.
-        ledger: gets what it took.
-        names: out of `PROGRAMS`.
+        program: programs of the chain group.
+        ledger: receives the times.
+        names: names from `PROGRAMS`.
 
     Returns:
         name -> compilation; the ledger gets a row for each of the three steps.

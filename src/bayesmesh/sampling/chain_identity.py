@@ -1,4 +1,4 @@
-"""The identity of a chain: everything that decides its draws."""
+"""Compute the identity of a chain from everything that determines its draws."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _NOT_PART = (
 
 
 def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
-    """Return 16 hexadecimal digits over data, model, kernel, mesh, arithmetic, seed and the code of these.
+    """Return 16 hexadecimal digits over data, model, kernel, mesh, arithmetic, seed and their code.
 
     The number of draws is not part of it: more draws extend the chains.
 
     Args:
         config: the stage's part of the configuration.
-        data_fingerprint: of the sharded data.
-        num_chains: chains of one program; how many run together changes rounding.
+        data_fingerprint: fingerprint of the sharded data.
+        num_chains: chains of one program, because their number affects rounding.
     """
     entries = [
         PACKAGE_ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
@@ -64,7 +64,7 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
 
 
 def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
-    """Return what must stay the same for a bitwise equal continuation.
+    """Return the facts that must not change for a bitwise equal continuation.
 
     XLA compiles for the instruction set of the processor it runs on, so its model is part of it.
     """
@@ -80,7 +80,7 @@ def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Return the processor's model and a digest of what it can do; empty where the system does not say."""
+    """Return the processor's model and a digest of its features; empty if the system does not report them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:

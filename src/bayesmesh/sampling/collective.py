@@ -1,10 +1,10 @@
-"""The second way of spreading a program: each device's share of the likelihood, and what is added up, are stated.
+"""The second way of sharding a program: each device's share of the likelihood and the sums are stated explicitly.
 
-By default the compiler finds out what devices must add up (`density.Target` under `jax.jit` with `NamedSharding`).
-Here `jax.shard_map` runs the likelihood once per device, on the rows, local latents and chains that lie there, and one
-`jax.lax.psum` over the data axis adds values and gradients of shared latents. It is the form of TensorFlow
-Probability's tutorial "Distributed inference with JAX"; why it does without TFP's `Sharded` distributions is in
-docs/decisions/0011-stated-collectives.md.
+By default the compiler infers the sums over devices (`density.Target` under `jax.jit` with `NamedSharding`).
+Here `jax.shard_map` runs the likelihood once per device, on its rows, local latents and chains, and one
+`jax.lax.psum` over the data axis sums values and gradients of shared latents. It is the form of TensorFlow
+Probability's tutorial "Distributed inference with JAX"; docs/decisions/0011-stated-collectives.md
+explains why it does not use TFP's `Sharded` distributions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sha
 class CollectiveTarget(Target):
     """A `Target` that states the collectives of its likelihood.
 
-    The prior stays with the compiler: it is a distribution over all rows at once, and may tie them to each other.
-    Momentum has the sharding of positions, so that each device draws, moves and sums what lies there.
+    The prior stays with the compiler: it is a distribution over all rows at once, and may couple them.
+    Momentum has the sharding of positions, so each device draws, moves and sums its own part.
 
     Args:
         model, spec, layout: as for `Target`.
@@ -50,13 +50,13 @@ class CollectiveTarget(Target):
             mesh=self.mesh,
             in_specs=(lies, P(DATA_AXIS)),
             out_specs=(P(CHAIN_AXIS), lies),
-            # Without these types a sum inside a differentiated function gives a wrong gradient, and nobody is told.
+            # Without these types a sum inside a differentiated function silently gives a wrong gradient.
             check_vma=True,
         )
         return share(latents, data)
 
     def _share_and_sum(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """One device's chains and rows; values and shared gradients come back added up over the data axis."""
+        """Compute one device's chains and rows; values and shared gradients are summed over the data axis."""
         shared = {k: v for k, v in latents.items() if k not in self.model.local_latents}
         # Each device differentiates by a copy of its own: JAX would otherwise add up gradients that it derives itself,
         # and not those of a model with a faster path.

@@ -1,7 +1,7 @@
-"""What is computed from draws and data once sampling is over: summaries, pointwise quantities.
+"""Compute quantities from draws and data after sampling: summaries, pointwise groups.
 
-Everything here is bounded: summaries look at a few probe rows, and the pointwise groups leave rows out evenly to stay
-within a number of bytes. Nothing grows with draws x observations.
+Their size is bounded: summaries use a few probe rows, and the pointwise groups keep evenly spaced rows within a number
+of bytes. Nothing grows with draws x observations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Derived = dict[str, dict[str, np.ndarray]]
 
 
 def spread_evenly(total: int, wanted: int) -> np.ndarray:
-    """Return at most `wanted` of the numbers 0 to total - 1, spread evenly.
+    """Return at most `wanted` of the numbers 0 to total - 1, evenly spaced.
 
     >>> spread_evenly(10, 4).tolist()
     [0, 3, 6, 9]
@@ -48,8 +48,8 @@ def derive(
         spec: its data.
         shards: the data itself; only probe rows are read.
         posterior: the draws.
-        probe_rows: rows at which summaries are followed.
-        pointwise_bytes: bound on each pointwise group.
+        probe_rows: number of rows at which summaries are computed.
+        pointwise_bytes: limit on each pointwise group.
     """
     probes = spread_evenly(spec.num_rows, probe_rows)
     at_probes = read_chosen_rows(shards, probes), spec.entries_of(probes)
@@ -73,12 +73,12 @@ def derive(
 
 
 def _outcome_type(dtype: Any) -> Any:
-    """Counts and labels are kept as int32, whatever integer the model uses."""
+    """Convert counts and labels to int32, whatever integer type the model uses."""
     return np.int32 if np.issubdtype(dtype, np.integer) else dtype
 
 
 def read_chosen_rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Read chosen rows, a shard's worth at a time: a single row costs as much as the shard it lies in."""
+    """Read chosen rows, one shard at a time, because a single row costs as much as its shard."""
     parts = []
     for start in range(0, shards.num_rows, READ_ROWS):
         stop = min(shards.num_rows, start + READ_ROWS)
@@ -91,7 +91,7 @@ def read_chosen_rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
 def _pointwise_rows(
     model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float
 ) -> np.ndarray | None:
-    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None when not one fits."""
+    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits."""
     one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
     outcome = jax.eval_shape(model.outcome, one)
     itemsize = max(
@@ -110,7 +110,7 @@ def _map_draws(
     *,
     with_key: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Apply a function of (latents, rows) to every draw, block by block; returns name -> (chain, draw, ...).
+    """Apply a function of (latents, rows) to every draw, block by block; return name -> (chain, draw, ...).
 
     Local latents are aligned with the rows of `data`, which belong to `entries`.
     """

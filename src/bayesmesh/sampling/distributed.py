@@ -1,4 +1,4 @@
-"""Joins the processes of one run, through JAX's own coordination service."""
+"""Join the processes of one run through JAX's coordination service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bayesmesh.sampling.peers import Peers
 __all__ = ["DistributedPeers", "joined"]
 
 HEARTBEAT_SECONDS = 30
-"""After so long without a sign of life a process counts as dead, and JAX ends the others."""
+"""Without a heartbeat for this long, a process counts as dead, and JAX ends the others."""
 
 LEAVE_SECONDS = 20
 """How long a process that ends waits for the others to end."""
@@ -38,16 +38,16 @@ _log = logging.getLogger("bayesmesh")
 
 
 class DistributedPeers(Peers):
-    """The processes that JAX knows of."""
+    """The processes known to JAX."""
 
     def __init__(self) -> None:
         super().__init__()
         self.index, self.num_processes = jax.process_index(), jax.process_count()
 
     def exchange(self, value: Any) -> list[Any]:
-        """Tell all processes a small JSON value; a text in it that is too long is cut."""
+        """Send a small JSON value to all processes; texts that are too long are cut."""
         message = _encode(value)
-        # JAX gathers arrays of one shape; text ends at the first zero.
+        # JAX gathers arrays of one shape; the text ends at the first zero byte.
         sent = np.zeros(MESSAGE_BYTES, np.uint8)
         sent[: len(message)] = np.frombuffer(message, np.uint8)
         received = np.asarray(multihost_utils.process_allgather(sent)).reshape(self.num_processes, -1)
@@ -55,7 +55,7 @@ class DistributedPeers(Peers):
 
 
 def _encode(value: Any) -> bytes:
-    """Return a value as JSON that fits into a message: texts are cut to what there is room for."""
+    """Return a value as JSON that fits into a message, cutting texts if necessary."""
     encoded = json.dumps(value).encode()
     length = MESSAGE_BYTES
     while len(encoded) > MESSAGE_BYTES:
@@ -74,8 +74,7 @@ def _cut(value: Any, length: int) -> Any:
 def joined(rank: ProcessRank) -> Iterator[Peers]:
     """Join the processes that were started together, before any array is made.
 
-    An error in which the others have no part takes them down as well: this process then leaves at once, and what they
-    wait for fails.
+    On an error of this process alone, it exits immediately, so that the others, which wait for it, fail too.
 
     Raises:
         PeerError: in the block, a collective failed: another process has gone, or a device has.
@@ -85,7 +84,7 @@ def joined(rank: ProcessRank) -> Iterator[Peers]:
         return
     _join(rank)
     peers = DistributedPeers()
-    # The first talk connects them, which may not take long. Later ones may: programs take unequal times to compile.
+    # The first exchange connects them and has a short limit. Later ones may wait, because compile times differ.
     peers.exchange(None)
     _log.info("process %d of %d, met at %s", peers.index, peers.num_processes, rank.address)
     try:
@@ -104,7 +103,7 @@ def joined(rank: ProcessRank) -> Iterator[Peers]:
 
 
 def _join(rank: ProcessRank) -> None:
-    # Its handler of SIGTERM would take the place of ours.
+    # JAX's handler of SIGTERM would replace ours.
     jax.config.update("jax_enable_preemption_service", False)
     devices = None
     if rank.device is not None and count_devices("gpu", 1) > 1:
@@ -112,7 +111,7 @@ def _join(rank: ProcessRank) -> None:
     watch = threading.Timer(rank.join_seconds, _give_up, [rank])
     watch.daemon = True
     watch.start()
-    # JAX ends a process that finds no other with a dump of its stack: its own patience is longer than ours.
+    # JAX would end a process that finds no other with a stack dump, so its limit is longer than ours.
     jax.distributed.initialize(
         rank.address,
         rank.num_processes,
@@ -127,7 +126,7 @@ def _join(rank: ProcessRank) -> None:
 
 
 def _give_up(rank: ProcessRank) -> None:
-    """Say what to look at and end the process: nothing else can end JAX's own waiting."""
+    """Print an error and end the process, because nothing else can interrupt JAX's waiting."""
     error = PeerError(
         f"process {rank.index} of {rank.num_processes} (from {rank.source}): the others did not come to {rank.address} within {rank.join_seconds:g} s",
         f"see that all {rank.num_processes} were started and that their hosts reach that address; set {', '.join(VARIABLES)} to choose another, {JOIN_VARIABLE} to wait longer",

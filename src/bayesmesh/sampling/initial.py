@@ -1,4 +1,4 @@
-"""Starting points: every chain climbs from its own prior draw towards a mode."""
+"""Compute starting points: every chain optimises from its own prior draw towards a mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def climb(
         position: where each chain starts.
         log_density_fn: the target.
         num_steps: Adam steps.
-        learning_rate: at the first step; it falls to a hundredth.
+        learning_rate: learning rate of the first step; it decays to a hundredth.
     """
     decay = optax.cosine_decay_schedule(1.0, num_steps, alpha=0.01)
     optimiser = optax.adam(lambda count: learning_rate * decay(count))

@@ -1,4 +1,4 @@
-"""Devices and the (chain, data) mesh."""
+"""Configure devices and build the (chain, data) mesh."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _log = logging.getLogger("bayesmesh")
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     """Set platform, precision and devices; call it before any array is made.
 
-    On a CPU one virtual device per core is made: XLA runs a loop of elementwise operations on one core, so that a
-    mesh over virtual devices is what uses the others. `XLA_FLAGS` with a device count of its own is left alone.
+    On a CPU this creates one virtual device per core, because XLA runs a loop of elementwise operations on one core and
+    only a mesh over virtual devices uses the others. A device count in `XLA_FLAGS` takes precedence.
 
     Args:
         compute: platform and precision.
@@ -49,13 +49,13 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     if platform != "auto":
         jax.config.update("jax_platforms", platform)
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        # A mesh that wants more finds too few devices: `build_mesh` says so, for any platform.
+        # If the mesh needs more devices, `build_mesh` raises, for any platform.
         jax.config.update("jax_num_cpu_devices", cores or _usable_cores())
-    # Sums of log densities are kept in float64; arrays carry their dtype explicitly.
+    # Log densities are summed in float64; arrays have explicit dtypes.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
     jax.config.update("jax_numpy_rank_promotion", "allow")
-    # A variable of JAX's would change the draws otherwise, also in the middle of a chain.
+    # Otherwise environment variables of JAX would change the draws, even in the middle of a chain.
     jax.config.update("jax_default_prng_impl", "threefry2x32")
     jax.config.update("jax_threefry_partitionable", True)
     jax.config.update("jax_random_seed_offset", 0)
@@ -76,7 +76,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
         is_sharded: whether rows or chains are spread by `auto`.
 
     Raises:
-        DeviceError: more devices are asked for than there are, or a platform that is not there.
+        DeviceError: too few devices, or the platform is not available.
     """
     try:
         devices = jax.devices()
@@ -106,7 +106,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     axes = (CHAIN_AXIS, DATA_AXIS), (AxisType.Auto,) * 2
     if compute.processes == 1:
         return jax.make_mesh(shape, axes[0], axis_types=axes[1], devices=devices[:needed])
-    # A process holds whole columns: all chains of its rows, so that what it writes is one block of rows.
+    # A process has whole columns, all chains of its rows, so that it writes one block of rows.
     each = shape[1] // compute.processes
     columns = [np.reshape(np.array(share[: shape[0] * each]), (shape[0], each)) for share in shares]
     return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
@@ -124,7 +124,7 @@ def describe_devices(mesh: Mesh) -> dict[str, Any]:
 
 
 def warn_of_idle_gpu(mesh: Mesh, compute: ComputeSettings, environ: Mapping[str, str] = os.environ) -> None:
-    """Warn, once for all processes, where a job has a GPU and computes on the CPU though nobody asked for that."""
+    """Warn, once for all processes, if a job has a GPU but computes on the CPU by default."""
     given = [f"{name}={environ[name]}" for name in GIVEN if environ.get(name, "") not in ("", "-1", "NoDevFiles")]
     is_on_cpu = mesh.devices.flat[0].platform == "cpu" and compute.platform != "cpu"
     if given and is_on_cpu and jax.process_index() == 0:

@@ -1,8 +1,8 @@
-"""Summaries of draws that are committed while the chain group goes on: what a stop rule looks at.
+"""Compute monitored summaries of committed draws during sampling, for a stopping rule.
 
-They are computed from the draws in the store, only those that are judged, and kept: memory grows with draws times
-judged coordinates. Blocks of draws begin at looks and have one length, so the values depend on neither the length of
-a segment nor where a run was cut.
+Only monitored summaries are computed, from the draws in the store, and kept: memory grows with draws times monitored
+coordinates. Blocks of draws begin at looks and have one length, so the values depend neither on the length of a segment
+nor on where a run was cut.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from bayesmesh.store.draw_arrays import DRAWS
 __all__ = ["STATISTICS", "JudgedProgram", "JudgedSummaries", "compile_judged", "summary_names"]
 
 STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
-"""Summaries that every model has -> where they are among the sampler's statistics."""
+"""Summaries of every model -> their names among the sampler's statistics."""
 
 BLOCK_BYTES = 16 * 2**20
-"""Aimed size of the latents of a block of draws."""
+"""Target size of the latents of a block of draws, in bytes."""
 
 MOST_WAITING = 16
-"""Blocks that are handed to the devices at once; bounds what they hold."""
+"""Number of blocks on the devices at a time; limits their memory."""
 
 MOST_DRAWS = 256
-"""Draws of a block at most; a look pads its last block to the full length."""
+"""Largest number of draws per block; a look pads its last block to the full length."""
 
 
 def summary_names(model: Model, spec: DataSpec) -> list[str]:
@@ -121,7 +121,7 @@ class JudgedProgram:
 def compile_judged(
     model: Model, spec: DataSpec, shards: Shards, names: Sequence[str], probe_rows: int, num_chains: int
 ) -> None:
-    """Compile what a stop rule will compute into the persistent cache, so that no look waits for it.
+    """Compile the summaries of a stopping rule into the persistent cache, so that no look waits for it.
 
     Args:
         model: the model.
@@ -161,11 +161,11 @@ class JudgedSummaries:
         self.num_draws = 0
 
     def first(self, num_draws: int) -> dict[str, np.ndarray]:
-        """Return name -> (chain, draw, ...) of the first `num_draws`, of which none was looked at but those before.
+        """Return name -> (chain, draw, ...) of the first `num_draws`; earlier blocks are reused.
 
         Raises:
             ValueError: fewer than were returned before.
-            StoreError: there are no draws, or some cannot be read.
+            StoreError: draws are missing or unreadable.
         """
         if num_draws < self.num_draws:
             raise ValueError(f"{num_draws} draws after {self.num_draws}")
@@ -195,7 +195,7 @@ class JudgedSummaries:
         for first in range(0, len(starts), MOST_WAITING):
             parts = [slice(start, min(start + length, stop)) for start in starts[first : first + MOST_WAITING]]
             waiting = [self._program({k: read_part(a, slice(None), part) for k, a in arrays.items()}) for part in parts]
-            # The devices are sampling meanwhile: blocks that are handed over together wait for them once.
+            # The devices are busy sampling; blocks submitted together wait for them only once.
             for start, found in zip(starts[first:], jax.device_get(waiting), strict=False):
                 for name in self._of_model:
                     self._parts[name].append(found[name][:, : stop - start])

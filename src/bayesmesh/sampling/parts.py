@@ -1,6 +1,6 @@
-"""The part of an array that lies on the devices of this process, on the host and back.
+"""Move the part of an array on this process's devices to the host and back.
 
-With one process it is the whole array. With several it is one box, because a process holds whole columns of the mesh.
+With one process it is the whole array. With several it is one box, because a process has whole columns of the mesh.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Index = tuple[slice, ...]
 
 
 def to_host(array: jax.Array) -> np.ndarray:
-    """Return this process's part of an array; all of it where it lies everywhere."""
+    """Return this process's part of an array; the whole array if it is replicated."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array)
     shards = array.addressable_shards
@@ -29,10 +29,10 @@ def to_host(array: jax.Array) -> np.ndarray:
 
 
 def to_device(part: np.ndarray, at: Sharding, shape: Sequence[int]) -> jax.Array:
-    """Return the array of `shape` of which this process gives its part; the others give theirs.
+    """Return the array of `shape` to which every process contributes its part.
 
     Raises:
-        ValueError: the part has not the shape of `part_shape`.
+        ValueError: the part does not have the shape of `part_shape`.
     """
     shape = tuple(shape)
     if part.shape != part_shape(at, shape):
@@ -42,7 +42,7 @@ def to_device(part: np.ndarray, at: Sharding, shape: Sequence[int]) -> jax.Array
 
 
 def part_shape(at: Sharding, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of this process's part of an array that is spread in this way."""
+    """Return the shape of this process's part of an array with this sharding."""
     starts, stops = _box(at.addressable_devices_indices_map(tuple(shape)).values(), shape)
     return tuple(b - a for a, b in zip(starts, stops, strict=True))
 

@@ -1,7 +1,7 @@
-"""The processes of one run, and what they agree on.
+"""Coordinate the processes of one run.
 
-All of them run the same programs in the same order, or the collectives in these would wait for ever. So whatever could
-make one of them turn off, a signal, an error, enough draws, is first told to all.
+All run the same programs in the same order; otherwise their collectives would wait forever. Anything that could make one
+process stop, such as a signal, an error or a met stopping rule, is therefore first exchanged with all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Peers", "resume_together"]
 
 
 class Peers:
-    """A process and its peers: by itself one that has none.
+    """A process and its peers; this base class has none.
 
     Attributes:
         index: number of this process.
-        num_processes: of the run.
-        have_parted: whether all have agreed to go no further, so that each may leave as it likes.
+        num_processes: number of processes of the run.
+        have_parted: whether all have agreed to stop, so that each may exit independently.
     """
 
     index, num_processes = 0, 1
@@ -41,27 +41,27 @@ class Peers:
         return self.num_processes == 1
 
     def exchange(self, value: Any) -> list[Any]:
-        """Tell all processes a small JSON value; returns what each of them told, by index.
+        """Send a small JSON value to all processes; return the values of all, by index.
 
-        All call it in the same order, and none while a program with collectives runs.
+        All processes call it in the same order, and never while a program with collectives runs.
         """
         return [value]
 
     def together(self) -> _Together:
-        """Return a context whose block fails in all processes when it fails in one.
+        """Return a context whose block fails in all processes if it fails in one.
 
-        The block must not talk to the others, and must not run programs with collectives.
+        The block must not communicate with the others or run programs with collectives.
         """
         return _Together(self)
 
     def raise_failure(self, said: list[str]) -> None:
-        """Raise when a process told that it failed.
+        """Raise if a process reported a failure.
 
         Args:
-            said: what went wrong, by index; empty for a process with which all is well.
+            said: failure messages by index; empty for successful processes.
 
         Raises:
-            PeerError: one of them did, and it is not this one.
+            PeerError: another process failed.
         """
         for index, text in enumerate(said):
             self.have_parted |= bool(text)
@@ -86,14 +86,14 @@ class _Together:
 
 
 def resume_together(store: ChainStore, peers: Peers) -> Commit | None:
-    """Return the last commit that all processes have; None when there is none. The store is ready to be written.
+    """Return the last commit that all processes have, or None, and prepare the store for writing.
 
-    None is more than one commit ahead of another, since each waits for all before it settles one; and what is not
-    settled can be withdrawn.
+    No process is more than one commit ahead, because each waits for all before it settles a commit, and an unsettled
+    commit can be withdrawn.
 
     Raises:
-        StoreError: something is damaged, or the processes' folders do not belong together.
-        PeerError: so it is with another process.
+        StoreError: the store is damaged, or the processes' folders do not belong together.
+        PeerError: another process found such a problem.
     """
     with peers.together():
         last = store.resume()
