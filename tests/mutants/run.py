@@ -157,11 +157,11 @@ def run_all(tree: Path, mutants: Sequence[Mutant], jobs: int, out: Path) -> int:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print both tables side by side, in Markdown; returns how many were seen before and are not now."""
+    """Print what both tables hold side by side, in Markdown; returns how many were seen before and are not now."""
     first, second = (_read(path) for path in (before, after))
     lost = 0
     print("| mutant | what it breaks | before | now | seen by |\n|---|---|---|---|---|")
-    for mutant in read_mutants("after"):
+    for mutant in (m for m in read_mutants("after") if m.id in first.keys() & second.keys()):
         one, two = first[mutant.id]["outcome"], second[mutant.id]["outcome"]
         lost += one == "seen" != two
         seen_by = second[mutant.id]["seen_by"].partition("::")[2] or second[mutant.id]["seen_by"]
