@@ -1,4 +1,4 @@
-"""Make rank promotion an error in the models of this package.
+"""Make rank promotion an error in models, kernels and sampling.
 
 ``(3,) + (4, 3)`` is more often a forgotten axis than an intention. TFP relies on it throughout, so only operations that
 the named packages call themselves are refused.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-HELD = ("bayesmesh.models",)
+HELD = ("bayesmesh.kernels", "bayesmesh.models", "bayesmesh.sampling")
 """Packages whose operations may not promote ranks."""
 
 

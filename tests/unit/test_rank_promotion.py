@@ -1,4 +1,4 @@
-"""Models write array axes out; TFP and others may promote ranks."""
+"""Models, kernels and sampling write array axes out; TFP and others may promote ranks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def make_add(module: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
     return namespace["add"]
 
 
-def test_models_may_not_promote_ranks() -> None:
-    add = make_add("bayesmesh.models.some_model")
+@pytest.mark.parametrize("folder", ["models", "kernels", "sampling"])
+def test_ours_may_not_promote_ranks(folder: str) -> None:
+    add = make_add(f"bayesmesh.{folder}.some_module")
     with pytest.raises(ValueError, match="could not be broadcast together"):
         add(jnp.ones(3), jnp.ones((4, 3)))
     assert add(jnp.ones((1, 3)), jnp.ones((4, 3))).shape == (4, 3)

@@ -197,7 +197,7 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
         variant = create_model(
             f"{name}_{kind}",
             __base__=(options, base),
-            **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]
+            **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]  # a field by a computed name
         )
         variants.append(Annotated[variant, Tag(name)])
     if kind == "model":

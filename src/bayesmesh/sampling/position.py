@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -127,9 +127,11 @@ class PositionLayout:
         return found
 
 
-def _split(flat: jax.Array, slices: Mapping[str, slice], shape_of: object) -> dict[str, jax.Array]:
+def _split(
+    flat: jax.Array, slices: Mapping[str, slice], shape_of: Callable[[str], tuple[int, ...]]
+) -> dict[str, jax.Array]:
     """Cut the last axis of (..., size) into the latents' own axes."""
     sizes = [s.stop - s.start for s in slices.values()]
     pieces = jax.lax.split(flat, sizes, axis=flat.ndim - 1) if len(sizes) > 1 else [flat]
     lead = flat.shape[:-1]
-    return {k: piece.reshape(*lead, *shape_of(k)) for k, piece in zip(slices, pieces, strict=True)}  # type: ignore[operator]
+    return {k: piece.reshape(*lead, *shape_of(k)) for k, piece in zip(slices, pieces, strict=True)}
