@@ -136,10 +136,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     # Hide XLA's log lines about the machine, which would drown the messages.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    arguments = make_parser().parse_args(words)
     _set_up_logging(None)
     try:
-        return _run(arguments, words)
+        # Analyses bring verbs, and their files may be wrong.
+        return _run(make_parser().parse_args(words), words)
     except (UserError, OSError) as caught:
         error = caught if isinstance(caught, UserError) else explain_os_error(caught)
         if error is None:

@@ -388,8 +388,9 @@ def test_tuning_stays_once_the_adapted_part_of_warmup_is_over(name: str, metric:
     after, statistics, _ = runs.go(chains, NUM_WARMUP, 20, **early)
     for later in (*settled[1:], runs.tuning(after)):
         assert_same(later, settled[0])
-    with pytest.raises(AssertionError):
-        assert_same(tuning[0], settled[0])
+    if jax.tree.leaves(settled[0]):
+        with pytest.raises(AssertionError):
+            assert_same(tuning[0], settled[0])
     assert_same(after.adaptation, chains.adaptation)
     later_steps = np.asarray(statistics.get("step_size", np.ones(20)))
     for steps in (used[num_adaptive:], later_steps):
@@ -399,8 +400,8 @@ def test_tuning_stays_once_the_adapted_part_of_warmup_is_over(name: str, metric:
 def test_numeric_options_as_arguments_are_those_that_are_compiled_in(runs) -> None:
     """Values that are known only when the program runs give the draws that they give as constants."""
     name, num_warmup = runs.kernel.__class__.__module__.rpartition(".")[2], 12
-    changed = {"target_acceptance": 0.6, "initial_step_size": 0.3, "adaptation_fraction": 0.75}
-    changed = {k: v for k, v in changed.items() if k in runs.kernel.numeric_options}
+    changed = {k: 0.75 * v for k, v in runs.kernel.numeric_options.items() if isinstance(v, float)}
+    assert changed, "a kernel without numbers to set needs another test"
     constant = make(name, num_warmup, **changed)
     target = Box()
 
@@ -429,6 +430,7 @@ def least_acceptance(kernel: Kernel) -> float:
     return min(0.2, 0.5 * float(kernel.numeric_options.get("target_acceptance", 1.0)))
 
 
+@pytest.mark.parametrize("runs", with_trait("is_adjusted", True), indirect=True)
 def test_warmup_outlives_densities_that_are_not_finite(runs) -> None:
     """Outside of a box there is nothing; warmup ends with finite tuning and with chains that move."""
     chains = runs.warm_up(near_mode(), height=np.nan)
@@ -439,6 +441,7 @@ def test_warmup_outlives_densities_that_are_not_finite(runs) -> None:
     assert jnp.isfinite(statistics["lp"]).all()
 
 
+@pytest.mark.parametrize("runs", with_trait("is_adjusted", True), indirect=True)
 @pytest.mark.parametrize("lost", [0, NUM_CHAINS - 1])
 def test_a_chain_lost_from_the_start_spoils_no_other(runs, num_reported, lost) -> None:
     """One chain of six starts where nothing is finite: it stays and is reported, and the others are tuned as ever."""

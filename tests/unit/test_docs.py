@@ -92,7 +92,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copytree(ROOT / "tests" / "contract", folder / "tests" / "contract", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    for name in ("conftest.py", "rank_promotion.py"):
+        shutil.copy(ROOT / "tests" / name, folder / "tests")
     for name, text in example_files().items():
         path = folder / name
         assert not (ROOT / name).exists(), f"{name} is in the project already: take another name for the example"
@@ -119,8 +120,8 @@ def run_in(folder: Path, *arguments: str) -> str:
 
 def test_a_component_of_each_kind_is_shown_with_a_test() -> None:
     files = example_files()
-    for folder in ("models", "kernels", "data/sources", "analyses"):
-        shown = [name for name in files if name.startswith(f"src/bayesmesh/{folder}/")]
+    for folder in ("models", "kernels", "kernels/hamiltonian/metrics", "data/sources", "analyses"):
+        shown = [name for name in files if Path(name).parent == Path("src/bayesmesh", folder)]
         assert len(shown) == 1
         assert f"tests/unit/{folder}/test_{Path(shown[0]).name}" in files
 

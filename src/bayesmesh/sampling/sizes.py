@@ -55,6 +55,11 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
             f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} takes chains in groups of {kernel_class.chain_multiple}, and a chain group has {spec.num_chains}",
             "use another number of sampling.chains or sampling.chain_groups",
         )
+    if missing := sorted({"lp", "log_likelihood", "n_steps"} - kernel_class.statistics.keys()):
+        raise ConfigError(
+            f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
+            "declare them in `statistics` and return them in Info: the posterior is made of them",
+        )
     num_devices = mesh.shape[DATA_AXIS]
     tile = compute.row_tile
     if tile == "auto":

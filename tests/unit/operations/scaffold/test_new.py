@@ -137,7 +137,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if (checked := ROOT / ".mypy_cache").is_dir():
         # `make check` has read all that is not new.
         shutil.copytree(checked, folder / checked.name)
-    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    for name in ("conftest.py", "rank_promotion.py"):
+        shutil.copy(ROOT / "tests" / name, folder / "tests")
     for kind, names in NAMES.items():
         for name in names[1:]:
             write_new(kind, name, folder)

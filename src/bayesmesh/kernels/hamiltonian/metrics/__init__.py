@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 __all__ = ["load_metric"]
@@ -14,7 +15,7 @@ def load_metric(name: str) -> Metric[Any, Any]:
     """Return the metric of a file of this folder: the one subclass of `Metric` that the file defines.
 
     Raises:
-        ValueError: the file defines no metric, or several.
+        ConfigError: the file defines no metric, or several.
     """
     module = importlib.import_module(f"{__name__}.{name}")
     found = [
@@ -23,6 +24,14 @@ def load_metric(name: str) -> Metric[Any, Any]:
         if isinstance(c, type) and issubclass(c, Metric) and c.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise ValueError(f"{module.__file__}: {len(found)} subclasses of Metric; a metric is exactly one")
+        raise ConfigError(
+            f"{module.__file__}: {len(found)} subclasses of Metric; a metric is exactly one",
+            "keep one class in the file, or choose another metric",
+        )
+    missing = ", ".join(sorted(found[0].__abstractmethods__))
+    if missing:
+        raise ConfigError(
+            f"{module.__file__}: {found[0].__name__} lacks {missing}", "docs/contracts/kernel.md lists them"
+        )
     metric: Metric[Any, Any] = found[0]()
     return metric
