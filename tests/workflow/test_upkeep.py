@@ -92,7 +92,7 @@ DAMAGE |= {
     "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing, although", ()),
     "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is missing, although", ()),
     "a removed ledger": ("ledger.csv", Path.unlink, "is missing, although", ()),
-    "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "is missing, so that", ()),
+    "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "is missing, so the run", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
     "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble",)),
     "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ()),
