@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.hamiltonian_settings import METRICS
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, apply_mask, count_finite, standard_normal
@@ -44,7 +45,7 @@ def test_every_metric_is_found_by_its_file(name: str) -> None:
 
 
 def test_a_file_without_a_metric_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 subclasses of Metric"):
+    with pytest.raises(ConfigError, match="0 subclasses of Metric"):
         load_metric("__init__")
 
 
