@@ -31,7 +31,17 @@ NOT_IMPORTED = {
 }
 """Dependency that the source does not import -> what needs it."""
 
-TOOLS = {"import-linter", "mypy", "pandas-stubs", "pytest-xdist", "ruff", "snakefmt", "types-pyyaml", "types-requests"}
+TOOLS = {
+    "import-linter",
+    "mypy",
+    "pandas-stubs",
+    "pytest-xdist",
+    "ruff",
+    "snakefmt",
+    "types-pyyaml",
+    "types-requests",
+    "beartype",
+}
 """Of the extra dev: run, or read by mypy, and imported nowhere."""
 
 PYMC = {"models/pymc"}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def refusing() -> Iterator[None]:
+    """Refuse as at the start of a run: a test that sets JAX up as a stage does leaves ranks free."""
+    before = jax.config.jax_numpy_rank_promotion
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    yield
+    jax.config.update("jax_numpy_rank_promotion", before)
 
 
 def make_add(module: str) -> Callable[[jax.Array, jax.Array], jax.Array]:

@@ -16,7 +16,8 @@ ARGUMENTS = {"stage": "sample", "job": "sample-group-000", "identity": "00ff", "
 def paths_of(layout: DataLayout | ExperimentLayout) -> Iterator[tuple[str, Path]]:
     """Yield every path that a layout gives, found by looking: a new one is tested unasked."""
     for name, member in inspect.getmembers(type(layout), lambda m: isinstance(m, property) or inspect.isfunction(m)):
-        if name.startswith("_"):
+        # `read_by` gives some of the other paths, by the words of an analysis.
+        if name.startswith("_") or name == "read_by":
             continue
         if isinstance(member, property):
             found = getattr(layout, name)
