@@ -388,8 +388,8 @@ def _make_program(
     import jax
     from jax.sharding import AxisType
 
+    from bayesmesh.config.blocks import SamplingSettings
     from bayesmesh.config.registry import component_path, load_component, read_options
-    from bayesmesh.config.sampling_settings import SamplingSettings
     from bayesmesh.sampling.collective import make_target
     from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
     from bayesmesh.sampling.program import Program

@@ -14,7 +14,7 @@ import pytest
 
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.cli import VERBS
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared, list_analyses, read_offers
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component

@@ -8,15 +8,17 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
 
-from bayesmesh.config.benchmark_settings import BenchmarkSettings
-from bayesmesh.config.compute_settings import ComputeSettings
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import (
+    BenchmarkSettings,
+    ComputeSettings,
+    DataSettings,
+    GateSettings,
+    PosteriorSettings,
+    ReportSettings,
+    SamplingSettings,
+)
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.gate_settings import GateSettings
-from bayesmesh.config.posterior_settings import PosteriorSettings
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.report_settings import ReportSettings
-from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.config.settings import Name, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
 

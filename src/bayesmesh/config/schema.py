@@ -70,7 +70,7 @@ def _readme() -> str:
     for kind, key, word in (("source", "data", "source"), ("model", "model", "name"), ("kernel", "kernel", "name")):
         parts.append(f"\n## `{key}`, by `{key}.{word}`\n")
         if kind == "source":
-            from bayesmesh.config.data_settings import DataSettings
+            from bayesmesh.config.blocks import DataSettings
 
             parts += ["Every source also takes:\n", *_table(DataSettings, "data.")]
         for name in list_components(kind):

@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.data_fingerprint import fingerprint_data
 from bayesmesh.data.split import hold_out_interactions, hold_out_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import zarr
 
-from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.convergence import STATISTICS, convergence_table
 from bayesmesh.diagnostics.coordinates import (
     choose_coordinates,

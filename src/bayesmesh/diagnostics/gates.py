@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from bayesmesh.config.gate_settings import Gate, GateSettings
+from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.verdict import GateResult
 
 __all__ = ["judge"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Float, Real
 
-from bayesmesh.config.stop_settings import StopSettings
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import coordinate_index
 from bayesmesh.store.look_records import TargetEntry

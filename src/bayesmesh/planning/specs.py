@@ -11,12 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
-from bayesmesh.config.posterior_settings import PosteriorSettings
 from bayesmesh.config.registry import resolve_component
-from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 

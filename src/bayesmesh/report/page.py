@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.figures import formats, sections
 from bayesmesh.figures.sections import KeyNumber

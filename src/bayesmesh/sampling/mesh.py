@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
 from bayesmesh.running.slurm.variables import GPUS
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import Axes, Kernel, Position, first_chains
 from bayesmesh.sampling.density import Target

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.config.stop_settings import StopSettings
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.looks import judge_look, look_numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import Field
 
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.config.descriptions import descriptions
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options

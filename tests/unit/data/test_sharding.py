@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import check_counts, row_chunks, shard
 from bayesmesh.data.sources import films, gaussian

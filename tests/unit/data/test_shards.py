@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data import sharding as shard_module
 from bayesmesh.data.base import Dataset, FieldSpec
 from bayesmesh.data.sharding import shard

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics import diagnosis as stage
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays

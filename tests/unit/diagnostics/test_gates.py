@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesmesh.config.gate_settings import GateSettings
+from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.gates import judge
 from bayesmesh.diagnostics.verdict import GateResult, overall
 

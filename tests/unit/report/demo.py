@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesmesh.config.gate_settings import GateSettings
-from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.config.blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayesmesh.config.report_settings import ReportSettings
+from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
 from bayesmesh.store.layout import ExperimentLayout

@@ -10,7 +10,7 @@ import sys
 import jax
 import pytest
 
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
 from bayesmesh.sampling.mesh import build_mesh, describe_devices, warn_of_idle_gpu
 
@@ -74,7 +74,7 @@ def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProces
 
 
 CONFIGURE = """
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.sampling.mesh import build_mesh, configure_jax
 compute = ComputeSettings.model_validate({settings})
 configure_jax(compute, {cores})

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.config.stop_settings import StopSettings
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import look_numbers
 from bayesmesh.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.config.sampling_settings import SamplingSettings
+from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.store.sealed import read_sealed
 

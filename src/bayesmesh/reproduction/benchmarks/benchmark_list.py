@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bayesmesh.config.benchmark_settings import BenchmarkSettings
+from bayesmesh.config.blocks import BenchmarkSettings
 from bayesmesh.errors import ConfigError, suggest
 
 __all__ = ["benchmark_files", "list_benchmarks", "parse_benchmarks"]

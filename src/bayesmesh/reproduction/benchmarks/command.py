@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.config.benchmark_settings import BenchmarkSettings
+from bayesmesh.config.blocks import BenchmarkSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.reproduction.benchmarks.benchmark_list import list_benchmarks, parse_benchmarks
 from bayesmesh.running.arguments import positive

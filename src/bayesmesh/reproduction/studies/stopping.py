@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from bayesmesh.config.stop_settings import StopSettings
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.looks import look_numbers, within
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning

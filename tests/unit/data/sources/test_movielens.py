@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import fetch
 from bayesmesh.data.sharding import check_counts, shard

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.data_settings import DataSettings
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.data.sharding import shard

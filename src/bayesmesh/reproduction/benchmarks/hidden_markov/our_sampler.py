@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bayesmesh.config.compute_settings import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings, SamplingSettings
 from bayesmesh.config.registry import component_path, load_component, read_options
-from bayesmesh.config.sampling_settings import SamplingSettings
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov.effective_draws import LATENTS, describe

@@ -1,4 +1,4 @@
-"""The rule that ends sampling, as it is written: what is refused, and with which words."""
+"""The blocks of the configuration: what is refused of the rule that ends sampling, and with which words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.config.blocks import StopSettings
 from bayesmesh.config.loading import load_experiment
-from bayesmesh.config.stop_settings import StopSettings
 from bayesmesh.errors import ConfigError
 
 Refused = Callable[..., ConfigError]

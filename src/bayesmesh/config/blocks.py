@@ -1,0 +1,201 @@
+"""The blocks of a configuration: one class per top-level key whose shape does not depend on the registries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from bayesmesh.config.settings import Settings, does_not_fit
+
+
+class DataSettings(Settings):
+    """Keys that every source accepts in addition to its own options."""
+
+    held_out_fraction: float = Field(0.0, ge=0, lt=1)
+    """Share kept from the chains for evaluation: of the rows, or of each user's films in a watch matrix (those cells
+    then read 'not watched')."""
+    split_seed: int = Field(0, ge=0, lt=2**32)
+    """Seed of the held-out split."""
+
+
+_EXAMPLE = "for example\n    sampling:\n      stop:\n        min_ess_bulk: 400\n        max_r_hat: 1.01"
+
+
+class StopSettings(Settings):
+    """Targets, monitored summaries, and numbers of draws at which to look; sampling ends when a look meets all targets.
+
+    Reference:
+        Glynn and Whitt 1992, "The asymptotic validity of sequential stopping rules for stochastic simulations",
+        doi:10.1214/aoap/1177005777; Vats, Flegal and Jones 2019, "Multivariate output analysis for Markov chain Monte
+        Carlo", doi:10.1093/biomet/asz002, for rules on the effective sample size.
+    """
+
+    min_ess_bulk: float | None = Field(None, gt=0, le=1e9)
+    """Target: the smallest bulk effective sample size is at least this, in draws."""
+    min_ess_tail: float | None = Field(None, gt=0, le=1e9)
+    """Target: the smallest tail effective sample size is at least this, in draws."""
+    max_r_hat: float | None = Field(None, gt=1, le=10)
+    """Target: the largest R-hat is at most this (no unit). Needs two chains in a group."""
+    max_mcse: dict[str, Annotated[float, Field(gt=0)]] | None = Field(None, min_length=1)
+    """Target: summary -> largest Monte Carlo standard error of its mean, in the unit of the summary."""
+    summaries: tuple[str, ...] | None = Field(None, min_length=1)
+    """Summaries for R-hat and effective sample sizes; by default, all that the gates assess."""
+    first_look: int = Field(100, ge=1, le=100_000_000)
+    """Draws per chain at the first look; a look uses all draws up to its number."""
+    growth: float = Field(1.5, ge=1.1, le=10)
+    """Factor between the numbers of draws of successive looks (no unit)."""
+    max_seconds: float | None = Field(None, gt=0, le=1e9)
+    """Limit on the time of sampling over all runs, in seconds of wall time, without warmup; checked at each commit."""
+
+    @model_validator(mode="after")
+    def _check_targets(self) -> StopSettings:
+        names = ("min_ess_bulk", "min_ess_tail", "max_r_hat", "max_mcse")
+        if all(getattr(self, name) is None for name in names):
+            raise does_not_fit("sampling.stop", f"no target; set at least one of {', '.join(names)}", _EXAMPLE)
+        return self
+
+
+class InitialSettings(Settings):
+    """Where the chains start."""
+
+    method: Literal["prior", "zero", "mode"] = "prior"
+    """`prior`: a draw from the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain
+    optimises with Adam from its own prior draw."""
+    spread: float = Field(1.0, gt=0, le=100)
+    """Scales the starting draw in unconstrained space (no unit)."""
+    steps: int = Field(150, ge=1, le=100_000)
+    """Adam steps, for `mode`."""
+    learning_rate: float = Field(0.05, gt=0, le=10)
+    """Adam learning rate, for `mode`."""
+
+
+class SamplingSettings(Settings):
+    """Chains, draws and their randomness."""
+
+    mode: Literal["independent", "sharded"] = "sharded"
+    """`independent`: every chain group is a separate job; `sharded`: one job whose mesh spans all its devices."""
+    chains: int = Field(4, ge=1, le=1_000_000)
+    """Total number of chains."""
+    chain_groups: int = Field(1, ge=1, le=10_000)
+    """Number of jobs in `independent` mode; must divide `chains`."""
+    warmup: int = Field(500, ge=0, le=10_000_000)
+    """Warmup iterations per chain; never part of the posterior."""
+    draws: int = Field(500, ge=4, le=100_000_000)
+    """Draws per chain after warmup; with `stop`, the largest number."""
+    stop: StopSettings | None = None
+    """Rule that ends sampling before `draws`, at the first look that meets all targets; no rule if absent."""
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Seed of all random numbers of the chains."""
+    initial: InitialSettings = Field(InitialSettings())
+    """Where the chains start."""
+    segment_seconds: float = Field(60.0, ge=1e-6, le=3600)
+    """Target time between two commits, in seconds; does not change the draws. A job killed without warning repeats at
+    most this much."""
+    grace_seconds: float = Field(20.0, ge=0, le=3600)
+    """How long a job that is asked to stop (SIGTERM, SIGUSR1, Ctrl-C) waits for its devices, in seconds. Must be less
+    than the scheduler allows, 30 s by default on Slurm."""
+    on_changed_environment: Literal["refuse", "accept"] = "refuse"
+    """Whether to continue chains with other software, hardware or mesh, where the run is no longer bitwise
+    reproducible."""
+
+    @property
+    def chains_per_group(self) -> int:
+        """Number of chains of one program."""
+        return self.chains // self.chain_groups
+
+
+class MeshSettings(Settings):
+    """The two axes over which a program is spread."""
+
+    chain: int = Field(1, ge=1, le=65_536)
+    """Devices over which the chains of one program are spread."""
+    data: int = Field(1, ge=1, le=65_536)
+    """Devices over which the rows of the data are spread."""
+
+
+class ComputeSettings(Settings):
+    """Devices, mesh and arithmetic."""
+
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
+    mesh: MeshSettings | Literal["auto"] = "auto"
+    """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is
+    `sharded`, for chains if it is `independent`. On a CPU a device is a core."""
+    processes: int = Field(1, ge=1, le=65_536)
+    """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
+    `bayesmesh sample --processes`, starts them."""
+    sharding: Literal["named", "shard_map"] = "named"
+    """How sums over devices are expressed: `named` leaves them to the compiler; `shard_map` states them, one sum over
+    `data` per gradient. Both give the same draws up to rounding."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Type of latents, data and gradients. Log densities are summed in float64 in either case."""
+    matmul_precision: Literal["highest", "high", "default"] = "highest"
+    """Precision of float32 matrix products. Less than `highest` makes trajectories diverge on TPU and recent GPUs."""
+    row_tile: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Rows that one device processes at a time; limits the memory of the likelihood."""
+
+
+class PosteriorSettings(Settings):
+    """Limits on quantities that would otherwise grow with draws x observations."""
+
+    probe_rows: int = Field(32, ge=1, le=10_000)
+    """Rows at which the model's summaries (such as logits) are computed for all draws; evenly spaced over the data."""
+    pointwise_mebibytes: float = Field(16.0, ge=0, le=65_536)
+    """Limit on each of the groups log_likelihood and posterior_predictive, in MiB; they keep evenly spaced rows."""
+
+
+class Gate(Settings):
+    """A limit, and the verdict if it is missed."""
+
+    limit: float
+    """The limit itself."""
+    severity: Literal["fail", "warn"] = "fail"
+    """Verdict if the gate does not pass."""
+
+
+def _gate(limit: float, text: str) -> Gate:
+    return Field(
+        Gate(limit=limit, severity="fail"), description=f"{text} A plain number is a limit with severity `fail`."
+    )
+
+
+class GateSettings(Settings):
+    """Gates on the model's identified summaries; a value that is not a number never passes."""
+
+    r_hat: Gate = _gate(1.01, "Largest rank-normalised split R-hat.")
+    ess_bulk: Gate = _gate(400.0, "Smallest bulk effective sample size, in draws.")
+    ess_tail: Gate = _gate(400.0, "Smallest tail effective sample size, in draws.")
+    mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
+    divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
+    bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
+    max_coordinates: int = Field(2000, ge=1, le=10_000_000)
+    """Most coordinates of each latent in summary.csv, evenly spaced if there are more. Gates assess summaries, which
+    are always listed in full."""
+
+    @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
+    @classmethod
+    def _accept_plain_number(cls, value: object) -> object:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {"limit": float(value)}
+        return value
+
+
+class ReportSettings(Settings):
+    """Texts and limits of the page."""
+
+    caption: str = Field("", max_length=4000)
+    """A paragraph under the title of the page."""
+    category: str = Field("Experiments", max_length=100)
+    """Heading in Snakemake's own report."""
+    num_traces: int = Field(6, ge=1, le=50)
+    """Number of summaries with traces, the worst first."""
+
+
+class BenchmarkSettings(Settings):
+    """Sizes and limits of all benchmarks."""
+
+    quick: bool = False
+    """Small sizes: each benchmark in under a minute, too small for claims."""
+    seconds_limit: float = Field(20.0, gt=0, le=1e6)
+    """Time limit of one run of one contender, in seconds; the table shows which ones reached it."""
