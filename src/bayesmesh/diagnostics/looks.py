@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Real
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import coordinate_index
-from bayesmesh.store.look_records import TargetEntry
+from bayesmesh.store.manifests import TargetEntry
 
 __all__ = ["judge_look", "look_numbers", "within"]
 

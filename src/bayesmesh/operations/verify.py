@@ -128,21 +128,19 @@ def _manifest(path: Path, layout: ExperimentLayout) -> Iterator[str]:
     """Compare the manifest of a group with the folders of its processes."""
     try:
         manifest = read_manifest(path)
-        group = layout.folder / manifest["folder"]
-        for process in range(manifest.get("num_processes", 1)):
+        group = layout.folder / manifest.folder
+        for process in range(manifest.num_processes):
             folder = process_folder(group, process)
             if not folder.is_dir():
                 yield f"{path}: names {folder}, which is missing"
-            elif group.parent.name != manifest["identity"]:
-                yield f"{path}: is damaged: {folder} is not of identity {manifest['identity']}"
+            elif group.parent.name != manifest.identity:
+                yield f"{path}: is damaged: {folder} is not of identity {manifest.identity}"
             else:
                 markers = read_markers(folder)
                 line = missing_draws(path, manifest, folder, markers[-1] if markers else None)
                 yield from [line] if line else []
     except StoreError as error:
         yield error.message
-    except (TypeError, ValueError) as error:
-        yield f"{path}: is damaged: {error!r}"
 
 
 def _sealed(path: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
-from bayesmesh.store.look_records import TargetEntry
+from bayesmesh.store.manifests import TargetEntry
 
 __all__ = ["draw_target"]
 

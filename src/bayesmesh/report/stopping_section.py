@@ -12,7 +12,7 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.stopping_panels import draw_target
 from bayesmesh.store.layout import ExperimentLayout, group_name
-from bayesmesh.store.look_records import Look, StopRecord, TargetEntry
+from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.sealed import read_sealed
 
 __all__ = ["MEASURED", "Stopping", "build_stopping"]

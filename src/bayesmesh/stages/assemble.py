@@ -46,12 +46,12 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
     layout, sampling = experiment_layout(spec), spec.sampling
     manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
     # Groups that stopped by a rule may differ in length; a posterior has one length.
-    num_draws = min([sampling.draws, *(m["num_draws"] for m in manifests if m.get("stop"))])
+    num_draws = min([sampling.draws, *(m.num_draws for m in manifests if m.stop)])
     with atomic_folder(layout.posterior) as partial:
         with ledger.phase("join"):
             processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
             stores = [of_group[0] for of_group in processes]
-            if len({m["identity"] for m in manifests}) > 1:
+            if len({m.identity for m in manifests}) > 1:
                 raise StoreError(
                     f"{layout.folder / 'chains'}: the chain groups have different identities",
                     "run the sample stage again",
@@ -64,7 +64,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             )
             if len(processes[0]) > 1:
                 _join_rows(spec, partial, root, processes[0])
-            _describe_statistics(root, manifests[0].get("statistics", {}))
+            _describe_statistics(root, manifests[0].statistics)
         with ledger.phase("derive"):
             _derive(spec, partial, root)
         root.attrs.update(_attributes(spec, manifests))
@@ -74,13 +74,13 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             zarr.consolidate_metadata(root.store)
     with ledger.phase("hash"):
         write_hashes(layout.posterior, _known_hashes([store for of_group in processes for store in of_group]))
-    return f"{num_draws} draws of {sum(m['num_chains'] for m in manifests)} chains"
+    return f"{num_draws} draws of {sum(m.num_chains for m in manifests)} chains"
 
 
 def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int) -> list[ChainStore]:
     """Open the stores of a group's processes, rehash the files of their markers, and check that no draw is missing."""
-    group, stores = layout.folder / manifest["folder"], []
-    folders = [process_folder(group, process) for process in range(manifest.get("num_processes", 1))]
+    group, stores = layout.folder / manifest.folder, []
+    folders = [process_folder(group, process) for process in range(manifest.num_processes)]
     gone = [folder for folder in folders if not folder.is_dir()]
     for folder in gone:
         remedy = "run the sample stage again" if len(gone) == len(folders) else PROCESSES_REMEDY
@@ -88,7 +88,7 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
     for folder in folders:
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
-        store = ChainStore(folder, manifest["segment_draws"], {"identity": manifest["identity"]})
+        store = ChainStore(folder, manifest.segment_draws, {"identity": manifest.identity})
         last = store.resume()
         if line := missing_draws(layout.sampled(group.name), manifest, folder, last):
             raise StoreError(line, DAMAGE_REMEDY)
@@ -171,8 +171,8 @@ def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draw
 
 
 def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JSON]:
-    environment = manifests[0]["environment"]
-    stopped = {group_name(number): stop for number, m in enumerate(manifests) if (stop := m.get("stop"))}
+    environment = manifests[0].environment
+    stopped = {group_name(number): stop for number, m in enumerate(manifests) if (stop := m.stop)}
     groups: JSON = {name: {"num_draws": s["num_draws"], "reason": s["reason"]} for name, s in stopped.items()}
     rule = next((s["rule"] for s in stopped.values()), None)
     return {
@@ -180,11 +180,11 @@ def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JS
         "creation_library": "bayesmesh",
         "creation_library_version": version("bayesmesh"),
         "experiment": spec.experiment,
-        "identity": manifests[0]["identity"],
+        "identity": manifests[0].identity,
         "model": spec.model.name,
         "device": environment["kind"],
         "mesh": environment["mesh"],
         "versions": {**environment["packages"], "bayesmesh": version("bayesmesh")},
-        "changed_environment": sorted({c for m in manifests for c in m["changed_environment"]}),
-        "groups": [m["folder"] for m in manifests],
+        "changed_environment": sorted({c for m in manifests for c in m.changed_environment}),
+        "groups": [m.folder for m in manifests],
     }

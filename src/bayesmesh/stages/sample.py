@@ -35,8 +35,7 @@ from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.new_chains import explain_new_chains
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
-from bayesmesh.store.look_records import StopRecord
-from bayesmesh.store.manifests import hold_to_manifest
+from bayesmesh.store.manifests import StopRecord
 from bayesmesh.store.markers import Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
@@ -86,7 +85,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             lock = held.enter_context(WriterLock(folder, give_up=leave))
             about = {"config": spec.config, "data": shards.fingerprint}
             store, facts = _open_store(spec, folder, identity, program, lengths.segment_draws, about, lock)
-            hold_to_manifest(experiment_layout(spec).sampled(group_name(group)), store)
+            store.check_manifest(experiment_layout(spec).sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))

@@ -23,7 +23,7 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
 from bayesmesh.stages.requirements import check_stop
-from bayesmesh.store.look_records import Look, StopRecord, TargetEntry
+from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.segments import ChainStore, Commit
 
 __all__ = ["StopRule", "make_rule"]

@@ -1,103 +1,114 @@
-"""Manifests: what the sample stage says of a chain group once its draws are there."""
+"""Manifests of chain groups, written when sampling has ended, and the looks of a stopping rule in them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import Any, TypedDict
+
+import pydantic
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.look_records import StopRecord
-from bayesmesh.store.markers import DAMAGE_REMEDY, Commit
+from bayesmesh.files import JSON
+from bayesmesh.store.markers import Commit
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.segments import ChainStore
 
-__all__ = ["PROCESSES_REMEDY", "GroupManifest", "hold_to_manifest", "missing_draws", "read_manifest"]
+PROCESSES_REMEDY = "restore the folders, or move those of all processes away to sample the group again"
+"""Remedy if only some processes of a group have their draws."""
 
-PROCESSES_REMEDY = "restore the folders, or move those of all processes away to start afresh"
-"""Where only some processes of a group have their draws."""
-
-_WANTED = {"identity", "folder", "num_chains", "num_draws", "segment_draws", "environment", "changed_environment"}
+_REMEDY = "delete it and run the sample stage again, which keeps the draws and rewrites it"
 
 
-class Environment(TypedDict):
-    """The environment in which chains began; further keys describe the machine."""
+class TargetEntry(TypedDict):
+    """One target of a look: its key, its limit, the worst value (None where not finite), its place, and the outcome."""
 
-    kind: str
-    mesh: dict[str, int]
-    packages: dict[str, str]
+    name: str
+    target: float
+    value: float | None
+    where: str
+    is_met: bool
 
 
-class GroupManifest(TypedDict):
-    """The sampled draws of a chain group.
+class Look(TypedDict):
+    """One look: draws per chain, seconds it took, summaries read, and its targets."""
+
+    draws: int
+    seconds: float
+    is_met: bool
+    judged: list[str]
+    targets: list[TargetEntry]
+
+
+class StopRecord(TypedDict):
+    """The looks of a stopping rule at a chain group, in its manifest and in ``looks.json``.
 
     Attributes:
-        identity: of the chains.
-        folder: of the group, below the experiment's.
-        num_chains, num_processes: of the group.
+        rule: targets and draw counts of looks, with the limit of draws.
+        decided_by: scope of the rule.
+        reason: ``met``, ``draws`` or ``seconds``; empty during sampling.
+        num_draws: draws per chain; the limit during sampling.
+        look_seconds, sampling_seconds: wall time.
+    """
+
+    rule: dict[str, JSON]
+    decided_by: str
+    looks: list[Look]
+    num_draws: int
+    reason: str
+    look_seconds: float
+    sampling_seconds: float
+
+
+class GroupManifest(pydantic.BaseModel):
+    """The sampled draws of a chain group. Earlier versions did not record the fields that have defaults.
+
+    Attributes:
+        identity: identity of the chains.
+        folder: folder of the group, relative to the experiment's.
+        num_chains, num_processes: chains and processes of the group.
         num_draws: draws per chain to use.
         committed_draws: draws per chain in the store.
         segment_draws: draws of a whole segment.
-        environment: in which the chains began.
+        environment: environment in which the chains began.
         changed_environment: differences from it in later runs.
-        acceptance, divergences, step_size: of the draws.
-        stop: the looks of a rule for stopping.
+        acceptance, divergences, step_size: statistics over all draws, if the kernel records them.
+        stop: looks of the stopping rule; None without one.
         statistics: unit and description of each statistic of the kernel.
     """
+
+    model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
     identity: str
     folder: str
     num_chains: int
     num_draws: int
     segment_draws: int
-    environment: Environment
+    environment: dict[str, Any]
     changed_environment: list[str]
-    num_processes: NotRequired[int]
-    committed_draws: NotRequired[int]
-    acceptance: NotRequired[float]
-    divergences: NotRequired[int]
-    step_size: NotRequired[float]
-    stop: NotRequired[StopRecord | None]
-    statistics: NotRequired[dict[str, dict[str, str]]]
+    num_processes: int = 1
+    committed_draws: int | None = None
+    acceptance: float | None = None
+    divergences: int | None = None
+    step_size: float | None = None
+    stop: dict[str, Any] | None = None
+    statistics: dict[str, dict[str, str]] = {}
 
 
 def read_manifest(path: Path) -> GroupManifest:
-    """Return what `sample` said of a chain group.
+    """Read the manifest of a chain group.
 
     Raises:
         StoreError: it is missing or damaged.
     """
-    remedy = "delete it and run the sample stage again"
-    value = read_sealed(path, remedy)
-    if not value.keys() >= _WANTED:
-        raise StoreError(f"{path}: is damaged: not the manifest of a chain group", remedy)
-    return cast(GroupManifest, value)
+    try:
+        return GroupManifest.model_validate(read_sealed(path, _REMEDY))
+    except pydantic.ValidationError as error:
+        raise StoreError(f"{path}: is damaged: not the manifest of a chain group", _REMEDY) from error
 
 
 def missing_draws(path: Path, manifest: GroupManifest, folder: Path, last: Commit | None) -> str:
-    """Return one line where the manifest at `path` knows of more draws than the markers in `folder`, else nothing."""
-    promised = int(manifest.get("committed_draws", manifest["num_draws"]))
+    """Return one line if the manifest at `path` records more draws than the markers in `folder`, else an empty text."""
+    promised = manifest.num_draws if manifest.committed_draws is None else manifest.committed_draws
     there = last.stop if last is not None and last.phase == "sample" else 0
     if there >= promised:
         return ""
     return f"{folder / 'commits'}: names {there} draws, though {promised} were committed by {path}: markers were lost"
-
-
-def hold_to_manifest(path: Path, store: ChainStore) -> None:
-    """Hold a store that is to be continued to the manifest at `path`, where that is of the same identity.
-
-    The manifest of chains that were moved away is removed: those that are sampled now are others.
-
-    Raises:
-        StoreError: the manifest is damaged, or knows of more draws than the markers.
-    """
-    if not path.exists():
-        return
-    manifest = read_manifest(path)
-    if manifest["identity"] != store.record["identity"]:
-        return
-    if store.is_new:
-        path.unlink(missing_ok=True)
-        return
-    commits = store.commits()
-    if line := missing_draws(path, manifest, store.folder, commits[-1] if commits else None):
-        raise StoreError(line, DAMAGE_REMEDY)

@@ -21,6 +21,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_path, hash_file, sync
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
+from bayesmesh.store.manifests import missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
@@ -130,6 +131,21 @@ class ChainStore:
         for line in self.damage():
             raise StoreError(line, DAMAGE_REMEDY)
         return self._commits[-1] if self._commits else None
+
+    def check_manifest(self, path: Path) -> None:
+        """Compare the store with the group's manifest before it is continued, if that has the same identity.
+
+        If the chains were moved away, their manifest is removed, because it does not describe those sampled now.
+
+        Raises:
+            StoreError: the manifest is damaged, or records more draws than the markers.
+        """
+        if not path.exists() or (manifest := read_manifest(path)).identity != self.record["identity"]:
+            return
+        if self.is_new:
+            path.unlink(missing_ok=True)
+        elif line := missing_draws(path, manifest, self.folder, self._commits[-1] if self._commits else None):
+            raise StoreError(line, DAMAGE_REMEDY)
 
     def load_checkpoint(self, commit: Commit) -> dict[str, np.ndarray]:
         """Return the leaves of the state after a commit.
