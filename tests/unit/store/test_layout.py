@@ -15,19 +15,12 @@ ARGUMENTS = {"stage": "sample", "job": "sample-group-000", "identity": "00ff", "
 
 def paths_of(layout: DataLayout | ExperimentLayout) -> Iterator[tuple[str, Path]]:
     """Yield every path that a layout gives, found by looking: a new one is tested unasked."""
-    for name, member in inspect.getmembers(type(layout), lambda m: isinstance(m, property) or inspect.isfunction(m)):
+    yield from ((name, value) for name, value in vars(layout).items() if isinstance(value, Path) and name != "results")
+    for name, member in inspect.getmembers(layout, inspect.ismethod):
         # `read_by` gives some of the other paths, by the words of an analysis.
-        if name.startswith("_") or name == "read_by":
-            continue
-        if isinstance(member, property):
-            found = getattr(layout, name)
-        else:
-            wanted = list(inspect.signature(member).parameters)[1:]
-            values = {k: group_name(3) if (name, k) == ("sampled", "group") else ARGUMENTS[k] for k in wanted}
-            found = member(layout, **values)
-        # Several together are those of other members.
-        if isinstance(found, Path):
-            yield name, found
+        if not name.startswith("_") and name != "read_by":
+            values = {k: ARGUMENTS[k] for k in inspect.signature(member).parameters}
+            yield name, member(**values | ({"group": group_name(3)} if name == "sampled" else {}))
 
 
 LAYOUTS = [DataLayout(Path("results"), "mnist-28", "half"), ExperimentLayout(Path("results"), "mnist")]
