@@ -12,18 +12,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = [
-    "ConfigError",
-    "DataError",
-    "DeviceError",
-    "NotFinished",
-    "PeerError",
-    "StoreError",
-    "UserError",
-    "explain_os_error",
-    "suggest",
-]
-
 
 class UserError(Exception):
     """An error that the user can fix.

@@ -18,17 +18,6 @@ from bayesmesh.errors import StoreError
 type JSON = Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None
 """A value that JSON can hold."""
 
-__all__ = [
-    "JSON",
-    "atomic_folder",
-    "atomic_path",
-    "hash_file",
-    "read_json",
-    "sync",
-    "write_json",
-    "write_text",
-]
-
 
 def sync(path: Path) -> None:
     """Flush a file or a folder to the disk."""

@@ -8,20 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CODE",
-    "CORES",
-    "GPUS",
-    "JOB",
-    "LOG",
-    "PROCESSES",
-    "Option",
-    "add_options",
-    "command_of",
-    "option",
-    "positive",
-]
-
 Option = tuple[str, dict[str, Any]]
 """Name of an option or positional argument, and its settings for ``add_argument``."""
 

@@ -12,8 +12,6 @@ from typing import NoReturn
 
 from bayesmesh.errors import NotFinished
 
-__all__ = ["exiting_on_signal"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 

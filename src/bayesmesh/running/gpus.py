@@ -18,8 +18,6 @@ from pathlib import Path
 from bayesmesh.errors import DeviceError
 from bayesmesh.running.slurm.variables import job_id, num_tasks
 
-__all__ = ["has_accelerator", "hold_gpus", "tpu_chips", "visible_gpus"]
-
 WAIT_SECONDS = 0.5
 
 _log = logging.getLogger("bayesmesh")

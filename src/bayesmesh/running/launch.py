@@ -14,8 +14,6 @@ from bayesmesh.running.slurm.commands import srun_command
 from bayesmesh.running.slurm.variables import job_id, num_tasks, owns_its_step
 from bayesmesh.running.spawn import run_processes
 
-__all__ = ["launch", "parse_processes"]
-
 
 def parse_processes(text: str) -> tuple[int, int]:
     """Return the number of nodes and of processes per node from a text such as ``2x4``.

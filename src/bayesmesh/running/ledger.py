@@ -15,8 +15,6 @@ from typing import TypedDict
 from bayesmesh.files import atomic_path
 from bayesmesh.running.slurm.variables import job_id
 
-__all__ = ["Ledger", "LedgerRow"]
-
 _log = logging.getLogger("bayesmesh")
 
 

@@ -7,8 +7,6 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["machine_name", "usable_cores"]
-
 
 def usable_cores() -> int:
     """Return the cores that this process may run on; all cores on a system without affinity."""

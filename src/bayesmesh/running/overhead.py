@@ -17,8 +17,6 @@ from bayesmesh.running.ledger import Ledger, LedgerRow
 from bayesmesh.running.slurm.queue import JobTimes, job_times, queued_job_times
 from bayesmesh.running.slurm.variables import job_id
 
-__all__ = ["ENDED", "add_ends", "add_start", "process_started"]
-
 ENDED = "teardown"
 
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from bayesmesh.errors import ConfigError
 from bayesmesh.running.slurm.variables import read_task
 
-__all__ = ["JOIN_VARIABLE", "VARIABLES", "ProcessRank", "check_num_processes", "find_rank"]
-
 JOIN_VARIABLE = "BAYESMESH_JOIN_SECONDS"
 """Environment variable: how long a process waits for the others, in seconds."""
 

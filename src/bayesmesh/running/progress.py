@@ -11,8 +11,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["LOG_EVERY_SECONDS", "Progress"]
-
 LOG_EVERY_SECONDS = 30.0
 
 _log = logging.getLogger("bayesmesh")

@@ -13,8 +13,6 @@ from bayesmesh.running.arguments import CORES, GPUS, command_of
 from bayesmesh.running.gpus import visible_gpus
 from bayesmesh.running.machine import usable_cores
 
-__all__ = ["run_processes", "split_resources"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 FAILURE_GRACE_SECONDS = 60.0

@@ -23,8 +23,8 @@ from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
 from bayesmesh.sampling.writer import Segment, Slice, Writer
-from bayesmesh.store.markers import Facts
-from bayesmesh.store.segments import ChainStore, Commit
+from bayesmesh.store.markers import Commit, Facts
+from bayesmesh.store.segments import ChainStore
 
 __all__ = ["Compiled", "Loop"]
 

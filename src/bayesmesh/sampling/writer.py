@@ -12,8 +12,8 @@ import numpy as np
 
 from bayesmesh.sampling.parts import to_host
 from bayesmesh.sampling.program import Program, name_leaves
-from bayesmesh.store.markers import Facts
-from bayesmesh.store.segments import ChainStore, Commit
+from bayesmesh.store.markers import Commit, Facts
+from bayesmesh.store.segments import ChainStore
 
 __all__ = ["Segment", "Slice", "Writer"]
 

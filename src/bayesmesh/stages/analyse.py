@@ -19,8 +19,6 @@ from bayesmesh.stages.context import in_file_of, shards_of
 from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.stages.table_receipts import sign
 
-__all__ = ["check", "run"]
-
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Run the analysis of the specification's verb and return a line for the log.

@@ -28,8 +28,6 @@ from bayesmesh.store.markers import DAMAGE_REMEDY
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
 
-__all__ = ["run"]
-
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Assemble the posterior and return a line for the log.

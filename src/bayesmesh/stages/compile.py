@@ -31,8 +31,6 @@ from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop
 from bayesmesh.store.sealed import write_sealed
 
-__all__ = ["run"]
-
 _log = logging.getLogger("bayesmesh")
 
 

@@ -11,8 +11,6 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.stages.experiment_files import data_layout
 
-__all__ = ["in_file_of", "shards_of"]
-
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards and the data spec in the experiment's dtype."""

@@ -8,8 +8,6 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.table_receipts import sign
 
-__all__ = ["run"]
-
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Diagnose the posterior and return a line for the log."""

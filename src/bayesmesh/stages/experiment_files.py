@@ -7,8 +7,6 @@ from pathlib import Path
 from bayesmesh.planning.specs import StageSpec, dataset_name, split_name
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 
-__all__ = ["data_layout", "experiment_layout", "ledger_file"]
-
 
 def experiment_layout(spec: StageSpec) -> ExperimentLayout:
     """Return the files of the spec's experiment."""

@@ -7,8 +7,6 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages.experiment_files import data_layout
 
-__all__ = ["run"]
-
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Fetch the dataset and return a line for the log."""

@@ -17,8 +17,6 @@ from bayesmesh.running.overhead import add_start
 from bayesmesh.stages.experiment_files import ledger_file
 from bayesmesh.store.layout import group_name
 
-__all__ = ["run"]
-
 _log = logging.getLogger("bayesmesh")
 
 

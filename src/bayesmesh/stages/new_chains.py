@@ -9,8 +9,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["explain_new_chains"]
-
 _NO_MATTER = {
     "sampling.draws",
     "sampling.segment_seconds",

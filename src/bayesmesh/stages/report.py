@@ -16,8 +16,6 @@ from bayesmesh.running.overhead import add_ends
 from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.stages.table_receipts import sign
 
-__all__ = ["run", "run_index"]
-
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Write the page and return a line for the log."""

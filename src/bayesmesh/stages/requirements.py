@@ -16,8 +16,6 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
 from bayesmesh.stages.context import in_file_of
 
-__all__ = ["check_later", "check_reading", "check_stop"]
-
 _FEW_ROWS = 16
 
 _ANALYSE = "bayesmesh.stages.analyse"

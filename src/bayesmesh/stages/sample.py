@@ -40,8 +40,6 @@ from bayesmesh.store.markers import Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
-__all__ = ["run"]
-
 STOPPING = "bayesmesh.stages.stop_rule"
 
 _log = logging.getLogger("bayesmesh")

@@ -24,9 +24,8 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
-from bayesmesh.store.segments import ChainStore, Commit
-
-__all__ = ["StopRule", "make_rule"]
+from bayesmesh.store.markers import Commit
+from bayesmesh.store.segments import ChainStore
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
 """Looks are reported if they take more than this share of the sampling time and more than this many seconds."""

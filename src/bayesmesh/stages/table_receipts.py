@@ -8,8 +8,6 @@ from pathlib import Path
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.store.receipts import write_receipts
 
-__all__ = ["sign"]
-
 
 def sign(spec: StageSpec, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Write the receipts of a stage's outputs.

@@ -15,17 +15,6 @@ from zarr.codecs import ZstdCodec
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
 
-__all__ = [
-    "CHUNK_BYTES",
-    "chunk_file",
-    "chunk_shape",
-    "create_array",
-    "dimension_names",
-    "open_group",
-    "read_part",
-    "write_array",
-]
-
 # Write chunks that equal the fill value, also to opened arrays: only then does a missing file mean missing data, which
 # reading reports as an error.
 zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})

@@ -11,8 +11,6 @@ from bayesmesh.files import hash_file
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, digest_of
 from bayesmesh.store.markers import Commit, read_markers
 
-__all__ = ["find_damage"]
-
 _CHECKPOINT = re.compile(r"^(warmup|sample)-(\d{9})\.npz$")
 
 Check = Callable[[Sequence[Commit]], str]

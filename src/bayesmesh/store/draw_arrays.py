@@ -22,8 +22,6 @@ from bayesmesh.files import sync
 from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["DRAWS", "STAGED", "DrawArrays", "Staged", "digest_of"]
-
 DRAWS = "draws.zarr"
 STAGED = "staged.zarr"
 

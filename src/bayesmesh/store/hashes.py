@@ -9,8 +9,6 @@ from pathlib import Path
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, write_text
 
-__all__ = ["check_hashes", "check_metadata", "hashes_of", "write_hashes"]
-
 _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
 
 

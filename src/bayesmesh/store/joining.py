@@ -19,8 +19,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import chunk_file, create_array, dimension_names, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["join_groups", "join_rows"]
-
 _REMEDY = "sample this group again"
 
 

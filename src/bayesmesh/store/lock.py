@@ -25,16 +25,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
 from bayesmesh.running.slurm.variables import job_id
 
-__all__ = [
-    "HEARTBEAT_SECONDS",
-    "LOCK_NAME",
-    "LONGEST_HEARTBEAT",
-    "Owner",
-    "WriterLock",
-    "is_process_there",
-    "read_owner",
-]
-
 HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0
 """Upper limit in seconds, whatever a lock says; the longest wait is three heartbeats."""

@@ -14,8 +14,6 @@ from typing import TypedDict
 from bayesmesh.errors import StoreError
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
-__all__ = ["DAMAGE_REMEDY", "MARKER", "Commit", "Facts", "marker_names", "read_markers", "write_marker"]
-
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 """Phase, first iteration and end of the range in the file name of a marker."""
 

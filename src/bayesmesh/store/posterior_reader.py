@@ -13,8 +13,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 
-__all__ = ["BLOCK_BYTES", "Posterior", "open_posterior"]
-
 BLOCK_BYTES = 64 * 2**20
 """Target size of a block of draws in memory, over all requested latents."""
 

@@ -16,8 +16,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json, write_json
 from bayesmesh.running.machine import machine_name
 
-__all__ = ["ENDING", "Receipt", "check_receipt", "receipt_file", "write_receipts"]
-
 ENDING = ".receipt.json"
 """Of a receipt's name, behind the name of its file."""
 

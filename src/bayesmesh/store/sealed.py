@@ -14,8 +14,6 @@ from typing import Any
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_json, sync, write_json
 
-__all__ = ["read_sealed", "write_sealed", "write_sealed_once"]
-
 _KEY = "sha256"
 
 

@@ -25,8 +25,6 @@ from bayesmesh.store.manifests import missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
-__all__ = ["IDENTITY_REMEDY", "ChainStore", "Commit", "segment_draws_of"]
-
 IDENTITY_REMEDY = "delete it and run the sample stage again, which restores it from the chains beside it"
 """Remedy for a damaged ``identity.json``."""
 

@@ -17,7 +17,8 @@ from bayesmesh.running.process_rank import ProcessRank
 from bayesmesh.sampling import distributed
 from bayesmesh.sampling.distributed import MESSAGE_BYTES, _encode
 from bayesmesh.sampling.peers import Peers, resume_together
-from bayesmesh.store.segments import ChainStore, Commit
+from bayesmesh.store.markers import Commit
+from bayesmesh.store.segments import ChainStore
 
 SEGMENT = 4
 

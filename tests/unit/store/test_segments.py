@@ -16,7 +16,8 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.store import markers, segments
 from bayesmesh.store.arrays import chunk_file, open_group
-from bayesmesh.store.segments import ChainStore, Commit
+from bayesmesh.store.markers import Commit
+from bayesmesh.store.segments import ChainStore
 
 Advance = Callable[..., ChainStore]
 ReadTree = Callable[[Path], Mapping[str, bytes]]

@@ -30,9 +30,9 @@ from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.store.lock import LOCK_NAME
-from bayesmesh.store.markers import Facts
+from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.segments import ChainStore, Commit
+from bayesmesh.store.segments import ChainStore
 
 __all__ = ["Writing", "measure_writing"]
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from bayesmesh.errors import ConfigError
 from bayesmesh.running.arguments import command_of
 
-__all__ = ["refusal", "srun_command", "test_only_command"]
-
 TIMEOUT_SECONDS = 15.0
 """Of sbatch."""
 

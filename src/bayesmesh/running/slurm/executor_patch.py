@@ -10,8 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-__all__ = ["PLUGIN", "keep_unreported", "patch_executor"]
-
 PLUGIN = "snakemake_executor_plugin_slurm"
 
 _MARK = "_bayesmesh_keeps_unreported"

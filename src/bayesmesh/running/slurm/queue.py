@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["JobTimes", "Queue", "QueuedJob", "job_times", "parse_queue", "queued_job_times", "read_queue"]
-
 TIMEOUT_SECONDS = 1.0
 """Short, so that the status table appears within two seconds even if the scheduler hangs."""
 

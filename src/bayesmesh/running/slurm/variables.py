@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from bayesmesh.errors import ConfigError
 
-__all__ = ["GPUS", "SHOWN", "Task", "first_host", "job_id", "job_memory", "num_tasks", "owns_its_step", "read_task"]
-
 GPUS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
 """Variables that name or count the GPUs of a job."""
 
