@@ -13,22 +13,9 @@ from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.files import hash_file
 from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.planning.plan import Plan
-from bayesmesh.reproduction.benchmarks.benchmark_list import benchmark_files, list_benchmarks
+from bayesmesh.reproduction.benchmarks.command import benchmark_files, list_benchmarks
 from bayesmesh.reproduction.claims.inputs import FOLDERS
 from bayesmesh.store.layout import BenchmarkLayout
-
-__all__ = [
-    "benchmark_layout",
-    "benchmark_names",
-    "benchmark_settings",
-    "claims_digest",
-    "claims_inputs",
-    "code_of_benchmark",
-    "code_of_benchmark_page",
-    "code_of_claims",
-    "code_of_study",
-    "reproduced",
-]
 
 _ROOM = PACKAGE_ROOT / "reproduction"
 
@@ -75,7 +62,7 @@ def code_of_study() -> str:
 
 def code_of_claims() -> str:
     """Return the fingerprint of the code that checks claims and writes their page."""
-    return _code_of_page("verdicts.py")
+    return _code_of_page("pages/claim_page.py")
 
 
 def reproduced(plan: Plan) -> list[Path]:

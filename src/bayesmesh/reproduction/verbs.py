@@ -7,11 +7,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from bayesmesh.reproduction.benchmarks.benchmark_list import list_benchmarks
-from bayesmesh.reproduction.benchmarks.command import PAGE, add_benchmark, run_benchmark
+from bayesmesh.reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
 from bayesmesh.running.arguments import JOB, add_options
-
-__all__ = ["add_verbs"]
 
 _log = logging.getLogger("bayesmesh")
 
@@ -40,7 +37,7 @@ def _run_benchmark(arguments: argparse.Namespace) -> int:
 
 
 def _run_claims(arguments: argparse.Namespace) -> int:
-    from bayesmesh.reproduction.verdicts import run_claims
+    from bayesmesh.reproduction.pages.claim_page import run_claims
 
     said, num_failed = run_claims(Path("results"), is_gate=arguments.gate)
     _log.info("claims: %s", said)

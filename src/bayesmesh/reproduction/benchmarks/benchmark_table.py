@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
-import io
 import logging
 import os
 import platform
@@ -13,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from bayesmesh.errors import StoreError
+from bayesmesh.figures.documents import read_csv, render_csv
 from bayesmesh.files import write_text
-from bayesmesh.reproduction.benchmarks.harness import Outcome, Ratio
-from bayesmesh.reproduction.benchmarks.versions import version_line
+from bayesmesh.reproduction.benchmarks.harness import Outcome, Ratio, describe_case
+from bayesmesh.reproduction.benchmarks.worker import version_line
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh.store.receipts import write_receipts
-
-__all__ = ["add_row", "write_outcome", "write_rows"]
 
 _log = logging.getLogger("bayesmesh")
 
@@ -33,17 +31,12 @@ def add_row(path: Path, row: Mapping[str, object]) -> None:
 
     New columns stay empty in earlier rows.
     """
-    about = {
-        "measured_at": _now(),
-        "machine": platform.machine(),
-        **{name: version(name) for name in ("bayesmesh", "jax", "jaxlib")},
-    }
-    rows = _read(path)
-    rows.append({**row, **about})
-    _write(path, rows, list(dict.fromkeys(name for r in reversed(rows) for name in r)))
+    versions = {name: version(name) for name in ("bayesmesh", "jax", "jaxlib")}
+    rows = [*_read(path), {**row, "measured_at": _now(), "machine": platform.machine(), **versions}]
+    _write(path, rows, _columns(rows[::-1]))
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
+def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
     """Replace an additional table of a benchmark, with time, machine and versions, and its receipt.
 
     Args:
@@ -51,10 +44,9 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]], inputs: Iterabl
         rows: its rows.
         inputs: its input files, below the results.
     """
-    about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
-    _write(
-        path, [{**row, **about} for row in rows], list(dict.fromkeys(name for row in rows for name in [*row, *about]))
-    )
+    about = _about()
+    rows = [{**row, **about} for row in rows]
+    _write(path, rows, _columns(rows))
     write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
 
 
@@ -67,76 +59,59 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
         outcome: result of the run.
         is_quick: whether it ran with small sizes.
     """
-    about = {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
-    rows = [_with(row, about) for row in outcome.rows]
-    _write(layout.table(name), rows, list(dict.fromkeys(column for row in rows for column in row)))
+    about = _about()
+    # A contender of another environment reports versions of its own.
+    rows = [{**row, **about, "versions": row.get("versions") or about["versions"]} for row in outcome.rows]
+    _write(layout.table(name), rows, _columns(rows))
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
     _write(layout.ratios(name), ratios, ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about])
     job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
     write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
     write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
-    kept = [
-        {
-            "benchmark": name,
-            "case": _case(row),
-            "contender": row["contender"],
-            "metric": metric,
-            "value": row[metric],
-            "versions": row["versions"],
-        }
-        for row in outcome.rows
+    values: list[tuple[object, ...]] = [
+        (_case(row), row["contender"], metric, row[metric], about["machine"], row["versions"])
+        for row in rows
         for metric in ("median_s", "peak_mib", *outcome.metrics)
         if row.get(metric) not in ("", None)
     ]
-    kept += [
-        {
-            "benchmark": name,
-            "case": r.case,
-            "contender": r.contender,
-            "metric": f"ratio to {r.against}",
-            "value": r.ratio,
-        }
-        for r in outcome.ratios
-    ]
-    _append(layout.history, [_with(row, about) for row in kept])
+    last = (about["machine"], about["versions"])
+    values += [(r.case, r.contender, f"ratio to {r.against}", r.ratio, *last) for r in outcome.ratios]
+    _append(layout.history, [(about["measured_at"], name, *each) for each in values])
 
 
-def _with(row: Mapping[str, object], about: Mapping[str, object]) -> dict[str, object]:
-    """Return a row with time, machine and, if known, the versions of its contender."""
-    return {**row, **about, "versions": row.get("versions") or about["versions"]}
-
-
-def _case(row: Mapping[str, object]) -> str:
-    """Return the case of a row: the columns before the contender."""
-    names = list(row)
-    return ", ".join(f"{name} {row[name]}" for name in names[: names.index("contender")])
+def _about() -> dict[str, str]:
+    return {"measured_at": _now(), "machine": machine_name(), "versions": version_line()}
 
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def _read(path: Path) -> list[dict[str, object]]:
+def _case(row: Mapping[str, object]) -> str:
+    """Return the case of a row: the columns before the contender."""
+    names = list(row)
+    return describe_case({name: row[name] for name in names[: names.index("contender")]})
+
+
+def _columns(rows: Iterable[Mapping[str, object]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _read(path: Path) -> list[Mapping[str, object]]:
     """Return the rows of a table, none without a table; a damaged table is moved aside."""
     if not path.exists():
         return []
     try:
-        with path.open(encoding="utf-8", newline="") as handle:
-            rows = list(csv.DictReader(handle))
-    except (UnicodeDecodeError, csv.Error):
+        return [row.cells for row in read_csv(path, ())]
+    except StoreError:
         _set_aside(path)
         return []
-    # csv puts cells without a column under None.
-    if any(None in row for row in rows):
-        _set_aside(path)
-        return []
-    return rows
 
 
-def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+def _append(path: Path, rows: Sequence[Sequence[object]]) -> None:
     """Append rows to the history, also while other runs write to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    header = _text([], HISTORY).encode()
+    header = render_csv(HISTORY, []).encode()
     if path.exists():
         with path.open("rb") as begun:
             is_ours = begun.readline() in (header, b"")
@@ -144,7 +119,7 @@ def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
             _set_aside(path)
     with path.open("a+b") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        content = _text(rows, HISTORY).encode()
+        content = render_csv(HISTORY, rows).encode()
         if end := handle.seek(0, os.SEEK_END):
             handle.seek(end - 1)
             # A killed writer may have left an incomplete line.
@@ -155,16 +130,8 @@ def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 def _set_aside(path: Path) -> None:
     kept = path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     path.rename(kept)
-    _log.warning("%s is no table that a benchmark wrote: kept as %s, and begun anew", path, kept.name)
+    _log.warning("%s is not a table of a benchmark: kept as %s; a new table begins", path, kept.name)
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
-    write_text(path, _text(rows, columns))
-
-
-def _text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    write_text(path, render_csv(columns, ([row.get(column) for column in columns] for row in rows)))

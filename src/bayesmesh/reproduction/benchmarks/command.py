@@ -3,29 +3,73 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesmesh.config.blocks import BenchmarkSettings
-from bayesmesh.errors import ConfigError
-from bayesmesh.reproduction.benchmarks.benchmark_list import list_benchmarks, parse_benchmarks
-from bayesmesh.running.arguments import positive
+from pydantic import ValidationError
 
-__all__ = ["PAGE", "add_benchmark", "run_benchmark"]
+from bayesmesh.config.blocks import BenchmarkSettings
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
+from bayesmesh.reproduction.benchmarks.harness import Options, Outcome
+from bayesmesh.running.arguments import positive
+from bayesmesh.store.layout import BenchmarkLayout
 
 _log = logging.getLogger("bayesmesh")
+_FOLDER = Path(__file__).resolve().parent
+
 GATE_FAILED = 1
 """Exit code if a ratio is below its gate."""
 
 WRITING = "writing"
 """The benchmark of an experiment's own chains, which needs the name of the experiment."""
 
-
 PAGE = "page"
 """Not a benchmark: writes the page of all benchmarks."""
+
+
+def parse_benchmarks(text: str) -> BenchmarkSettings:
+    """Return the settings that the workflow passes to a job as JSON.
+
+    Raises:
+        ConfigError: the JSON has another form.
+    """
+    try:
+        return BenchmarkSettings.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise ConfigError(f"--settings: {where}{first['msg']}", "leave it out to read config/config.yaml") from error
+
+
+def list_benchmarks() -> dict[str, str]:
+    """Return name -> description of all benchmarks; files are read, not imported.
+
+    A benchmark is a file or a package in its folder that defines a function ``run``.
+    """
+    found: dict[str, str] = {}
+    for path in sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("*/__init__.py")]):
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+            name = path.parent.name if path.name == "__init__.py" else path.stem
+            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0].removeprefix(f"{name}: ")
+    return found
+
+
+def benchmark_files(name: str) -> list[Path]:
+    """Return the source files of a benchmark, including those of contenders, which are named by strings.
+
+    Raises:
+        ConfigError: there is no such benchmark; the message names the nearest.
+    """
+    if name not in (names := list_benchmarks()):
+        raise ConfigError(f"no benchmark '{name}': {suggest(name, names)}")
+    single = _FOLDER / f"{name}.py"
+    return [single] if single.is_file() else sorted((_FOLDER / name).rglob("*.py"))
 
 
 def add_benchmark(
@@ -35,29 +79,28 @@ def add_benchmark(
     found = {
         **list_benchmarks(),
         WRITING: "throughput and memory, with and without a store",
-        PAGE: "write results/benchmarks/index.html over the tables that exist",
+        PAGE: "write results/benchmarks/index.html from the existing tables",
     }
     verb = verbs.add_parser("benchmark", parents=parents, help="measure contenders in turns, in one run")
-    verb.add_argument("name", choices=tuple(found), help="; ".join(f"{name}: {what}" for name, what in found.items()))
-    verb.add_argument(
-        "--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv"
-    )
-    verb.add_argument("--seconds-limit", type=_seconds, metavar="S", help="time limit of one run of a contender")
-    verb.add_argument("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
-    verb.add_argument("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
-    verb.add_argument("--cores", type=positive, help="cores that the contenders may use; all by default")
-    writing = verb.add_argument_group(WRITING)
-    writing.add_argument("--experiment", metavar="NAME", help="an experiment that was sampled")
-    writing.add_argument("--draws", type=positive, default=200, help="draws of one turn")
-    writing.add_argument("--rounds", type=positive, default=5, help="turns of each contender")
+    add = verb.add_argument
+    add("name", choices=tuple(found), help="; ".join(f"{name}: {about}" for name, about in found.items()))
+    add("--quick", action="store_true", help="a trial with small sizes, under a minute; writes NAME-quick.csv")
+    add("--seconds-limit", type=_seconds, metavar="S", help="time limit of one run of a contender")
+    add("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
+    add("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
+    add("--cores", type=positive, help="cores that the contenders may use; all by default")
+    add = verb.add_argument_group(WRITING).add_argument
+    add("--experiment", metavar="NAME", help="an experiment that was sampled")
+    add("--draws", type=positive, default=200, help="draws of one turn")
+    add("--rounds", type=positive, default=5, help="turns of each contender")
     return verb
 
 
 def _seconds(text: str) -> float:
-    """A time limit."""
+    """Parse a time limit, in seconds."""
     number = float(text)
     if not number > 0:
-        raise argparse.ArgumentTypeError(f"{text} is no time")
+        raise argparse.ArgumentTypeError(f"{text} is not a time in seconds above 0")
     return number
 
 
@@ -65,20 +108,19 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     """Run the named benchmark and return the exit code."""
     if arguments.name == WRITING:
         return _run_writing(arguments)
-    from bayesmesh.config.loading import load_run
-    from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
-    from bayesmesh.reproduction.benchmarks.harness import Options, Outcome
-    from bayesmesh.store.layout import BenchmarkLayout
+    if arguments.settings is None:
+        from bayesmesh.config.loading import load_run
 
-    if arguments.settings is not None:
-        settings: BenchmarkSettings = parse_benchmarks(arguments.settings)
-    else:
         settings = load_run(Path("config/config.yaml")).benchmarks
-    _use_cores(arguments.cores)
-    limit = settings.seconds_limit if arguments.seconds_limit is None else arguments.seconds_limit
+    else:
+        settings = parse_benchmarks(arguments.settings)
+    if arguments.cores is not None and hasattr(os, "sched_setaffinity"):
+        # Contenders inherit the limit; not every library has an option for it.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
     layout = BenchmarkLayout(Path("results"), is_trial=arguments.quick)
+    limit = arguments.seconds_limit or settings.seconds_limit
     options = Options(arguments.quick or settings.quick, limit, layout)
-    outcome: Outcome = importlib.import_module(f"bayesmesh.reproduction.benchmarks.{arguments.name}").run(options)
+    outcome: Outcome = importlib.import_module(f"{__package__}.{arguments.name}").run(options)
     write_outcome(layout, arguments.name, outcome, is_quick=options.is_quick)
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""
@@ -92,28 +134,17 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     return GATE_FAILED if arguments.gate and is_below else 0
 
 
-def _use_cores(cores: int | None) -> None:
-    """Limit this process and its contenders to a number of cores, because not every library has an option for it."""
-    if cores is None or not hasattr(os, "sched_setaffinity"):
-        return
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-
-
 def _run_writing(arguments: argparse.Namespace) -> int:
     from bayesmesh.planning.plan import Plan
-    from bayesmesh.reproduction.benchmarks.benchmark_table import add_row
     from bayesmesh.reproduction.benchmarks.storing import measure_writing
-    from bayesmesh.store.layout import BenchmarkLayout
 
-    if arguments.experiment is None:
+    if (name := arguments.experiment) is None:
         raise ConfigError("benchmark writing: which experiment?", "name one that was sampled: --experiment NAME")
     plan = Plan()
-    found = measure_writing(
-        plan, arguments.experiment, draws=arguments.draws, rounds=arguments.rounds, cores=arguments.cores
-    )
+    row = measure_writing(plan, name, draws=arguments.draws, rounds=arguments.rounds, cores=arguments.cores)._asdict()
     path = BenchmarkLayout(Path(plan.results)).table(WRITING)
-    add_row(path, found._asdict())
-    for name, value in found._asdict().items():
+    add_row(path, row)
+    for name, value in row.items():
         print(f"{name:<24} {value:.4g}" if isinstance(value, float) else f"{name:<24} {value}")
     print(path)
     return 0

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from itertools import pairwise
+from typing import TypedDict
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
 
 from bayesmesh.files import write_json
-from bayesmesh.reproduction.benchmarks.harness import Case, Contender, Measurement, Options, Outcome, compare
-from bayesmesh.reproduction.benchmarks.platforms import ON_CPU, on_platforms
-
-if TYPE_CHECKING:
-    import jax
-
-__all__ = ["Compilation", "Uncompiled", "make_integral", "run"]
+from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare
+from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, on_platforms
 
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
 
 MOST_TEXT = 400
 """Largest number of points for which the text of a program is stored, to count its equations again."""
+
+_PHASES = ("trace_s", "lower_s", "compile_s")
 
 _START_S = 60.0
 """Time for the start of a process with its imports, on a busy machine."""
@@ -74,9 +76,6 @@ def make_integral(arm: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
     Args:
         arm: the sum.
     """
-    import jax.numpy as jnp
-    from jax.scipy.stats import norm
-
     total = sum if arm == PYTHON_SUM else jnp.sum
 
     def integral(shift: jax.Array, grid: jax.Array) -> jax.Array:
@@ -88,8 +87,6 @@ def make_integral(arm: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
 
 
 def _inputs(n: int) -> tuple[jax.Array, jax.Array]:
-    import jax.numpy as jnp
-
     return jnp.zeros(()), jnp.linspace(-100.0, 100.0, n)
 
 
@@ -105,35 +102,25 @@ class Compilation:
 
     def prepare(self, case: GridCase) -> dict[str, object]:
         """Count equations, and compile once."""
-        import jax
-
         from bayesmesh.sampling.audit import count_equations
 
-        self._case = case
-        inputs = _inputs(case["n"])
-        jaxpr = jax.make_jaxpr(make_integral(self._arm))(*inputs)
-        text = str(jaxpr) if case["n"] <= MOST_TEXT else ""
+        self._inputs = _inputs(case["n"])
+        jaxpr = jax.make_jaxpr(make_integral(self._arm))(*self._inputs)
         self.run(-1)
-        return {"equations": count_equations(jaxpr), **({"text": text} if text else {})}
+        return {"equations": count_equations(jaxpr), **({"text": str(jaxpr)} if case["n"] <= MOST_TEXT else {})}
 
     def run(self, repeat: int) -> dict[str, object]:
         """Compile a new function, so that nothing comes from JAX's caches."""
-        import jax
-
-        del repeat
-        inputs = _inputs(self._case["n"])
-        begin = time.perf_counter()
-        traced = jax.jit(make_integral(self._arm)).trace(*inputs)
-        middle = time.perf_counter()
+        times = [time.perf_counter()]
+        traced = jax.jit(make_integral(self._arm)).trace(*self._inputs)
+        times.append(time.perf_counter())
         lowered = traced.lower()
-        later = time.perf_counter()
+        times.append(time.perf_counter())
         compiled = lowered.compile()
-        end = time.perf_counter()
-        value = float(compiled(*inputs))
-        return {
-            "seconds": end - begin, "build_s": end - begin, "trace_s": middle - begin, "lower_s": later - middle,
-            "compile_s": end - later, "value": value,
-        }  # fmt: skip
+        times.append(time.perf_counter())
+        phases = {name: b - a for name, (a, b) in zip(_PHASES, pairwise(times), strict=True)}
+        total = times[-1] - times[0]
+        return {"seconds": total, "build_s": total, **phases, "value": float(compiled(*self._inputs))}
 
 
 class Uncompiled:
@@ -146,5 +133,4 @@ class Uncompiled:
 
     def run(self, repeat: int) -> dict[str, object]:
         """Integrate."""
-        del repeat
         return {"value": float(self._work(*self._inputs))}

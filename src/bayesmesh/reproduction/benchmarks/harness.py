@@ -1,8 +1,8 @@
 """Measure contenders in separate processes, in turns, A B A B, with limits on time and memory.
 
-A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` that has a function ``run(options) -> Outcome``; its name is
-that of the file, and its docstring begins with a description. `bayesmesh benchmark NAME` finds it. A
-contender is a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string so that this process never imports it::
+A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` with a function ``run(options) -> Outcome``. Its
+name is that of the file, and its docstring begins with a description; `bayesmesh benchmark NAME` finds it. A contender is
+a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string so that this process never imports it::
 
     class Numpy:
         def prepare(self, case):  # outside of the clock: build, compile, warm up
@@ -20,31 +20,31 @@ contender is a class (see `bayesmesh.reproduction.benchmarks.worker`), named by 
         rows = [m.row() for m in measured]  # n, contender, status, median_s, min_s, max_s, rounds, peak_mib, checksum ...
         return Outcome(rows, [ratio(measured, {"n": 1000}, "ours", against="numpy", least=2.0)])
 
-A process serves all cases, unless it was killed or failed; then the next case starts another. Every case has a new object
-of the class, and peak memory is reset. Within a ``series`` of growing cases, a contender that reached a limit is not run on
-larger ones, and their rows say so. A contender that fails gives a row with ``failed`` and never ends the run.
+A process serves all cases; if it was killed or failed, the next case starts another. Every case has a new object of the
+class, and peak memory is reset. Within a ``series`` of growing cases, a contender that reached a limit skips larger cases,
+and their rows say so. A contender that fails gives a row with ``failed`` and never ends the run.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from bayesmesh.reproduction.benchmarks.process import Contender, Ended, Process
 from bayesmesh.reproduction.benchmarks.worker import Answer
 from bayesmesh.store.layout import BenchmarkLayout
 
-__all__ = ["OK", "Case", "Contender", "Limits", "Measurement", "Options", "Outcome", "Ratio", "compare", "ratio"]
-
 _log = logging.getLogger("bayesmesh")
 
 OK = "ok"
-_T = TypeVar("_T")
 
 
 class Limits(NamedTuple):
@@ -80,7 +80,7 @@ class Options(NamedTuple):
     seconds_limit: float = 60.0
     layout: BenchmarkLayout = BenchmarkLayout(Path("results"))
 
-    def pick(self, full: _T, *, quick: _T) -> _T:
+    def pick[T](self, full: T, *, quick: T) -> T:
         """Return the first argument, or `quick` in a quick run."""
         return quick if self.is_quick else full
 
@@ -124,25 +124,29 @@ class Measurement:
     message: str = ""
     seconds: list[float] = dataclasses.field(default_factory=list)
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    peak_mib: float = float("nan")
+    peak_mib: float = math.nan
     versions: str = ""
 
     def row(self) -> dict[str, object]:
         """Return a row of the benchmark's table; without a time the three columns of seconds are empty."""
-        spread = (
-            (statistics.median(self.seconds), min(self.seconds), max(self.seconds)) if self.seconds else ("", "", "")
-        )
+        spread = (f(self.seconds) for f in (statistics.median, min, max)) if self.seconds else ()
         return {
             **self.case,
             "contender": self.contender,
             "status": self.status,
-            **dict(zip(("median_s", "min_s", "max_s"), spread, strict=True)),
+            **dict(zip_longest(("median_s", "min_s", "max_s"), spread, fillvalue="")),
             "rounds": len(self.seconds),
             "peak_mib": self.peak_mib,
             **self.facts,
             "message": self.message,
             "versions": self.versions,
         }
+
+    def describe(self) -> str:
+        """Return a line for the log."""
+        seconds = f" {statistics.median(self.seconds):.4g} s" if self.seconds else ""
+        reason = "" if self.status == OK else f" {self.status} ({self.message})"
+        return f"{describe_case(self.case)}: {self.contender}{seconds}{reason}"
 
 
 class Ratio(NamedTuple):
@@ -191,18 +195,24 @@ class Outcome(NamedTuple):
 class _Pool:
     """Processes that live across cases."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits, self._running = limits, dict[str, Process]()
+    def __init__(self, memory_mib: float | None) -> None:
+        self._memory_mib, self._running = memory_mib, dict[str, Process]()
 
-    def ask(self, contender: Contender, request: Mapping[str, object], limit_s: float) -> Answer:
+    def ask(self, contender: Contender, measurement: Measurement, limit_s: float, **request: object) -> Answer | None:
+        """Return the answer; without one, record the reason in the measurement."""
         key = repr(contender)
         if key not in self._running:
-            self._running[key] = Process(contender, self._limits.memory_mib)
+            self._running[key] = Process(contender, self._memory_mib)
         try:
-            return self._running[key].ask(request, limit_s)
-        except Ended:
+            answer = self._running[key].ask(request, limit_s)
+        except Ended as ended:
             del self._running[key]
-            raise
+            measurement.status, measurement.message = ended.status, ended.message
+            if not math.isnan(ended.peak_mib):
+                measurement.peak_mib = ended.peak_mib
+            return None
+        measurement.peak_mib = answer["peak_mib"]
+        return answer
 
     def close(self) -> None:
         for process in self._running.values():
@@ -211,81 +221,58 @@ class _Pool:
 
 def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
     """Measure all cases; returns one measurement per case and contender, in order."""
-    pool, met, found = _Pool(limits), dict[tuple[str, str], str](), list[Measurement]()
-    try:
+    reached, found = dict[tuple[str, str], str](), list[Measurement]()
+    with closing(_Pool(limits.memory_mib)) as pool:
         for case in cases:
             measured = [Measurement(case.values, contender.name) for contender in case.contenders]
-            for measurement in measured:
-                if case.series and (case.series, measurement.contender) in met:
-                    measurement.status = met[case.series, measurement.contender]
-                    measurement.message = "not run: a smaller case met the limit"
+            for m in measured:
+                if case.series and (status := reached.get((case.series, m.contender))):
+                    m.status, m.message = status, "not run: a smaller case reached the limit"
             _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), case.limits or limits)
-            for measurement in measured:
-                _log.info("benchmark %s", _line(measurement))
-                if case.series and measurement.status in ("time limit", "memory"):
-                    met[case.series, measurement.contender] = measurement.status
+            for m in measured:
+                _log.info("benchmark %s", m.describe())
+                if case.series and m.status in ("time limit", "memory"):
+                    reached[case.series, m.contender] = m.status
             found += measured
-    finally:
-        pool.close()
     return found
 
 
 def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measurement]], limits: Limits) -> None:
-    for contender, measurement in measured:
-        if measurement.status == OK:
-            request = {"do": "prepare", "case": dict(case.values)}
-            if answer := _ask(pool, contender, request, limits.prepare_s, measurement):
-                measurement.facts |= answer["facts"]
-                measurement.versions = answer["versions"]
-    begin, said = time.monotonic(), {id(m): list[Mapping[str, object]]() for _, m in measured}
+    for contender, m in measured:
+        if m.status == OK and (
+            answer := pool.ask(contender, m, limits.prepare_s, do="prepare", case=dict(case.values))
+        ):
+            m.facts, m.versions = answer["facts"], answer["versions"]
+    begin, facts = time.monotonic(), [list[Mapping[str, object]]() for _ in measured]
     for repeat in range(limits.rounds):
         if repeat >= limits.least_rounds and time.monotonic() - begin > limits.case_s:
             break
-        for contender, measurement in measured:
-            if measurement.status != OK:
-                continue
-            if answer := _ask(pool, contender, {"do": "run", "repeat": repeat}, limits.run_s, measurement):
-                measurement.seconds.append(answer["seconds"])
-                said[id(measurement)].append(answer["facts"])
-    for _, measurement in measured:
-        measurement.facts |= _middle(said[id(measurement)])
+        for (contender, m), of_runs in zip(measured, facts, strict=True):
+            if m.status == OK and (answer := pool.ask(contender, m, limits.run_s, do="run", repeat=repeat)):
+                m.seconds.append(answer["seconds"])
+                of_runs.append(answer["facts"])
+    for (_, m), of_runs in zip(measured, facts, strict=True):
+        m.facts |= _middle(of_runs)
 
 
-def _ask(
-    pool: _Pool, contender: Contender, request: Mapping[str, object], limit_s: float, measurement: Measurement
-) -> Answer | None:
-    """Return the answer; without one, record the reason in the measurement."""
-    try:
-        answer = pool.ask(contender, request, limit_s)
-    except Ended as ended:
-        measurement.status, measurement.message = ended.status, ended.message
-        if ended.peak_mib == ended.peak_mib:  # a number
-            measurement.peak_mib = ended.peak_mib
-        return None
-    measurement.peak_mib = answer["peak_mib"]
-    return answer
-
-
-def _middle(said: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def _middle(of_runs: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Combine facts of several runs: the median of numbers, the last of other values.
 
     >>> _middle([{"a": 1, "b": "x"}, {"a": 5, "b": "y"}, {"a": 2, "b": "z"}])
     {'a': 2, 'b': 'z'}
     """
-    names = dict.fromkeys(name for facts in said for name in facts)
-    columns = {name: [facts[name] for facts in said if name in facts] for name in names}
-    numbers = {name: [v for v in values if type(v) is int or type(v) is float] for name, values in columns.items()}
+    columns: dict[str, list[Any]] = {}
+    for name, value in (item for facts in of_runs for item in facts.items()):
+        columns.setdefault(name, []).append(value)
     return {
-        name: statistics.median_low(numbers[name]) if len(numbers[name]) == len(values) else values[-1]
+        name: statistics.median_low(values) if {*map(type, values)} <= {int, float} else values[-1]
         for name, values in columns.items()
     }
 
 
-def _line(measurement: Measurement) -> str:
-    case = ", ".join(f"{name} {value}" for name, value in measurement.case.items())
-    outcome = f"{statistics.median(measurement.seconds):.4g} s" if measurement.seconds else ""
-    why = "" if measurement.status == OK else f"{measurement.status} ({measurement.message})"
-    return f"{case}: {measurement.contender} {outcome}{' ' if outcome and why else ''}{why}"
+def describe_case(case: Mapping[str, object]) -> str:
+    """Return the values of a case as text, such as ``chains 1000, samples 10``."""
+    return ", ".join(f"{name} {value}" for name, value in case.items())
 
 
 def ratio(
@@ -308,14 +295,11 @@ def ratio(
         fact: compare this fact instead of seconds; there is one per contender, and more is better.
     """
     mine = {m.contender: m for m in measured if case.items() <= m.case.items()}
-    pairs: list[float] = []
-    if contender in mine and against in mine:
-        ours, theirs = mine[contender], mine[against]
-        if not fact:
-            # Only complete rounds, so that pairs ran under the same load.
-            pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
-        elif fact in ours.facts and fact in theirs.facts:
-            pairs = [ours.facts[fact] / theirs.facts[fact]]
-    middle, low, high = (statistics.median(pairs), min(pairs), max(pairs)) if pairs else (float("nan"),) * 3
-    name = ", ".join(f"{key} {value}" for key, value in case.items())
-    return Ratio(name, contender, against, middle, low, high, len(pairs), least)
+    ours, theirs = (mine.get(name, Measurement(case, name)) for name in (contender, against))
+    if not fact:
+        # Only complete rounds, so that pairs ran under the same load.
+        pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
+    else:
+        pairs = [ours.facts[fact] / theirs.facts[fact]] if fact in ours.facts and fact in theirs.facts else []
+    middle, low, high = (f(pairs) if pairs else math.nan for f in (statistics.median, min, max))
+    return Ratio(describe_case(case), contender, against, middle, low, high, len(pairs), least)

@@ -9,36 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.harness import (
-    Case,
-    Contender,
-    Measurement,
-    Options,
-    Outcome,
-    Ratio,
-    compare,
-    ratio,
-)
-from bayesmesh.reproduction.benchmarks.platforms import list_platforms
-from bayesmesh.reproduction.benchmarks.process import ask_once
+from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.reproduction.benchmarks.process import Contender, ask_once, list_platforms
 
 if TYPE_CHECKING:
     import jax
-
-__all__ = ["Gradient", "JaxWork", "NumpyWork", "run"]
 
 PHASES = ("transfer_s", "trace_s", "lower_s", "compile_s", "first_s", "back_s")
 """Columns besides ``median_s``, the steady run; in seconds."""
 
 SELU_SCALE, SELU_ALPHA = 1.05, 1.67
 """Constants as the primer has them, rounded."""
-
-_LIMIT_S = 120.0
 
 
 class WorkCase(TypedDict):
@@ -48,30 +35,25 @@ class WorkCase(TypedDict):
     n: int
 
 
-class SeedCase(TypedDict):
-    """Seed of the points drawn in this run."""
-
-    seed: int
-
-
 def run(options: Options) -> Outcome:
     """Measure both tasks in NumPy and on every platform, and evaluate the gradient."""
     platforms = list_platforms()
-    product = [Contender("numpy", f"{__name__}:NumpyWork"), *(_jax(name, word) for name, word in platforms.items())]
-    selu = [*product, *(_jax(name, word, is_compiled=False) for name, word in platforms.items())]
+    compiled, uncompiled = ([_jax(*names, is_compiled=c) for names in platforms.items()] for c in (True, False))
+    product = [Contender("numpy", f"{__name__}:NumpyWork"), *compiled]
     cases = [
         Case({"work": "product", "n": options.pick(5000, quick=300)}, product),
-        Case({"work": "selu", "n": options.pick(1_000_000, quick=10_000)}, selu),
+        Case({"work": "selu", "n": options.pick(1_000_000, quick=10_000)}, [*product, *uncompiled]),
     ]
     limits = options.limits(run_s=max(options.seconds_limit, 60.0), rounds=options.pick(7, quick=3), case_s=60)
     measured = compare(cases, limits)
-    write_rows(options.layout.table("primer-gradient"), _gradient())
+    gradient = ask_once(Contender("gradient", f"{__name__}:Gradient"), {"seed": time.time_ns()})
+    write_rows(options.layout.table("primer-gradient"), gradient["rows"])
     return Outcome([m.row() for m in measured], _ratios(measured, list(platforms)), PHASES)
 
 
-def _jax(platform: str, word: str, *, is_compiled: bool = True) -> Contender:
+def _jax(platform: str, variable: str, *, is_compiled: bool) -> Contender:
     name = f"jax {platform}" if is_compiled else f"jax {platform} without jit"
-    return Contender(name, f"{__name__}:JaxWork", {"is_compiled": is_compiled}, variables={"JAX_PLATFORMS": word})
+    return Contender(name, f"{__name__}:JaxWork", {"is_compiled": is_compiled}, variables={"JAX_PLATFORMS": variable})
 
 
 def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
@@ -79,44 +61,35 @@ def _ratios(measured: list[Measurement], platforms: list[str]) -> list[Ratio]:
     return [*found, *(ratio(measured, {"work": "selu"}, f"jax {p}", against=f"jax {p} without jit") for p in platforms)]
 
 
-def _gradient() -> list[dict[str, object]]:
-    """Return rows of the gradient at the published point, and at a point drawn in this run."""
-    gradient = Contender("gradient", f"{__name__}:Gradient")
-    rows: list[dict[str, object]] = ask_once(gradient, {"seed": time.time_ns()}, _LIMIT_S)["rows"]
-    return rows
-
-
 def _input(case: WorkCase) -> np.ndarray:
-    """Return the float32 input of a work: a matrix or a vector of standard normals."""
+    """Return the float32 input of a task: a matrix or a vector of standard normals."""
     shape = (case["n"], case["n"]) if case["work"] == "product" else (case["n"],)
     return np.random.default_rng(1).standard_normal(shape, np.float32)
 
 
-def _numpy_work(work: str) -> Callable[[np.ndarray], np.ndarray]:
+def make_work(work: str, xp: ModuleType) -> Callable[[Any], Any]:
+    """Return a task as a function of its input; `xp` is `numpy` or `jax.numpy`."""
     if work == "product":
         return lambda x: x @ x.T
-    return lambda x: SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.exp(x) - SELU_ALPHA)
+    return lambda x: SELU_SCALE * xp.where(x > 0, x, SELU_ALPHA * xp.exp(x) - SELU_ALPHA)
 
 
 class NumpyWork:
-    """The works in NumPy, which has the phases first run and steady run."""
+    """The tasks in NumPy, whose only phases are the first run and the steady run."""
 
     def prepare(self, case: WorkCase) -> dict[str, object]:
         """Make the input, and run once."""
-        self._input, self._work = _input(case), _numpy_work(case["work"])
-        begin = time.perf_counter()
-        self._work(self._input)
-        return {"first_s": time.perf_counter() - begin, "device": "cpu"}
+        self._input, self._work = _input(case), make_work(case["work"], np)
+        return {"first_s": _timed(lambda: self._work(self._input))[1], "device": "cpu"}
 
     def run(self, repeat: int) -> dict[str, object]:
         """Run."""
-        del repeat
         self._work(self._input)
         return {}
 
 
 class JaxWork:
-    """The works in JAX on its default device, as one program or operation by operation.
+    """The tasks in JAX on its default device, as one program or operation by operation.
 
     Args:
         is_compiled: one program, with the phases trace, lower and compile; otherwise the first run compiles operations.
@@ -129,7 +102,7 @@ class JaxWork:
         """Go through all phases up to the first run, and time a copy back of its result."""
         import jax
 
-        work, host = _jax_work(case["work"]), _input(case)
+        work, host = make_work(case["work"], jax.numpy), _input(case)
         jax.block_until_ready(jax.numpy.zeros(()))  # Start the backend before timing.
         facts: dict[str, object] = {"device": jax.devices()[0].device_kind}
         self._input, facts["transfer_s"] = _timed(lambda: jax.block_until_ready(jax.device_put(host)))
@@ -146,17 +119,8 @@ class JaxWork:
         """Run and wait for the result."""
         import jax
 
-        del repeat
         jax.block_until_ready(self._work(self._input))
         return {}
-
-
-def _jax_work(work: str) -> Callable[[jax.Array], jax.Array]:
-    import jax.numpy as jnp
-
-    if work == "product":
-        return lambda x: x @ x.T
-    return lambda x: SELU_SCALE * jnp.where(x > 0, x, SELU_ALPHA * jnp.exp(x) - SELU_ALPHA)
 
 
 def _timed[T](work: Callable[[], T]) -> tuple[T, float]:
@@ -175,18 +139,14 @@ def sum_logistic(x: jax.Array) -> jax.Array:
 class Gradient:
     """The gradient of the summed logistic function, at the published point and at a point that is not known in advance."""
 
-    def prepare(self, case: SeedCase) -> dict[str, object]:
-        """Evaluate; the point of case ``probe`` follows from the seed."""
+    def prepare(self, case: dict[str, int]) -> dict[str, object]:
+        """Return rows; the point of case ``probe`` follows from the seed."""
         import jax
 
-        drawn = np.random.default_rng(case["seed"]).uniform(-4, 4, 4).astype(np.float32)
-        points = {"published": np.arange(3, dtype=np.float32), "probe": drawn}
+        probe = np.random.default_rng(case["seed"]).uniform(-4, 4, 4).astype(np.float32)
+        points = {"published": np.arange(3, dtype=np.float32), "probe": probe}
         rows = []
         for name, x in points.items():
             gradient = np.asarray(jax.grad(sum_logistic)(x))
             rows += [{"case": name, "x": float(a), "gradient": float(g)} for a, g in zip(x, gradient, strict=True)]
         return {"rows": rows}
-
-    def run(self, repeat: int) -> dict[str, object]:
-        """Nothing is timed."""
-        raise NotImplementedError(f"round {repeat} of numbers that do not change")

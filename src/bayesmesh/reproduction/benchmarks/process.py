@@ -1,9 +1,9 @@
-"""Run a contender in a process: requests with a time limit and a memory limit."""
+"""Run a contender in a process: requests with a time limit and a memory limit, once per platform of JAX."""
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 import os
 import re
 import selectors
@@ -12,16 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from bayesmesh.reproduction.benchmarks.worker import Answer
 
-__all__ = ["Contender", "Ended", "Process", "ask_once"]
+ON_CPU = {"cpu": "cpu"}
+"""Only the CPU, for `on_platforms`."""
+
+ON = " on "
+"""Separates the name of a contender from a platform other than the CPU."""
 
 _ROOT = Path(__file__).resolve().parents[3]
-_LOOK_SECONDS = 0.1
+_CHECK_S = 0.1
 """Interval of memory checks while waiting for an answer, in seconds."""
 
 
@@ -52,7 +57,7 @@ class Ended(Exception):
         peak_mib: its peak resident memory if it was killed here and the system reports it; else NaN.
     """
 
-    def __init__(self, status: str, message: str, peak_mib: float = float("nan")) -> None:
+    def __init__(self, status: str, message: str, peak_mib: float = math.nan) -> None:
         super().__init__(f"{status}: {message}")
         self.status, self.message, self.peak_mib = status, message, peak_mib
 
@@ -66,18 +71,20 @@ class Process:
     """
 
     def __init__(self, contender: Contender, memory_limit_mib: float | None = None) -> None:
-        self._memory_limit = memory_limit_mib
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._memory_limit = memory_limit_mib or math.inf
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
+        worker = f"{__package__}.worker"
         self._process = subprocess.Popen(
-            [contender.python, "-m", "bayesmesh.reproduction.benchmarks.worker", contender.work, json.dumps(contender.options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            [contender.python, "-m", worker, contender.work, json.dumps(contender.options)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
             env={**os.environ, "PYTHONPATH": path, **contender.variables},
             # A separate process group, so that its child processes end with it.
             start_new_session=True,
         )  # fmt: skip
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._answers = self._process.stdout.fileno()
+        self._requests, self._answers = self._process.stdin, self._process.stdout.fileno()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._answers, selectors.EVENT_READ)
         self._buffer = b""
@@ -88,19 +95,18 @@ class Process:
         Raises:
             Ended: the process has ended without an answer.
         """
-        assert self._process.stdin is not None
         # The end of its output reveals a process that has ended.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
         until = time.monotonic() + limit_s
         while b"\n" not in self._buffer:
             left = until - time.monotonic()
             if left <= 0:
                 self._end("time limit", f"{request['do']}: more than {limit_s:g} s")
-            if self._memory_limit is not None and (used := self._memory_mib("VmRSS")) > self._memory_limit:
+            if (used := self._memory_mib("VmRSS")) > self._memory_limit:
                 self._end("memory", f"{request['do']}: {used:,.0f} MiB, more than {self._memory_limit:,.0f}")
-            if self._selector.select(min(left, _LOOK_SECONDS)):
+            if self._selector.select(min(left, _CHECK_S)):
                 chunk = os.read(self._answers, 1 << 16)
                 if not chunk:
                     self._explain_end(str(request["do"]))
@@ -109,42 +115,35 @@ class Process:
         answer: Answer = json.loads(line)
         return answer
 
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the process and its children."""
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._selector.close()
-        for stream in (self._process.stdin, self._process.stdout, self._said):
-            # Ignore data that could not be written to an ended process.
-            with contextlib.suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
+        self._stderr.close()
+        # Ignore requests that could not be written to an ended process.
+        with suppress(BrokenPipeError), self._process:
+            pass
 
     def _memory_mib(self, what: str) -> float:
         """Return memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN if unavailable."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
         except (FileNotFoundError, ProcessLookupError):
-            return float("nan")
-        return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(what)), float("nan"))
+            return math.nan
+        return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(what)), math.nan)
 
-    def _end(self, status: str, message: str) -> None:
+    def _end(self, status: str, message: str) -> NoReturn:
         peak = self._memory_mib("VmHWM")
         self.close()
         raise Ended(status, message, peak)
 
-    def _explain_end(self, doing: str) -> None:
-        """Return why the process ended: its last line of output, or the signal."""
+    def _explain_end(self, doing: str) -> NoReturn:
+        """Raise with the reason why the process ended: its last line of output, or the signal."""
         code = self._process.wait()
-        self._said.seek(0)
-        lines = [line.strip() for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
+        self._stderr.seek(0)
+        lines = [line.strip() for line in self._stderr.read().decode(errors="replace").splitlines() if line.strip()]
         if code == -signal.SIGKILL:
             self._end("memory", f"{doing}: killed by the system, as it does when memory runs out")
         # Libraries may add notes after the line that names the exception.
@@ -153,12 +152,48 @@ class Process:
         self._end("failed", f"{doing}: {last[:300]}")
 
 
-def ask_once(contender: Contender, case: Mapping[str, object], limit_s: float) -> dict[str, Any]:
+def ask_once(contender: Contender, case: Mapping[str, object], limit_s: float = 120.0) -> dict[str, Any]:
     """Return the facts of one preparation, for values that are evaluated but not timed.
 
     Raises:
         Ended: the process ended without an answer.
     """
-    with Process(contender) as process:
-        facts = process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
-    return facts
+    with closing(Process(contender)) as process:
+        return process.ask({"do": "prepare", "case": dict(case)}, limit_s)["facts"]
+
+
+class Platforms:
+    """A contender that reports the platforms of JAX; it is evaluated, not timed."""
+
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
+        """Return platform -> its name in ``JAX_PLATFORMS``."""
+        import jax
+
+        device = jax.devices()[0]
+        name: str = device.platform
+        if name == "gpu":
+            name = "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+        return {"platforms": {"cpu": "cpu", device.platform: name}}
+
+
+def list_platforms() -> dict[str, str]:
+    """Return platform (cpu, gpu, tpu) -> its name in `JAX_PLATFORMS`, from a separate process; always with the CPU."""
+    found: dict[str, str] = ask_once(Contender("platforms", f"{__name__}:Platforms"), {})["platforms"]
+    return found
+
+
+def on_platforms(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+    """Return contenders on JAX once per platform: on the CPU under their own names, else as ``NAME on gpu``.
+
+    Args:
+        contenders: contenders on JAX.
+        platforms: result of `list_platforms`.
+    """
+    return [
+        c._replace(
+            name=c.name if name == "cpu" else f"{c.name}{ON}{name}",
+            variables={**c.variables, "JAX_PLATFORMS": variable},
+        )
+        for name, variable in platforms.items()
+        for c in contenders
+    ]

@@ -1,16 +1,16 @@
-"""The process of one contender: answers requests, one JSON object per line, until it is ended or killed.
+"""Serve one contender in its own process: one JSON object per request and per answer, until the process is killed.
 
-``python -m bayesmesh.reproduction.benchmarks.worker MODULE:NAME [OPTIONS]`` calls ``NAME(**OPTIONS)`` for every case; the result
-has
+``python -m bayesmesh.reproduction.benchmarks.worker MODULE:NAME OPTIONS`` calls ``NAME(**OPTIONS)`` for every case. The
+result has two methods:
 
-- ``prepare(case) -> facts``: build and compile what a case needs, and warm up; facts are plain values, such as
-  ``{"compile_s": 0.3}``;
-- ``run(repeat) -> facts``: do the work once, and return when it is done (`jax.block_until_ready`). It is timed here; a
-  contender that times itself says ``{"seconds": ...}``.
+- ``prepare(case) -> facts``: build and compile what a case needs, and warm up. Facts are plain values, such as
+  ``{"compile_s": 0.3}``.
+- ``run(repeat) -> facts``: do the work once, and return when it is done (`jax.block_until_ready`). The worker times the
+  call; a contender that times itself returns ``{"seconds": ...}``.
 
-A contender that fails ends its process: the traceback goes to stderr and the harness sees the end of the stream. What
-a contender prints goes to stderr. Only the standard library is imported here, so that contenders run in other
-environments.
+A contender that is only evaluated (`ask_once`) needs no ``run``. A contender that fails ends its process: the traceback
+goes to stderr and the harness sees the end of the stream. Only the standard library is imported here, so that
+contenders run in other environments.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import gc
 import importlib
 import json
 import os
+import platform
 import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NotRequired, Protocol, TextIO, TypedDict
+from typing import NotRequired, Protocol, TypedDict
 
-from bayesmesh.reproduction.benchmarks.versions import version_line
-
-__all__ = ["Answer", "Work", "peak_mib", "serve"]
-
+_PACKAGES = ("bayesmesh", "jax", "jaxlib", "tensorflow_probability", "numpy", "pymc", "pytensor", "numba", "numpyro",
+             "nutpie", "blackjax")  # fmt: skip
 _PR_SET_PDEATHSIG = 1
 _STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Answer(TypedDict):
-    """The answer to a request; `versions` of a preparation, `seconds` of a run."""
+    """The answer to a request; `versions` after a preparation, `seconds` after a run."""
 
-    ok: bool
     facts: dict[str, object]
     peak_mib: float
     versions: NotRequired[str]
@@ -50,11 +50,26 @@ class Answer(TypedDict):
 class Work[C](Protocol):
     """Interface of the object that a contender's factory returns."""
 
-    def prepare(self, case: C) -> Mapping[str, object]:
+    def prepare(self, case: C, /) -> Mapping[str, object]:
         """Get ready for a case, outside of the clock."""
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int, /) -> Mapping[str, object]:
         """Do the work of the prepared case."""
+
+
+def version_line(modules: Container[str] = _PACKAGES) -> str:
+    """Return the versions of what is measured, such as ``python 3.12.1, bayesmesh 0.2, jax 0.12.0``.
+
+    Args:
+        modules: imported modules, all by default; packages not among them or not installed are left out.
+    """
+    found = [f"python {platform.python_version()}"]
+    for module in _PACKAGES:
+        distribution = {"tensorflow_probability": "tfp-nightly"}.get(module, module)
+        if module in modules:
+            with suppress(PackageNotFoundError):
+                found.append(f"{distribution} {version(distribution)}")
+    return ", ".join(found)
 
 
 def peak_mib() -> float:
@@ -92,14 +107,12 @@ def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterato
     work: Work[C] | None = None
     for line in requests:
         request = json.loads(line)
-        if request["do"] == "exit":
-            return
         if request["do"] == "prepare":
             work = None  # Free the objects of the previous case before the next begins.
             _forget_peak()
             work = factory()
             facts = dict(work.prepare(request["case"]))
-            yield {"ok": True, "facts": facts, "peak_mib": peak_mib(), "versions": version_line(sys.modules)}
+            yield {"facts": facts, "peak_mib": peak_mib(), "versions": version_line(sys.modules)}
             continue
         assert work is not None, "prepare comes first"
         begin = time.perf_counter()
@@ -107,33 +120,22 @@ def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterato
         seconds = time.perf_counter() - begin
         if isinstance(own := facts.pop("seconds", None), float):
             seconds = own
-        yield {"ok": True, "seconds": seconds, "facts": facts, "peak_mib": peak_mib()}
+        yield {"seconds": seconds, "facts": facts, "peak_mib": peak_mib()}
 
 
-def _take_stdout() -> TextIO:
-    """Reserve stdout for answers; redirect other output to stderr."""
+def main(work: str, options: str) -> None:
+    """Serve the contender ``MODULE:NAME`` with its keyword arguments as JSON."""
+    # Reserve stdout for answers; what a contender prints goes to stderr.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    return answers
-
-
-def _end_with_parent() -> None:
-    """Die with the parent process, also during a run, which would disturb the next measurement."""
     if sys.platform == "linux":
+        # Die with the parent, also during a run: an orphan would disturb the next measurement.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def main(words: list[str]) -> None:
-    """Serve the contender that the command line names."""
-    answers = _take_stdout()
-    _end_with_parent()
-    module, _, name = words[0].partition(":")
-    factory = getattr(importlib.import_module(module), name)
-    options = json.loads(words[1] if len(words) > 1 else "{}")
-    for answer in serve(functools.partial(factory, **options), sys.stdin):
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    module, _, name = work.partition(":")
+    factory = functools.partial(getattr(importlib.import_module(module), name), **json.loads(options))
+    for answer in serve(factory, sys.stdin):
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Write the page of published claims: every figure and ours, with the verdict and a link to the stored result."""
+"""Check the published claims and write their table and their page, with a link from every number to the stored result."""
 
 from __future__ import annotations
 
@@ -8,13 +8,30 @@ from pathlib import Path
 from bayesmesh.files import write_text
 from bayesmesh.report.page import render
 from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, tally
+from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim_table import write_findings
+from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, tally
 from bayesmesh.reproduction.pages import TEMPLATES
-
-__all__ = ["write_claims_page"]
+from bayesmesh.store.layout import ReproductionLayout
 
 _BADGES = {HOLDS: "pass", FAILED: "fail", NOT_RUN: "none", MEASURED: "none"}
 """Verdict -> its colour on the page."""
+
+
+def run_claims(results: Path, *, is_gate: bool = False) -> tuple[str, int]:
+    """Check all claims against stored results; write the table and the page unless only the gate is requested.
+
+    Returns:
+        Lines for the log, and the number of claims that failed.
+    """
+    findings = judge_all(results, CLAIMS)
+    layout = ReproductionLayout(results)
+    if not is_gate:
+        write_findings(layout.table, findings)
+        write_claims_page(layout.page, findings)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in tally(findings).items())
+    failed = [f"{f.number.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == FAILED]
+    return "\n  ".join([f"{counts}: {layout.page}", *failed]), len(failed)
 
 
 def write_claims_page(path: Path, findings: Sequence[Finding]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError
-from bayesmesh.reproduction.benchmarks.benchmark_list import benchmark_files, list_benchmarks, parse_benchmarks
+from bayesmesh.reproduction.benchmarks.command import benchmark_files, list_benchmarks, parse_benchmarks
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Options, Outcome, Ratio
 from bayesmesh.store.layout import BenchmarkLayout
 

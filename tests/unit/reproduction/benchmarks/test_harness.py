@@ -17,18 +17,8 @@ from typing import Any
 import pytest
 
 from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
-from bayesmesh.reproduction.benchmarks.harness import (
-    Case,
-    Contender,
-    Limits,
-    Measurement,
-    Options,
-    Outcome,
-    Ratio,
-    compare,
-    ratio,
-)
-from bayesmesh.reproduction.benchmarks.process import Ended, ask_once
+from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.reproduction.benchmarks.process import Contender, Ended, ask_once
 from bayesmesh.store.layout import BenchmarkLayout
 
 TESTS = Path(__file__).resolve().parents[3]
@@ -76,7 +66,7 @@ def test_the_time_limit_ends_the_slow_one_only(record: Path, caplog: pytest.LogC
         *(("slow", "time limit", 0), ("swift", "ok", 2)),
     ]
     assert (rows[0]["message"], rows[0]["median_s"]) == ("run: more than 0.3 s", "")
-    assert rows[2]["message"] == "not run: a smaller case met the limit"
+    assert rows[2]["message"] == "not run: a smaller case reached the limit"
     assert "slow prepare 2" not in record.read_text()
     assert "slow time limit (run: more than 0.3 s)" in caplog.text
 

@@ -10,12 +10,12 @@ import pytest
 
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
 from bayesmesh.reproduction.benchmarks import hidden_markov
-from bayesmesh.reproduction.benchmarks.harness import Contender, Measurement, Options
+from bayesmesh.reproduction.benchmarks.harness import Measurement, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov import _contenders, _ratios
 from bayesmesh.reproduction.benchmarks.hidden_markov.effective_draws import describe
 from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact
 from bayesmesh.reproduction.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
-from bayesmesh.reproduction.benchmarks.process import Ended
+from bayesmesh.reproduction.benchmarks.process import Contender, Ended
 
 EMISSIONS = simulate_processes(70, 50, 104109109)
 

@@ -20,8 +20,8 @@ from bayesmesh.store.layout import BenchmarkLayout
 @pytest.mark.parametrize("work", ["product", "selu"])
 def test_both_works_are_the_same_in_numpy_and_jax(work: str) -> None:
     x = primer._input({"work": work, "n": 7})
-    expected = primer._numpy_work(work)(x)
-    np.testing.assert_allclose(primer._jax_work(work)(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-6)
+    expected = primer.make_work(work, np)(x)
+    np.testing.assert_allclose(primer.make_work(work, jnp)(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-6)
     assert expected.dtype == np.float32
 
 

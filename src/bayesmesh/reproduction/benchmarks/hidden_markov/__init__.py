@@ -24,7 +24,6 @@ from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.harness import (
     OK,
     Case,
-    Contender,
     Measurement,
     Options,
     Outcome,
@@ -32,8 +31,7 @@ from bayesmesh.reproduction.benchmarks.harness import (
     compare,
     ratio,
 )
-from bayesmesh.reproduction.benchmarks.platforms import ON_CPU, list_platforms, on_platforms
-from bayesmesh.reproduction.benchmarks.process import Ended, ask_once
+from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, Ended, ask_once, list_platforms, on_platforms
 
 __all__ = ["run"]
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from bayesmesh.reproduction.benchmarks.harness import (
     Case,
-    Contender,
     Measurement,
     Options,
     Outcome,
@@ -32,7 +31,7 @@ from bayesmesh.reproduction.benchmarks.harness import (
 )
 from bayesmesh.reproduction.benchmarks.metropolis.moments import keep_states, write_moments
 from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
-from bayesmesh.reproduction.benchmarks.platforms import ON, list_platforms, on_platforms
+from bayesmesh.reproduction.benchmarks.process import ON, Contender, list_platforms, on_platforms
 
 __all__ = ["run"]
 

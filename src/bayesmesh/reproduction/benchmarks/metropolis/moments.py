@@ -11,8 +11,8 @@ import numpy as np
 
 from bayesmesh.files import atomic_folder
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.harness import Contender
 from bayesmesh.reproduction.benchmarks.metropolis.last_states import STATES
+from bayesmesh.reproduction.benchmarks.process import Contender
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout

@@ -15,8 +15,8 @@ import numpy as np
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.files import atomic_folder
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.harness import Case, Contender, Options, Outcome, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import ask_once
+from bayesmesh.reproduction.benchmarks.harness import Case, Options, Outcome, compare, ratio
+from bayesmesh.reproduction.benchmarks.process import Contender, ask_once
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
