@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from contextlib import nullcontext
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
@@ -46,27 +45,16 @@ class Progress:
             self._last = now
             rate = (self.done - self._first) / max(now - self._start, 1e-9)
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
-            shown = ", ".join(f"{k} {v}" for k, v in facts.items())
+            line = f"{self.label}: {self.done} of {self.total} {self.unit}s, {rate:.3g}/s, {remaining:.0f} s to go"
             # Otherwise the line would be written into the bar.
             aside = self._bar.external_write_mode(file=sys.stderr) if self._bar is not None else nullcontext()
             with aside:
-                _log.info(
-                    "%s: %d of %d %ss, %.3g/s, %.0f s to go%s",
-                    self.label,
-                    self.done,
-                    self.total,
-                    self.unit,
-                    rate,
-                    remaining,
-                    f", {shown}" if shown else "",
-                )
+                _log.info("%s", ", ".join([line, *(f"{key} {value}" for key, value in facts.items())]))
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
