@@ -12,13 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from bayesmesh.reproduction.claims.results import Reading, Results
 
-__all__ = ["COMPUTED", "Claim", "Kind", "Measure", "Number", "Source"]
-
 Kind = Literal["exact", "statistical", "hardware", "shape"]
 Measure = Callable[..., Reading]
 """A function of the results and of the arguments after a number's name and published value."""
+Register = Callable[[Measure], Measure]
 
-COMPUTED: Literal["computed"] = "computed"
+COMPUTED = None
 """In place of a second computation: the check itself computes the number from stored arrays."""
 
 
@@ -93,46 +92,35 @@ class Claim:
     source_errors: tuple[str, ...] = ()
     numbers: list[Number] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
-    def exact(
-        self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
-    ) -> Callable[[Measure], Measure]:
+    def exact(self, *numbers: tuple[Any, ...], again: Measure | None, **options: Any) -> Register:
         """Register numbers that ours must match in all printed digits."""
         return self._register("exact", numbers, again=again, **options)
 
-    def statistical(
-        self, *numbers: tuple[Any, ...], again: Measure | Literal["computed"], **options: Any
-    ) -> Callable[[Measure], Measure]:
+    def statistical(self, *numbers: tuple[Any, ...], again: Measure | None, **options: Any) -> Register:
         """Register numbers to which ours must be close: within a tolerance, standard errors (`mcse`) or limits."""
         if not options.keys() & {"tolerance", "mcse", "at_least", "at_most"}:
             raise TypeError(f"claim {self.name}: a statistical number needs tolerance, mcse, at_least or at_most")
         return self._register("statistical", numbers, again=again, **options)
 
-    def shape(
-        self, *numbers: tuple[Any, ...], at_least: float | None = None, at_most: float | None = None, unit: str = ""
-    ) -> Callable[[Measure], Measure]:
-        """Register trends that must be within limits."""
-        if at_least is None and at_most is None:
-            raise TypeError(f"claim {self.name}: a shape needs at_least or at_most")
-        return self._register("shape", numbers, at_least=at_least, at_most=at_most, unit=unit)
+    def shape(self, *numbers: tuple[Any, ...], unit: str = "", **limits: float) -> Register:
+        """Register trends that must be within limits, `at_least` or `at_most` or both."""
+        if not limits or not limits.keys() <= {"at_least", "at_most"}:
+            raise TypeError(f"claim {self.name}: a shape needs at_least or at_most, and takes nothing else")
+        return self._register("shape", numbers, unit=unit, **limits)
 
-    def hardware(self, *numbers: tuple[Any, ...], on: str, unit: str = "") -> Callable[[Measure], Measure]:
+    def hardware(self, *numbers: tuple[Any, ...], on: str, unit: str = "") -> Register:
         """Register times and rates, which are shown beside ours; `on` is the published hardware."""
         return self._register("hardware", numbers, hardware=on, unit=unit)
 
-    def _register(
-        self, kind: Kind, numbers: tuple[tuple[Any, ...], ...], **options: Any
-    ) -> Callable[[Measure], Measure]:
-        if options.get("again") == COMPUTED:
-            options["again"] = None
-
+    def _register(self, kind: Kind, numbers: tuple[tuple[Any, ...], ...], **options: Any) -> Register:
         def register(measure: Measure) -> Measure:
             new = [Number(self, name, said, kind, measure, tuple(more), **options) for name, said, *more in numbers]
             names = [number.name for number in (*self.numbers, *new)]
             if len(set(names)) < len(names):
                 raise TypeError(f"claim {self.name}: two numbers have one name")
             # Python applies stacked decorators from the bottom up; a reader reads them from the top down.
-            measures = [number.measure for number in self.numbers]
-            place = measures.index(measure) if measure in measures else len(measures)
+            measures = [*(number.measure for number in self.numbers), measure]
+            place = measures.index(measure)
             self.numbers[place:place] = new
             return measure
 

@@ -10,8 +10,6 @@ from bayesmesh.reproduction.claims import (
     tutorial_claims,
 )
 
-__all__ = ["CLAIMS"]
-
 CLAIMS = (
     *metropolis_claims.CLAIMS,
     *primer_claims.CLAIMS,

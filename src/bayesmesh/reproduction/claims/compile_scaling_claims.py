@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import read_json
 from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.recomputed_rows import AGAIN
-from bayesmesh.reproduction.claims.results import NotRun, Reading, Results, Rows
-from bayesmesh.store.receipts import check_receipt
-
-__all__ = ["CLAIMS"]
+from bayesmesh.reproduction.claims.recomputed import AGAIN
+from bayesmesh.reproduction.claims.results import Reading, Results, Rows
 
 _SOURCE = Source("JAX issue 1776, compile time of a sum over an array", "https://github.com/jax-ml/jax/issues/1776")
 _PYTHON, _JNP = "python sum", "jnp sum"
@@ -57,15 +53,9 @@ C2 = Claim("C2", _SOURCE, "with jnp.sum the number of equations is constant and 
 
 def _equations_again(results: Results) -> Reading:
     """Count the equations of the programs whose text is stored: lines that assign. The table must agree."""
-    rows = _rows(results, _JNP)
-    programs = rows.path.with_name(f"{rows.path.stem}-programs.json")
-    if not programs.exists():
-        raise NotRun(f"{rows.file} is not there")
-    check_receipt(results.folder, programs)
-    texts = read_json(programs)
-    if not isinstance(texts, dict):
-        raise StoreError(f"{programs}: not a mapping of programs", AGAIN)
-    counts = {size: text.count(" = ") for size, text in texts.get(_JNP, {}).items()}
+    rows, programs = _rows(results, _JNP), "benchmarks/compile_scaling-programs.json"
+    texts = results.document(programs)
+    counts = {n: text.count(" = ") for n, text in texts.get(_JNP, {}).items()} if isinstance(texts, dict) else {}
     if len(counts) < 2:
         raise StoreError(f"{programs}: fewer than two programs to compare", AGAIN)
     for row in rows.records():

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-__all__ = ["FOLDERS"]
-
 FOLDERS = ("benchmarks", "hidden_markov", "mnist", "mnist-published", "movielens", "movielens-published")

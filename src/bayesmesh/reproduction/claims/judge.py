@@ -1,4 +1,4 @@
-"""Compare our number with the published one and derive a verdict from both and the kind of claim."""
+"""Compare our number with the published one, derive a verdict from both and the kind of claim, and write ``claims.csv``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import write_text
 from bayesmesh.reproduction.claims.claim import Claim, Number
 from bayesmesh.reproduction.claims.results import REMEDY, NotRun, Reading, Results, Value
-
-__all__ = ["FAILED", "HOLDS", "MEASURED", "NOT_RUN", "Finding", "judge_all", "matches_digits", "tally"]
 
 HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
 
 SIGMAS = 4.0
 """Number of standard errors by which ours may differ from the published number, in addition to the tolerance."""
 
+COLUMNS = (
+    "id", "number", "source", "statement", "kind", "published", "unit", "published_hardware", "ours", "mcse",
+    "our_hardware", "ratio", "verdict", "reason", "stored_result", "measured_at", "source_errors",
+)  # fmt: skip
+"""``ratio`` is ours over the published; ``stored_result`` is relative to the file itself."""
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass
 class Finding:
     """The verdict on one number of a claim.
 
@@ -35,7 +41,7 @@ class Finding:
     """
 
     number: Number
-    verdict: str
+    verdict: str = NOT_RUN
     ours: Reading | None = None
     again: Value | None = None
     mcse: float | None = None
@@ -44,10 +50,24 @@ class Finding:
     @property
     def ratio(self) -> float | None:
         """Ours divided by the published number, if both are numbers."""
-        published = as_number(self.number.published)
+        published = _decimal(self.number.published)
         if not published or self.ours is None or isinstance(self.ours.value, str):
             return None
-        return self.ours.value / published
+        return self.ours.value / float(published)
+
+    def cells(self) -> list[object]:
+        """Return the row of the table, in the order of `COLUMNS`."""
+        number, claim, ours = self.number, self.number.claim, self.ours
+        return [
+            claim.name, number.name, claim.source.title, claim.statement, number.kind, number.published, number.unit,
+            number.hardware, ours and ours.value, self.mcse, ours and ours.machine, self.ratio, self.verdict,
+            self.reason, ours and f"../{ours.file}", ours and ours.written_at, " ".join(claim.source_errors),
+        ]  # fmt: skip
+
+
+def write_findings(path: Path, findings: Iterable[Finding]) -> None:
+    """Write the table, one row per number, atomically."""
+    write_text(path, render_csv(COLUMNS, [finding.cells() for finding in findings]))
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
@@ -64,35 +84,33 @@ def judge_all(folder: Path, claims: Iterable[Claim]) -> list[Finding]:
 
 def judge(results: Results, number: Number) -> Finding:
     """Check one number of a claim against stored results."""
-    finding = Finding(number, NOT_RUN)
+    finding = Finding(number)
     try:
-        ours = number.read(number.measure, results)
-        finding = dataclasses.replace(finding, ours=ours)
+        finding.ours = number.read(number.measure, results)
         if number.again is not None:
             again = number.read(number.again, results)
-            finding = dataclasses.replace(finding, again=again.value)
-            _check_agreement(number, ours, again)
+            finding.again = again.value
+            _check_agreement(finding.ours, again, number.agreement)
         if number.mcse is not None:
-            finding = dataclasses.replace(finding, mcse=number.read(number.mcse, results).number)
-        problem = _problem(number, ours, finding.mcse)
+            finding.mcse = number.read(number.mcse, results).number
+        finding.reason = _problem(number, finding.ours, finding.mcse)
+        finding.verdict = FAILED if finding.reason else MEASURED if number.kind == "hardware" else HOLDS
     except NotRun as missing:
-        if finding.ours is None:
-            return dataclasses.replace(finding, reason=str(missing))
-        # A number without its inputs could have been typed in.
-        return dataclasses.replace(finding, verdict=FAILED, reason=f"nothing to compute it from again: {missing}")
+        finding.reason = str(missing)
+        if finding.ours is not None:
+            # A number without its inputs could have been typed in.
+            finding.verdict, finding.reason = FAILED, f"nothing to compute it from again: {missing}"
     except StoreError as error:
-        reason = error.message.replace(f"{results.folder}/", "")
-        return dataclasses.replace(finding, verdict=FAILED, reason=reason)
-    verdict = FAILED if problem else MEASURED if number.kind == "hardware" else HOLDS
-    return dataclasses.replace(finding, verdict=verdict, reason=problem)
+        finding.verdict, finding.reason = FAILED, error.message.replace(f"{results.folder}/", "")
+    return finding
 
 
-def _check_agreement(number: Number, ours: Reading, again: Reading) -> None:
+def _check_agreement(ours: Reading, again: Reading, agreement: float) -> None:
     """Refuse a number that stored arrays do not confirm."""
     if isinstance(ours.value, str) or isinstance(again.value, str):
         agree = _text(ours.value) == _text(again.value)
     else:
-        agree = math.isclose(ours.value, again.value, rel_tol=number.agreement, abs_tol=number.agreement)
+        agree = math.isclose(ours.value, again.value, rel_tol=agreement, abs_tol=agreement)
     if not agree:
         raise StoreError(f"{ours.file}: says {ours.value}, and what {again.file} holds gives {again.value}", REMEDY)
 
@@ -110,11 +128,11 @@ def _problem(number: Number, ours: Reading, mcse: float | None) -> str:
     if number.at_most is not None and value > number.at_most:
         return f"{value:.6g} is above {number.at_most:g}"
     if number.tolerance is not None or mcse is not None:
-        published = as_number(number.published)
+        published = _decimal(number.published)
         if published is None:
             return f"the published {number.published!r} is not a number"
         allowed = (number.tolerance or 0.0) + SIGMAS * (mcse or 0.0)
-        if not abs(value - published) <= allowed:
+        if not abs(value - float(published)) <= allowed:
             return f"{value:.6g} differs from {number.published} by more than {allowed:.3g}"
     return ""
 
@@ -137,21 +155,12 @@ def matches_digits(ours: Value, published: str, resolution: float = 0.0) -> bool
         return _text(ours) == _text(published)
     if not math.isfinite(ours):
         return False
-    exponent = printed.as_tuple().exponent
-    assert isinstance(exponent, int)
-    last = Decimal(1).scaleb(exponent)
-    if Decimal(repr(float(ours))).quantize(last, ROUND_HALF_EVEN) == printed:
-        return True
-    return resolution > 0 and abs(ours - float(printed)) <= resolution
-
-
-def as_number(published: str) -> float | None:
-    """Return a published number; None for text."""
-    found = _decimal(published)
-    return None if found is None else float(found)
+    is_same = Decimal(repr(float(ours))).quantize(printed, ROUND_HALF_EVEN) == printed
+    return is_same or (resolution > 0 and abs(ours - float(printed)) <= resolution)
 
 
 def _decimal(text: str) -> Decimal | None:
+    """Return a published number; None for text."""
     # 1,000,209 is a number, and 6040, 3706 is a shape.
     plain = text.replace(",", "") if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", text) else text
     try:

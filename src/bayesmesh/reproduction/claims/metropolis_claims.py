@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.results import Reading, Results, Statistic
-
-__all__ = ["CLAIMS"]
+from bayesmesh.reproduction.claims.results import Reading, Results
 
 _SOURCE = Source("R. Louf, Massively parallel MCMC with JAX (2019 to 2020)")
 _CPU = "a CPU that is not named"
@@ -34,8 +32,7 @@ def _seconds(results: Results, column: str) -> Reading:
 
 def _moment_again(results: Results, column: str, scale: str, contender: str = "ours") -> Reading:
     array = f"posterior/{scale}_{contender.replace(', ', '_')}"
-    statistics: dict[str, Statistic] = {"mean": np.mean, "variance": np.var}
-    return results.over("benchmarks/metropolis-states.zarr", array, statistics[column])
+    return results.over("benchmarks/metropolis-states.zarr", array, np.mean if column == "mean" else np.var)
 
 
 def _moment_mcse(results: Results, column: str, scale: str, contender: str = "ours") -> Reading:
@@ -90,11 +87,10 @@ A3 = Claim(
     on="TFP on TensorFlow; here it is on JAX, which has no graph without compilation",
 )
 def _with_compilation(results: Results, samples: int, contender: str, against: str) -> Reading:
-    of, to = (
-        results.rows(_TIMES, arm="samples", chains=1_000, samples=samples, contender=who).only("with_compile_s")
-        for who in (contender, against)
-    )
-    return of / to
+    def seconds(who: str) -> Reading:
+        return results.rows(_TIMES, arm="samples", chains=1_000, samples=samples, contender=who).only("with_compile_s")
+
+    return seconds(contender) / seconds(against)
 
 
 A4 = Claim("A4", _SOURCE, "compilation is a constant cost, whatever the number of samples")
@@ -120,11 +116,10 @@ def _memory_of_streaming(results: Results) -> Reading:
 
 @A5.shape(("keeping all, 100,000 samples over 10", "grows until memory is full"), at_least=1.5)
 def _memory_of_keeping(results: Results) -> Reading:
-    many, few = (
-        results.rows(_TIMES, arm="samples", samples=samples, contender=_TFP).only("peak_mib")
-        for samples in (100_000, 10)
-    )
-    return many / few
+    def peak(samples: int) -> Reading:
+        return results.rows(_TIMES, arm="samples", samples=samples, contender=_TFP).only("peak_mib")
+
+    return peak(100_000) / peak(10)
 
 
 CLAIMS = (A1, A2, A3, A4, A5)

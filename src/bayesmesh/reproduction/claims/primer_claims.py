@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.recomputed_rows import Row, recompute
+from bayesmesh.reproduction.claims.recomputed import Row, recompute
 from bayesmesh.reproduction.claims.results import Reading, Results
-
-__all__ = ["CLAIMS"]
 
 _SOURCE = Source("F. Chiusano, JAX primer")
 _CPU, _GPU, _TPU = (f"a {device} that is not named" for device in ("CPU", "GPU", "TPU"))

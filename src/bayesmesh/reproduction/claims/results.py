@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import zarr
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, read_json
@@ -17,8 +19,6 @@ from bayesmesh.reproduction.claims.inputs import FOLDERS
 from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.receipts import Receipt, check_receipt
-
-__all__ = ["REMEDY", "NotRun", "Reading", "Results", "Rows", "Statistic", "Value"]
 
 Value = float | str
 
@@ -32,8 +32,7 @@ class NotRun(Exception):
     """The result that contains a number does not exist."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """A number and its origin.
 
     Attributes:
@@ -63,17 +62,13 @@ class Reading:
     def __truediv__(self, other: Reading) -> Reading:
         if other.number == 0:
             raise StoreError(f"{other.file}: a number to divide by is 0", REMEDY)
-        return self._combined(other, self.number / other.number)
+        return self._replace(value=self.number / other.number, machine=self.machine or other.machine)
 
     def __sub__(self, other: Reading) -> Reading:
-        return self._combined(other, self.number - other.number)
-
-    def _combined(self, other: Reading, value: float) -> Reading:
-        return dataclasses.replace(self, value=value, machine=self.machine or other.machine)
+        return self._replace(value=self.number - other.number, machine=self.machine or other.machine)
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The rows of a table that a claim asks for; cells are text.
 
     Attributes:
@@ -96,7 +91,7 @@ class Rows:
 
     def last(self) -> Rows:
         """Return the last row."""
-        return dataclasses.replace(self, cells=self.cells[-1:])
+        return self._replace(cells=self.cells[-1:])
 
     def only(self, column: str) -> Reading:
         """Return the cell of the only row, a number or text.
@@ -116,8 +111,7 @@ class Rows:
 
     def over(self, column: str, statistic: Statistic) -> Reading:
         """Return a statistic of a column, such as ``np.sum``; no cell may be empty."""
-        rows = self._all(column)
-        return rows._reading(float(statistic(rows._numbers(column))))
+        return self._reading(float(statistic(self._all(column).numbers(column))))
 
     def spread(self, column: str) -> Reading:
         """Return the ratio of the largest to the smallest value, over rows with a value."""
@@ -131,18 +125,29 @@ class Rows:
         values = rows._positive(column)
         return rows._reading(round(float(np.polyfit(np.log(rows._positive(along)), np.log(values), 1)[0]), 12))
 
+    def numbers(self, column: str) -> np.ndarray:
+        """Return a column as numbers, (rows,) float64.
+
+        Raises:
+            NotRun: there is no row.
+            StoreError: there is no such column, or a cell is not a number.
+        """
+        self._check(column)
+        try:
+            return np.array([float(text) for text in self.cells[column]])
+        except ValueError as error:
+            raise StoreError(f"{self.path}: column '{column}': {error}", REMEDY) from error
+
     def _check(self, column: str) -> None:
         if self.cells.empty:
-            raise NotRun(
-                f"{self.path.name} has no row with {self.asked}" if self.asked else f"{self.path.name} has no row"
-            )
+            raise NotRun(f"{self.path.name} has no row" + (f" with {self.asked}" if self.asked else ""))
         if column not in self.cells:
             raise StoreError(f"{self.path}: no column '{column}'", REMEDY)
 
     def _filled(self, column: str) -> Rows:
         """Return the rows with a value; a contender that reached its time limit has none."""
         self._check(column)
-        return dataclasses.replace(self, cells=self.cells[self.cells[column] != ""])
+        return self._replace(cells=self.cells[self.cells[column] != ""])
 
     def _all(self, column: str) -> Rows:
         """Return the rows, all of which must have a value."""
@@ -153,17 +158,10 @@ class Rows:
     def _positive(self, column: str) -> np.ndarray:
         if len(self.cells) < 2:
             raise NotRun("fewer than two points")
-        values = self._numbers(column)
+        values = self.numbers(column)
         if not ((values > 0) & np.isfinite(values)).all():
             raise StoreError(f"{self.path}: a value that is not positive has no logarithm", REMEDY)
         return values
-
-    def _numbers(self, column: str) -> np.ndarray:
-        self._check(column)
-        try:
-            return np.array([float(text) for text in self.cells[column]])
-        except ValueError as error:
-            raise StoreError(f"{self.path}: column '{column}': {error}", REMEDY) from error
 
     def _reading(self, value: Value) -> Reading:
         named = (self.cells.iloc[0].get(name) for name in ("device", "device_kind", "platform"))
@@ -213,13 +211,19 @@ class Results:
         for column, wanted in where.items():
             if column not in cells:
                 raise StoreError(f"{path}: no column '{column}'", REMEDY)
-            if isinstance(wanted, list):
-                cells = cells[cells[column].isin(wanted)]
-            elif isinstance(wanted, str):
-                cells = cells[cells[column] == wanted]
-            else:
-                cells = cells[pd.to_numeric(cells[column], errors="coerce") == wanted]
+            is_number = isinstance(wanted, (int, float))
+            values = pd.to_numeric(cells[column], errors="coerce") if is_number else cells[column]
+            cells = cells[values.isin(wanted if isinstance(wanted, list) else [wanted])]
         return Rows(file, path, cells, ", ".join(f"{k} {v}" for k, v in where.items()), receipt)
+
+    def document(self, file: str) -> Any:
+        """Return a JSON file.
+
+        Raises:
+            NotRun: there is no file, or it is of a quick run.
+            StoreError: the file is damaged or edited.
+        """
+        return read_json(self._signed(file)[0])
 
     def value(self, file: str, *keys: str | int) -> Reading:
         """Return a value of a JSON file.
@@ -229,12 +233,11 @@ class Results:
             StoreError: the file is damaged or edited, or has no such key.
         """
         path, receipt = self._signed(file)
-        value, named = read_json(path), " / ".join(map(str, keys))
-        for key in keys:
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError) as error:
-                raise StoreError(f"{path}: there is no {named}", REMEDY) from error
+        named = " / ".join(map(str, keys))
+        try:
+            value = functools.reduce(operator.getitem, keys, read_json(path))
+        except (KeyError, IndexError, TypeError) as error:
+            raise StoreError(f"{path}: there is no {named}", REMEDY) from error
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise NotRun(f"{path.name}: {named} has no value")
         return Reading(value, file, receipt.machine, receipt.written_at)
@@ -256,27 +259,27 @@ class Results:
         path = self.path(file)
         listed = hashes_of(path)
         for array in arrays:
-            prefix = f"{path.name}/{array}/"
-            files = {name: value for name, value in listed.items() if name.startswith(prefix)}
+            files = [name for name in listed if name.startswith(f"{path.name}/{array}/")]
             if not files:
                 raise StoreError(f"{path}: no array '{array}'", REMEDY)
-            for name, value in files.items():
+            for name in files:
                 chunk = path.parent / name
-                if not chunk.is_file() or hash_file(chunk) != value:
+                if not chunk.is_file() or hash_file(chunk) != listed[name]:
                     raise StoreError(f"{chunk}: not what the run stored: its sha256 is another", REMEDY)
         return Posterior(path)
 
     def shape(self, file: str, array: str) -> Reading:
         """Return the shape of an array such as ``posterior/state``, as text."""
-        shape = self.store(file, [array]).array(*array.rsplit("/", 1)).shape
-        return Reading(", ".join(map(str, shape)), file)
+        return Reading(", ".join(map(str, self._array(file, array).shape)), file)
 
     def over(self, file: str, array: str, statistic: Statistic, *place: int) -> Reading:
         """Return a statistic over chains and draws of an array, at an index of its other axes; NaN unless all are finite."""
-        values = np.asarray(self.store(file, [array]).array(*array.rsplit("/", 1))[...])
-        at: Any = (slice(None), slice(None), *place)
+        values = np.asarray(self._array(file, array)[...], np.float64)
         try:
-            flat = (values[at] if place else values).astype(np.float64).ravel()
+            flat = values[(slice(None), slice(None), *place)].ravel() if place else values.ravel()
         except IndexError as error:
             raise StoreError(f"{self.folder / file}: {array} has no entry {place}", REMEDY) from error
         return Reading(float(statistic(flat)) if np.isfinite(flat).all() else math.nan, file)
+
+    def _array(self, file: str, array: str) -> zarr.Array:
+        return self.store(file, [array]).array(*array.rsplit("/", 1))

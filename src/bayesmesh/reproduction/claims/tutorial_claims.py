@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from bayesmesh.reproduction.claims import recomputed
 from bayesmesh.reproduction.claims.claim import COMPUTED, Claim, Source
-from bayesmesh.reproduction.claims.recomputed_draws import best_film_entropy, softmax_accuracy, watch_matrix
-from bayesmesh.reproduction.claims.recomputed_rows import Row, recompute
-from bayesmesh.reproduction.claims.results import Reading, Results, Statistic
-
-__all__ = ["CLAIMS"]
+from bayesmesh.reproduction.claims.recomputed import Row, recompute
+from bayesmesh.reproduction.claims.results import Reading, Results
 
 _SOURCE = Source(
     "TensorFlow Probability, Distributed inference with JAX",
@@ -29,11 +28,12 @@ def _num_distinct(values: np.ndarray) -> int:
 E1 = Claim("E1", _SOURCE, "parallel sum of 0 to 7 over 8 devices, on every device")
 
 
-def _total_again(results: Results, choose: Callable[[Iterable[float]], float]) -> Reading:
-    def compute(row: Row) -> float:
-        return sum(map(float, row["inputs"].split()))
+def _total_of_inputs(row: Row) -> float:
+    return sum(map(float, row["inputs"].split()))
 
-    return recompute(results, _SUMS, "total", compute, 1e-6, {"case": "published"}, choose)
+
+def _total_again(results: Results, choose: Callable[[Iterable[float]], float]) -> Reading:
+    return recompute(results, _SUMS, "total", _total_of_inputs, 1e-6, {"case": "published"}, choose)
 
 
 @E1.exact(("smallest", "28", min), ("largest", "28", max), again=_total_again)
@@ -59,11 +59,8 @@ def _shape(results: Results, store: str) -> Reading:
 
 
 def _moment_again(results: Results, column: str, coordinate: int, store: str = "chains") -> Reading:
-    def sd(draws: np.ndarray) -> float:
-        return float(draws.std(ddof=1))
-
-    statistics: dict[str, Statistic] = {"mean": np.mean, "sd": sd}
-    return results.over(f"benchmarks/tutorial-{store}.zarr", "posterior/state", statistics[column], coordinate)
+    statistic = np.mean if column == "mean" else functools.partial(np.std, ddof=1)
+    return results.over(f"benchmarks/tutorial-{store}.zarr", "posterior/state", statistic, coordinate)
 
 
 def _moment_mcse(results: Results, column: str, coordinate: int, store: str = "chains") -> Reading:
@@ -178,7 +175,7 @@ E5 = Claim("E5", _SOURCE, "accuracy on the 10,000 test images")
 
 
 def _accuracy_again(results: Results, which: str) -> Reading:
-    return softmax_accuracy(results, "mnist", which)
+    return recomputed.softmax_accuracies(results, "mnist")[which]
 
 
 @E5.statistical(
@@ -208,7 +205,7 @@ E6 = Claim("E6", _SOURCE, "the watch matrix of MovieLens-1M")
     again=COMPUTED,
 )
 def _watch_matrix(results: Results, which: str) -> Reading:
-    return watch_matrix(results, "movielens", which)
+    return recomputed.watch_matrix(results, "movielens", which)
 
 
 E8 = Claim(
@@ -217,8 +214,7 @@ E8 = Claim(
 
 
 def _entropy_of_films_again(results: Results) -> Reading:
-    least, most = (best_film_entropy(results, "movielens", which) for which in ("least", "most"))
-    return least - most
+    return recomputed.entropy_gap_of_best_films(results, "movielens")
 
 
 @E8.statistical(
@@ -229,24 +225,20 @@ def _entropy_of_films_again(results: Results) -> Reading:
     unit="nats",
 )
 def _entropy_of_films(results: Results) -> Reading:
-    least, most = (
-        results.rows("movielens/recommendations/users.csv", activity=activity).only("entropy")
-        for activity in ("least", "most")
-    )
-    return least - most
+    def of(activity: str) -> Reading:
+        return results.rows("movielens/recommendations/users.csv", activity=activity).only("entropy")
+
+    return of("least") - of("most")
 
 
 @E8.shape(("entropy of genres, sparse less active user", "likewise"), at_least=-0.2, unit="nats")
 def _entropy_of_genres(results: Results) -> Reading:
-    def entropy(weights: np.ndarray) -> float:
-        """Entropy in nats of weights that are scaled to add to 1."""
-        return float(-sum(p * math.log(p) for p in weights / weights.sum() if p > 0))
+    def of(activity: str) -> Reading:
+        return results.rows("movielens/recommendations/genres.csv", activity=activity).over(
+            "p_best", recomputed.entropy
+        )
 
-    least, most = (
-        results.rows("movielens/recommendations/genres.csv", activity=activity).over("p_best", entropy)
-        for activity in ("least", "most")
-    )
-    return least - most
+    return of("least") - of("most")
 
 
 E9 = Claim("E9", _SOURCE, "with matrix products in bfloat16 trajectories are rejected")
@@ -254,11 +246,12 @@ E9 = Claim("E9", _SOURCE, "with matrix products in bfloat16 trajectories are rej
 
 @E9.shape(("acceptance, highest less bfloat16", "falls"), at_least=0.05)
 def _lost_acceptance(results: Results) -> Reading:
-    highest, rough = (
-        results.rows("benchmarks/tutorial.csv", work="precision", draws=20, contender=contender).only("acceptance")
-        for contender in ("highest", "bfloat16")
-    )
-    return highest - rough
+    def of(contender: str) -> Reading:
+        return results.rows("benchmarks/tutorial.csv", work="precision", draws=20, contender=contender).only(
+            "acceptance"
+        )
+
+    return of("highest") - of("bfloat16")
 
 
 CLAIMS = (E1, E2, E3, E4, E5, E6, E7, E8, E9)

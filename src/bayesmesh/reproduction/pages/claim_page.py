@@ -9,8 +9,16 @@ from bayesmesh.files import write_text
 from bayesmesh.report.page import render
 from bayesmesh.reproduction.claims.claim import Claim, Source
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
-from bayesmesh.reproduction.claims.claim_table import write_findings
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, tally
+from bayesmesh.reproduction.claims.judge import (
+    FAILED,
+    HOLDS,
+    MEASURED,
+    NOT_RUN,
+    Finding,
+    judge_all,
+    tally,
+    write_findings,
+)
 from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.store.layout import ReproductionLayout
 

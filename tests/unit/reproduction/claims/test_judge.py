@@ -10,9 +10,18 @@ import pytest
 
 from bayesmesh.reproduction.claims.claim import Measure
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
-from bayesmesh.reproduction.claims.claim_table import COLUMNS, write_findings
-from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, MEASURED, NOT_RUN, Finding, judge_all, matches_digits
-from bayesmesh.reproduction.claims.recomputed_rows import recompute
+from bayesmesh.reproduction.claims.judge import (
+    COLUMNS,
+    FAILED,
+    HOLDS,
+    MEASURED,
+    NOT_RUN,
+    Finding,
+    judge_all,
+    matches_digits,
+    write_findings,
+)  # fmt: skip
+from bayesmesh.reproduction.claims.recomputed import recompute
 from bayesmesh.reproduction.claims.results import Reading, Results
 from bayesmesh.reproduction.pages.claim_page import write_claims_page
 from bayesmesh.running.machine import machine_name
