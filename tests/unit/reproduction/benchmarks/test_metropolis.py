@@ -13,7 +13,7 @@ from bayesmesh.reproduction.benchmarks import metropolis
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options, compare
 from bayesmesh.reproduction.benchmarks.metropolis import plain
-from bayesmesh.reproduction.benchmarks.metropolis.moments import keep_states, write_moments
+from bayesmesh.reproduction.benchmarks.metropolis.states import keep_states, write_moments
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, MEAN, SCALES, VARIANCE, WEIGHTS, cdf, density
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all

@@ -12,7 +12,7 @@ import pytest
 from scipy import optimize
 
 from bayesmesh.reproduction.benchmarks.metropolis import target
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import effective_sample_size
+from bayesmesh.reproduction.benchmarks.metropolis.states import effective_sample_size
 from bayesmesh.reproduction.streaming import metropolis
 from bayesmesh.reproduction.streaming.adaptation import adapt_scale
 from bayesmesh.reproduction.streaming.metropolis import BLOCK_STEPS, Program, Walk, compile_walk, lay_out

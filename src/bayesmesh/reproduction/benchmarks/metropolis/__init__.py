@@ -18,32 +18,13 @@ import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from bayesmesh.reproduction.benchmarks.harness import (
-    Case,
-    Measurement,
-    Options,
-    Outcome,
-    Ratio,
-    compare,
-    ratio,
-)
-from bayesmesh.reproduction.benchmarks.metropolis.moments import keep_states, write_moments
+from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, Ratio, compare, ratio
+from bayesmesh.reproduction.benchmarks.metropolis.states import keep_states, write_moments
 from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, STEP, VARIANCE
 from bayesmesh.reproduction.benchmarks.process import ON, Contender, list_platforms, on_platforms
 
-__all__ = ["run"]
-
-NUMPY, STEPWISE, LOOP, TFP, TFP_PLAIN, TFP_EAGER, OURS = (
-    "numpy",
-    "jax step by step",
-    "jax compiled loop",
-    "tfp compiled",
-    "tfp without jit",
-    "tfp not compiled",
-    "ours",
-)
+NUMPY, TFP, OURS = "numpy", "tfp compiled", "ours"
 
 
 def _contender(name: str, work: str, **options: object) -> Contender:
@@ -56,15 +37,15 @@ _TFP = _contender(TFP, "probability:Tfp", mode="compiled")
 
 PUBLISHED = (
     _NUMPY,
-    _contender(STEPWISE, "compiled:Stepwise", is_published=True),
-    _contender(LOOP, "compiled:Loop", is_published=True),
+    _contender("jax step by step", "compiled:Stepwise", is_published=True),
+    _contender("jax compiled loop", "compiled:Loop", is_published=True),
     _TFP,
-    _contender(TFP_PLAIN, "probability:Tfp", mode="plain"),
+    _contender("tfp without jit", "probability:Tfp", mode="plain"),
     _OURS,
 )
 """The contenders of both sweeps: the published ones with their flaws, TFP with the right density, and ours."""
 
-EAGER = _contender(TFP_EAGER, "probability:Tfp", mode="eager")
+EAGER = _contender("tfp not compiled", "probability:Tfp", mode="eager")
 """Needs tens of milliseconds per step, so it takes part only for few samples."""
 
 CORRECT = (
@@ -89,61 +70,46 @@ def _case(arm: str, chains: int, samples: int, scale: float = STEP, *, keeps_mea
     return {"arm": arm, "chains": chains, "samples": samples, "scale": scale, "keeps_means": keeps_means}
 
 
-class _Sizes(NamedTuple):
-    """Measured sizes, as (chains, samples)."""
-
-    samples: Sequence[tuple[int, int]]
-    chains: Sequence[tuple[int, int]]
-    gates: Sequence[tuple[int, int]]
-    kernels: tuple[int, int]
-
-
-_FULL = _Sizes(
-    samples=[(1_000, 10**power) for power in range(7)],
-    chains=[(10**power, 1_000) for power in range(7)],
-    gates=[(100_000, 1_000), (1_000_000, 100)],
-    kernels=(10_000, 1_000),
-)
-_QUICK = _Sizes([(1_000, 1), (1_000, 20)], [(1_000, 20), (4_000, 20)], [(10_000, 50)], (1_000, 100))
-
-
-def _everywhere(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+def _everywhere(contenders: Sequence[Contender], platforms: Mapping[str, str]) -> list[Contender]:
     """Return NumPy's contenders, and all others once per platform of JAX."""
-    given = list(contenders)
-    on_jax = [c for c in given if not c.name.startswith(NUMPY)]
-    return [*(c for c in given if c not in on_jax), *on_platforms(on_jax, platforms)]
+    on_numpy, on_jax = ([c for c in contenders if c.name.startswith(NUMPY) is is_numpy] for is_numpy in (True, False))
+    return [*on_numpy, *on_platforms(on_jax, platforms)]
 
 
 def run(options: Options) -> Outcome:
     """Measure both sweeps, ours against NumPy at the gates, the kernels side by side, and the adapted proposal."""
-    sizes = options.pick(_FULL, quick=_QUICK)
+    # Sizes are pairs (chains, samples).
+    samples = options.pick([(1_000, 10**power) for power in range(7)], quick=[(1_000, 1), (1_000, 20)])
+    chains = options.pick([(10**power, 1_000) for power in range(7)], quick=[(1_000, 20), (4_000, 20)])
+    gates = options.pick([(100_000, 1_000), (1_000_000, 100)], quick=[(10_000, 50)])
+    kernels = options.pick((10_000, 1_000), quick=(1_000, 100))
     # A contender may need more memory than exists; stop it before the machine runs out.
     memory = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
     limits = options.limits(
         rounds=options.pick(7, quick=2), least_rounds=1, case_s=options.seconds_limit / 2, memory_mib=memory
     )
-    once = limits._replace(rounds=1)
     patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
-    (adapted,) = compare([Case({"arm": "adaptation"}, [_contender("adaptation", "our_walk:Adaptation")])], once)
+    adaptation = Case({"arm": "adaptation"}, [_contender("adaptation", "our_walk:Adaptation")])
+    (adapted,) = compare([adaptation], limits._replace(rounds=0))
     found = [adapted.facts["scale_found"]] if "scale_found" in adapted.facts else []
     platforms = list_platforms()
     published, correct = _everywhere(PUBLISHED, platforms), _everywhere(CORRECT, platforms)
     eager, gated = on_platforms([EAGER], platforms), _everywhere((_NUMPY, CORRECT[0], _OURS), platforms)
     everyone = [*_everywhere(PUBLISHED[:3], platforms), *correct]
-    cases = [Case(_case("samples", *each), [*published, *eager], "samples") for each in sizes.samples]
-    cases += [Case(_case("chains", *each), published, "chains") for each in sizes.chains]
-    cases += [Case(_case("gate", *each), gated, limits=patient) for each in sizes.gates]
-    cases += [Case(_case("adapted", *sizes.kernels, scale, keeps_means=True), correct) for scale in found]
+    cases = [Case(_case("samples", *size), [*published, *eager], "samples") for size in samples]
+    cases += [Case(_case("chains", *size), published, "chains") for size in chains]
+    cases += [Case(_case("gate", *size), gated, limits=patient) for size in gates]
+    cases += [Case(_case("adapted", *kernels, scale, keeps_means=True), correct) for scale in found]
     with tempfile.TemporaryDirectory() as folder:
-        for word, scale in zip(("published", "adapted"), (STEP, *found), strict=False):
-            keepers = keep_states(everyone, Path(folder), word)
-            cases.append(Case(_case("kernels", *sizes.kernels, scale), keepers, limits=once))
+        for name, scale in zip(("published", "adapted"), (STEP, *found), strict=False):
+            keepers = keep_states(everyone, Path(folder), name)
+            cases.append(Case(_case("kernels", *kernels, scale), keepers, limits=limits._replace(rounds=1)))
         measured = compare(cases, limits)
         # A quick run keeps the results of a full run.
         if not options.is_quick:
             write_moments(options.layout, Path(folder))
     rows = [_row(m) for m in measured]
-    return Outcome(rows, list(_ratios(measured, sizes.gates)), ("steps_per_s", "ess_per_s", "compile_s"))
+    return Outcome(rows, list(_ratios(measured, gates)), ("steps_per_s", "ess_per_s", "compile_s"))
 
 
 def _row(measurement: Measurement) -> dict[str, object]:

@@ -8,23 +8,25 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from bayesmesh.reproduction.benchmarks.metropolis.last_states import WalkCase, describe_states
+from bayesmesh.reproduction.benchmarks.metropolis.states import WalkCase, describe_states
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALES, START, WEIGHTS, density
 
-__all__ = ["Correct", "Published"]
 
-_COLUMN = (-1, 1)
-
-
-class Published:
-    """The published sampler: components by `scipy.stats`, in log scale, with the published density."""
+class _Plain:
+    """Nothing to compile."""
 
     def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Store the sizes; there is nothing to compile."""
+        """Store the sizes."""
         self.case = case
-        self.components = norm(np.reshape(LOCATIONS, _COLUMN), np.reshape(SCALES, _COLUMN))
-        self.log_weights = np.log(np.reshape(WEIGHTS, _COLUMN))
         return {"compile_s": 0.0, "platform": "cpu"}
+
+
+class Published(_Plain):
+    """The published sampler: components by `scipy.stats`, in log scale, with the published density."""
+
+    def __init__(self) -> None:
+        locations, scales, weights = (np.reshape(each, (-1, 1)) for each in (LOCATIONS, SCALES, WEIGHTS))
+        self.components, self.log_weights = norm(locations, scales), np.log(weights)
 
     def _log_density(self, position: np.ndarray) -> np.ndarray:
         log_density: np.ndarray = -logsumexp(self.log_weights - self.components.logpdf(position), axis=0)
@@ -44,16 +46,11 @@ class Published:
         return describe_states(position)
 
 
-class Correct:
+class Correct(_Plain):
     """The right density, written for speed: no logarithm, four exponentials, sums in place."""
 
-    def prepare(self, case: WalkCase) -> Mapping[str, object]:
-        """Store the sizes; there is nothing to compile."""
-        self.case = case
-        return {"compile_s": 0.0, "platform": "cpu"}
-
     def run(self, repeat: int) -> Mapping[str, object]:
-        """Take all steps of all chains; where means are asked for, sum up every state."""
+        """Take all steps of all chains; if means are kept, sum up every state."""
         generator, chains = np.random.default_rng(repeat), self.case["chains"]
         position, total = np.full(chains, START), np.zeros(chains)
         height = density(position, np.exp)
@@ -67,5 +64,4 @@ class Correct:
             np.copyto(height, proposed, where=is_accepted)
             if self.case["keeps_means"]:
                 total += position
-        means = total / self.case["samples"] if self.case["keeps_means"] else None
-        return describe_states(position, means)
+        return describe_states(position, total / self.case["samples"] if self.case["keeps_means"] else None)

@@ -4,8 +4,8 @@ Source:
     R. Louf 2019, "Massively parallel MCMC with JAX".
 
 The published log density is ``-logsumexp(log(weights) - log(component densities))``: it subtracts where it should add,
-and negates the result. That is the weighted harmonic mean of the components' densities instead of their weighted sum, so
-that the narrow components cut the tails of the wide ones.
+and negates the result. That is the weighted harmonic mean of the component densities instead of their weighted sum; the
+narrow components cut off the tails of the wide ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     import jax
-
-__all__ = ["LOCATIONS", "MEAN", "SCALES", "START", "STEP", "VARIANCE", "WEIGHTS", "cdf", "density", "log_terms"]
 
 LOCATIONS, SCALES, WEIGHTS = (-2.0, 0.0, 3.2, 2.5), (1.2, 1.0, 5.0, 2.8), (0.2, 0.3, 0.1, 0.4)
 
@@ -36,11 +34,6 @@ VARIANCE = sum(w * (s**2 + m**2) for w, m, s in zip(WEIGHTS, LOCATIONS, SCALES, 
 """9.7016"""
 
 
-def log_terms() -> list[tuple[float, float, float]]:
-    """Return for each component (location, scale, log of weight over scale): its log density without log sqrt(2 pi)."""
-    return [(m, s, math.log(w / s)) for m, s, w in zip(LOCATIONS, SCALES, WEIGHTS, strict=True)]
-
-
 def density[A: (np.ndarray, "jax.Array")](x: A, exp: Callable[[A], A]) -> A:
     """Return sqrt(2 pi) times the density.
 
@@ -48,18 +41,13 @@ def density[A: (np.ndarray, "jax.Array")](x: A, exp: Callable[[A], A]) -> A:
         x: array of any library; the result has its type.
         exp: the exponential of that library.
     """
-    parts = []
-    for location, scale, log_height in log_terms():
+    # Constants have the type of the array, to avoid promotion.
+    kind, parts = x.dtype.type, []
+    for m, s, w in zip(LOCATIONS, SCALES, WEIGHTS, strict=True):
         # One multiply-add, with one rounding less than subtracting the location first.
-        y = x * type_of(x)(1 / (math.sqrt(2) * scale)) - type_of(x)(location / (math.sqrt(2) * scale))
-        parts.append(exp(type_of(x)(log_height) - y * y))
+        y = x * kind(1 / (math.sqrt(2) * s)) - kind(m / (math.sqrt(2) * s))
+        parts.append(exp(kind(math.log(w / s)) - y * y))
     return (parts[0] + parts[1]) + (parts[2] + parts[3])
-
-
-def type_of(x: np.ndarray | jax.Array) -> type[np.floating]:
-    """Return a function that converts constants to the array's type, to avoid promotion."""
-    kind: type[np.floating] = x.dtype.type
-    return kind
 
 
 def cdf(x: float) -> float:
