@@ -77,6 +77,8 @@ def convergence_table(
         is_finite = np.isfinite(draws).all(axis=(1, 2))
         if not is_finite.all():
             draws = draws[is_finite]
+        if not draws.size:
+            continue
         # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
         with np.errstate(over="ignore", invalid="ignore"):
             for name, values in _finite_block(draws).items():

@@ -19,6 +19,7 @@ from bayesmesh.diagnostics.coordinates import (
     event_size,
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.finite import NonFinite
 from bayesmesh.diagnostics.gates import judge
 from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
@@ -46,7 +47,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. If `energy` or `diverging` is declared by the kernel and not recorded, its gate is missed; if the
+        The verdict. Draws of summaries that are not finite miss a gate `finite`, which exists only then. If `energy` or `diverging` is declared by the kernel and not recorded, its gate is missed; if the
         kernel does not declare it, there is no such gate.
 
     Raises:
@@ -61,7 +62,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     latents = drawn_arrays(_group(root, "posterior", posterior))
     sample_stats = drawn_arrays(_group(root, "sample_stats", posterior))
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    judged = _tables(summaries, None)
+    non_finite = NonFinite()
+    judged = _tables(summaries, None, non_finite)
     listed = _tables(latents, gates.max_coordinates)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(root)
@@ -71,6 +73,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
     )
+    if (missed := non_finite.gate()) is not None:
+        results = [missed, *results]
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),
@@ -120,14 +124,16 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
     return int(num_chains), int(num_draws)
 
 
-def _tables(arrays: dict[str, zarr.Array], most: int | None) -> pd.DataFrame:
-    """Return the summary rows of some arrays, at most `most` coordinates of each."""
+def _tables(arrays: dict[str, zarr.Array], most: int | None, non_finite: NonFinite | None = None) -> pd.DataFrame:
+    """Return the summary rows of some arrays, at most `most` coordinates of each; collect draws that are not finite."""
     parts = [pd.DataFrame({name: [] for name in SUMMARY_COLUMNS})]
     for name, array in arrays.items():
         total = event_size(array)
         positions = choose_coordinates(total, total if most is None else most)
         index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
         for part, draws in coordinate_blocks(array, positions, READ_BYTES):
+            if non_finite is not None:
+                non_finite.add(draws, [f"{name}[{place}]" if place else name for place in index[part]])
             rows = {"variable": name, "index": index[part], **convergence_table(draws)}
             parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
     return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]

@@ -65,11 +65,12 @@ def draw_trace(
 def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
     """Shade the range over all chains, block by block."""
     blocks = [b for b in np.array_split(np.arange(draws.shape[1]), NUM_BLOCKS) if b.size]
-    finite = np.ma.masked_invalid(draws)
-    low = np.ma.filled([finite[:, b].min() for b in blocks], np.nan)
-    high = np.ma.filled([finite[:, b].max() for b in blocks], np.nan)
+    is_finite = np.isfinite(draws)
+    low = np.array([draws[:, b].min(initial=np.inf, where=is_finite[:, b]) for b in blocks])
+    high = np.array([draws[:, b].max(initial=-np.inf, where=is_finite[:, b]) for b in blocks])
     at = np.array([b.mean() for b in blocks]) + first_draw
-    axes.fill_between(at, low.astype(float), high.astype(float), color=BAND, linewidth=0)
+    # A block without any finite draw is a gap.
+    axes.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
 
 
 def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:

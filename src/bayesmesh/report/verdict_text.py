@@ -8,6 +8,7 @@ from bayesmesh.figures import formats
 __all__ = ["gate_label", "limit_text", "missed_names", "read_aloud", "remedies", "value_text"]
 
 LABELS = {
+    "finite": "Values that are not finite",
     "r_hat": "Largest R-hat",
     "ess_bulk": "Smallest bulk ESS",
     "ess_tail": "Smallest tail ESS",
@@ -16,9 +17,21 @@ LABELS = {
     "bfmi": "Smallest BFMI of a chain",
 }
 
-SHORT_LABELS = {"r_hat": "R-hat", "ess_bulk": "bulk ESS", "ess_tail": "tail ESS", "mcse_mean": "MCSE", "bfmi": "BFMI"}
+SHORT_LABELS = {
+    "finite": "non-finite values",
+    "r_hat": "R-hat",
+    "ess_bulk": "bulk ESS",
+    "ess_tail": "tail ESS",
+    "mcse_mean": "MCSE",
+    "bfmi": "BFMI",
+}
 
 REMEDIES = {
+    "finite": (
+        "Evaluate the model at the first draw named above: look for overflow, the logarithm of zero, or invalid data.",
+        "Bounded quantities: give them a prior with that support, so that the sampler moves in unconstrained space.",
+        "Overflow in float32: compute on the log scale, or use float64 (compute.dtype).",
+    ),
     "r_hat": (
         "Chains disagree: look in the traces below for a chain that is elsewhere or still drifts.",
         "Drift: use a longer warmup (sampling.warmup) and more draws (sampling.draws extends the same chains).",
@@ -74,7 +87,7 @@ def _with_unit(name: str, value: float) -> str:
         if value == 0:
             return "0%"
         return formats.share(value, 2)
-    if name in ("ess_bulk", "ess_tail"):
+    if name in ("finite", "ess_bulk", "ess_tail"):
         return formats.count(value)
     if name == "r_hat":
         # Three decimals would hide on which side of the usual limit 1.0096 and 1.0104 lie.
