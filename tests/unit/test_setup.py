@@ -1,5 +1,6 @@
 """The set-up: tools/bootstrap.sh with fake programs on a PATH of its own, and the locks in envs/."""
 
+import functools
 import os
 import re
 import shutil
@@ -268,6 +269,7 @@ def logical_lines(lock: str) -> Iterator[str]:
     return (re.sub(r"\s+", " ", line).strip() for line in text.replace("\\\n", " ").splitlines())
 
 
+@functools.cache
 def pins(lock: str) -> dict[str, str]:
     requirements = (Requirement(line.partition(" --hash")[0]) for line in logical_lines(lock))
     return {canonicalize_name(requirement.name): str(requirement.specifier) for requirement in requirements}

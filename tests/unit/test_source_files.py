@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -31,10 +32,13 @@ def _name(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_bytes())))
+
+
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node
+    return (node for node in _nodes(path) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def _refuse(offenders: Iterable[str], remedy: str) -> None:
@@ -66,7 +70,7 @@ def test_imports_are_absolute() -> None:
     relative = (
         f"{_name(path)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in _nodes(path)
         if isinstance(node, ast.ImportFrom) and node.level
     )
     _refuse(relative, "write the whole name of the module")
