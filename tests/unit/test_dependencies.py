@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ NOT_IMPORTED = {
     "pygments": "snakemake --report",
     "importlib-resources": "tensorflow-datasets",
     "h5py": "tensorflow-datasets",
+    "pillow": "tensorflow-datasets, which decodes images with it",
     "arviz": "reads the posterior, as the guide does",
     "xarray": "reads the posterior, as the guide does",
 }
@@ -51,15 +53,20 @@ PEERS = {"reproduction/benchmarks/hidden_markov"}
 
 def _imported(files: Iterable[Path]) -> set[str]:
     """Distributions that files import anywhere, also inside functions."""
-    names: set[str] = set()
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names.add(node.module.partition(".")[0])
+    names = {name for file in files for name in _top_level_names(file)}
     foreign = names - sys.stdlib_module_names - {"bayesmesh"}
     return {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in foreign}
+
+
+@functools.cache
+def _top_level_names(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def _names(requirements: Iterable[str]) -> set[str]:

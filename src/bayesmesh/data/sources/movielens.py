@@ -32,8 +32,6 @@ from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read
 from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file
 
-__all__ = ["Options", "Source"]
-
 ARCHIVE = "ml-1m.zip"
 VERSION = "1.0.0"
 COUNTS = {"rows": 6040, "columns": 3706, "interactions": 1000209}
@@ -88,16 +86,16 @@ class Source(base.Source):
             genres = features["genres"].bytes_list.value[0].decode()
             title = features["title"].bytes_list.value[0].decode()
             films.append((features["film_id"].int64_list.value[0], title, genres.split("|")))
-        film_ids = np.asarray([film[0] for film in films])
+        column = {film[0]: number for number, film in enumerate(films)}
         user_ids: list[int] = []
         rows: list[np.ndarray] = []
         for features in read_records(prepared / "users" / VERSION, "train"):
-            rated = np.asarray(features["film_ids"].int64_list.value, np.int64)
-            row = np.isin(film_ids, rated).astype(np.uint8)
             user_ids.append(features["user_id"].int64_list.value[0])
-            if row.sum() != len(rated):
+            rated = features["film_ids"].int64_list.value
+            if not column.keys() >= set(rated):
                 raise DataError(f"{prepared}: user {user_ids[-1]}: rated films that are not listed", "run fetch again")
-            rows.append(row)
+            rows.append(np.zeros(len(films), np.uint8))
+            rows[-1][[column[film] for film in rated]] = 1
         return Dataset(
             rows={"watched": np.stack(rows)},
             columns={

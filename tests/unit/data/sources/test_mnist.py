@@ -10,7 +10,7 @@ import shutil
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +51,34 @@ def test_png_comes_back() -> None:
     with PIL.Image.open(io.BytesIO(mnist.encode_png(image))) as found:
         found.load()
         np.testing.assert_array_equal(np.asarray(found), image)
+    np.testing.assert_array_equal(mnist.decode_png(mnist.encode_png(image)), image)
+
+
+def _png_of_another_program(image: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(image).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[:20], "not a whole image"),
+        (lambda content: content[:60], "not a whole image"),
+        (lambda content: content[:70] + b"?" + content[71:], "not a whole image"),
+        (lambda content: b"JPEG" + content[4:], "not an image as fetch writes it"),
+        (
+            lambda content: _png_of_another_program(np.stack([mnist.decode_png(content)] * 3, -1)),
+            "not an image as fetch writes it",
+        ),
+        (lambda content: _png_of_another_program(mnist.decode_png(content)), "not an image as fetch writes it"),
+    ],
+    ids=["header cut off", "cut off", "flipped", "no png", "colours", "row filters"],
+)
+def test_an_image_that_fetch_did_not_write_is_refused(damage: Callable[[bytes], bytes], message: str) -> None:
+    image = np.add.outer(np.arange(28, dtype=np.uint8), np.arange(28, dtype=np.uint8))
+    with pytest.raises(ValueError, match=message):
+        mnist.decode_png(damage(mnist.encode_png(image)))
 
 
 def test_idx_comes_back(tmp_path: Path) -> None:
