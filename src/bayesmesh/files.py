@@ -99,6 +99,23 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def write_json_once(path: Path, value: object) -> bool:
+    """Write JSON unless the file exists; return whether it was written.
+
+    Creating a hard link fails if the name exists, so of several processes one succeeds, also on network file systems.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+    try:
+        write_json(temporary, value)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(path.parent)
+    return True
+
+
 def read_json(path: Path, remedy: str = "delete it and run the stage that writes it again") -> Any:
     """Read JSON.
 

@@ -18,6 +18,7 @@ from bayesmesh.files import (
     hash_file,
     read_json,
     write_json,
+    write_json_once,
     write_text,
 )
 
@@ -178,3 +179,11 @@ def test_a_new_folder_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypa
             (temporary / "b" / "c").write_text(content)
     assert order == ["a.zarr.partial", "c", "b", "a.zarr -> a.zarr.old", "a.zarr.partial -> a.zarr", tmp_path.name]
     assert [p.name for p in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_a_file_that_exists_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "owner.json"
+    assert write_json_once(path, {"pid": 1})
+    assert not write_json_once(path, {"pid": 2})
+    assert read_json(path) == {"pid": 1}
+    assert list(path.parent.iterdir()) == [path]

@@ -29,15 +29,14 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> 
         StoreError: a marker written in the meantime cannot be read.
     """
     group = _Group(folder, segment_draws)
+    checks: list[Check] = []
     for commit in commits:
-        yield from _confirmed(group, commits, functools.partial(group.hole, commit.name))
-        for file in commit.files:
-            yield from _confirmed(group, commits, functools.partial(group.file, file))
-    described = {name: None for commit in commits for name in commit.metadata}
-    for name in described:
-        yield from _confirmed(group, commits, functools.partial(group.description, name))
-    yield from _confirmed(group, commits, group.unnamed_shard)
-    yield from _confirmed(group, commits, group.unnamed_checkpoint)
+        checks.append(functools.partial(group.hole, commit.name))
+        checks += [functools.partial(group.file, file) for file in commit.files]
+    described = dict.fromkeys(name for commit in commits for name in commit.metadata)
+    checks += [functools.partial(group.description, name) for name in described]
+    for check in (*checks, group.unnamed_shard, group.unnamed_checkpoint):
+        yield from _confirmed(group, commits, check)
 
 
 def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
@@ -101,10 +100,11 @@ class _Group:
         shards; a writer that ended normally leaves neither.
         """
         last = commits[-1] if commits else None
-        found = []
-        for path in (self.folder / "checkpoints").glob("*.npz"):
-            if match := _CHECKPOINT.match(path.name):
-                found.append((match[1] == "sample", int(match[2]), path))
+        found = [
+            (match[1] == "sample", int(match[2]), path)
+            for path in (self.folder / "checkpoints").glob("*.npz")
+            if (match := _CHECKPOINT.match(path.name))
+        ]
         begun = (last.phase == "sample", last.stop) if last is not None else (False, 0)
         newer = sorted(each for each in found if each[:2] > begun)
         for is_sample, stop, path in newer:

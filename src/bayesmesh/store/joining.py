@@ -1,8 +1,8 @@
 """Join chain groups into one posterior store without copying draws.
 
-A committed shard is never changed in place, so the posterior's arrays are hard links to the shards of all groups, side
-by side along the chain axis. If several processes wrote a group, their blocks of rows lie side by side along the row
-axis. Shards are copied only if the file system does not support links.
+A committed shard is never changed in place, so an array of the posterior consists of hard links to the shards of all
+groups, side by side along the chain axis. If several processes wrote a group, their blocks of rows lie side by side along
+the row axis. Shards are copied only if the file system does not support links.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
         reference = sources[0].get(group_name)
         if not isinstance(reference, zarr.Group):
             continue
-        target = root.require_group(group_name)
-        num_chains = 0
+        target, num_chains = root.require_group(group_name), 0
         for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
             arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
@@ -56,14 +55,8 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
             create_array(
                 target, name, shape, first.dtype, dimension_names(first), chunks=first.chunks, shards=first.shards
             )
-            num_shards = -(-draws // _shard_draws(first))
             for number, path in enumerate(groups):
-                for shard in range(num_shards):
-                    rest = [0] * len(first.shape[2:])
-                    _link(
-                        chunk_file(path / whole, (0, shard, *rest)),
-                        chunk_file(root_path / whole, (number, shard, *rest)),
-                    )
+                _link_shards(path / whole, root_path / whole, first, draws, axis=0, block=number)
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
 
@@ -91,11 +84,7 @@ def join_rows(
             array = _array(open_group(path), path, name)
             if _layout(array) != _layout(joined) or array.shape[1] < draws:
                 raise StoreError(f"{path}: array {name} does not fit that of {processes[0]}", _REMEDY)
-            for shard in range(-(-draws // _shard_draws(joined))):
-                index = [0, shard, *[0] * (len(joined.shape) - 2)]
-                source = chunk_file(path / name, index)
-                index[axis] = block
-                _link(source, chunk_file(root_path / name, index))
+            _link_shards(path / name, root_path / name, joined, draws, axis=axis, block=block)
         joined.resize([num_rows if i == axis else n for i, n in enumerate(joined.shape)])
 
 
@@ -112,9 +101,14 @@ def _layout(array: zarr.Array) -> dict[str, object]:
     return {key: value for key, value in metadata.items() if key not in ("shape", "attributes")}
 
 
-def _shard_draws(array: zarr.Array) -> int:
-    """Return the draws of a shard; draws are always stored in shards."""
-    return (array.shards or array.chunks)[1]
+def _link_shards(source: Path, target: Path, array: zarr.Array, draws: int, *, axis: int, block: int) -> None:
+    """Link the shards of one writer's array, up to a number of draws, as a block along an axis of the joined array."""
+    # Draws are always stored in shards.
+    for shard in range(-(-draws // (array.shards or array.chunks)[1])):
+        index = [0, shard, *[0] * (array.ndim - 2)]
+        file = chunk_file(source, index)
+        index[axis] = block
+        _link(file, chunk_file(target, index))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -1,8 +1,8 @@
 """Allow one writer per chain group, with a lock file that names its owner and a heartbeat.
 
-The lock is taken by creating a hard link, which only one process can do, also on network file systems. Clocks of
-different machines are never compared: an owner on this machine is looked up by its process id, one elsewhere is observed
-for three heartbeats. A process that lost its lock notices before its next commit.
+Creating a hard link takes the lock: only one process succeeds, also on network file systems. Clocks of different
+machines are never compared. An owner on this machine is looked up by its process id; an owner elsewhere is observed for
+three heartbeats. A process that lost its lock notices before its next commit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TypedDict
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import write_json
+from bayesmesh.files import write_json_once
 from bayesmesh.running.slurm.variables import job_id
 
 HEARTBEAT_SECONDS = 5.0
@@ -58,10 +57,10 @@ class Owner(TypedDict, total=False):
 
 
 class WriterLock:
-    """Holds the lock of a folder as a context manager.
+    """Hold the lock of a folder, as a context manager.
 
     Args:
-        folder: the chain group's folder; created if necessary.
+        folder: folder of the chain group; created if necessary.
         heartbeat_seconds: interval between heartbeats.
         give_up: called while waiting for another owner's heartbeat; raises to end the wait.
 
@@ -70,14 +69,11 @@ class WriterLock:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
-        give_up: Callable[[], None] = lambda: None,
+        self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS, give_up: Callable[[], None] = lambda: None
     ) -> None:
         self.path, self._heartbeat_seconds, self._give_up = folder / LOCK_NAME, heartbeat_seconds, give_up
         self._token, self._stop = secrets.token_hex(8), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> WriterLock:
         try:
@@ -93,16 +89,12 @@ class WriterLock:
                 raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
             _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
             self._set_aside(owner)
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
         if self._is_ours():
             self.path.unlink(missing_ok=True)
 
@@ -119,15 +111,8 @@ class WriterLock:
 
     def _take(self) -> bool:
         """Try to create the lock; return whether this process holds it."""
-        temporary = self.path.with_name(f".{LOCK_NAME}.{self._token}")
-        write_json(temporary, {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds})
-        try:
-            os.link(temporary, self.path)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        return True
+        about = {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
+        return write_json_once(self.path, about)
 
     def _is_ours(self) -> bool:
         owner = read_owner(self.path)
@@ -189,18 +174,16 @@ def read_owner(path: Path) -> Owner | None:
     Read errors propagate, because they do not show that the owner is dead.
     """
     try:
-        text = path.read_bytes()
+        owner: Owner = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
         raise StoreError(f"{path}: is a folder, not a lock", "move it away") from error
-    try:
-        owner: Owner = json.loads(text)
     except ValueError:
         return {}
-    if not isinstance(owner, dict) or not isinstance(owner.get("heartbeat_seconds"), int | float):
-        return {}
-    return owner if isinstance(owner.get("pid"), int) and isinstance(owner.get("token"), str) else {}
+    types = {"pid": int, "token": str, "heartbeat_seconds": int | float}
+    is_whole = isinstance(owner, dict) and all(isinstance(owner.get(key), kind) for key, kind in types.items())
+    return owner if is_whole else {}
 
 
 def _this_process() -> Owner:
@@ -210,7 +193,7 @@ def _this_process() -> Owner:
         "pid": os.getpid(),
         "started_ticks": _start_of(os.getpid()),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
-        "process_space": _link("/proc/self/ns/pid"),
+        "process_space": _read("/proc/self/ns/pid"),
         "job": job_id(os.environ),
     }
 
@@ -233,15 +216,9 @@ def _start_of(pid: int) -> str:
 
 
 def _read(path: str) -> str:
+    """Return the text of a file, or the target of a link; empty if it cannot be read."""
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _link(path: str) -> str:
-    try:
-        return str(Path(path).readlink())
+        return os.readlink(path) if os.path.islink(path) else Path(path).read_text("ascii", "replace").strip()
     except OSError:
         return ""
 

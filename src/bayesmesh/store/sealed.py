@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import read_json, sync, write_json
+from bayesmesh.files import read_json, write_json, write_json_once
 
 _KEY = "sha256"
 
@@ -33,17 +30,8 @@ def write_sealed_once(path: Path, content: Mapping[str, object], remedy: str) ->
     Raises:
         StoreError: the file is damaged.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
-    try:
-        if not path.exists():
-            write_json(temporary, _seal(path.name, content))
-            # Creating a hard link fails if the name exists, so only one process wins, also on network file systems.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-            sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    if not path.exists():
+        write_json_once(path, _seal(path.name, content))
     return read_sealed(path, remedy)
 
 

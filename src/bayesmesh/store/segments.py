@@ -1,8 +1,9 @@
 """Store the draws of one chain group: commit segment by segment, resume from verified commits.
 
-A segment is a run of iterations that fills one Zarr shard of every array. The order of a commit is: staged shards,
-fsync, checkpoint, fsync, a marker that lists every file with its sha256; then the shards move into place. Data without
-a marker count as never written; data with a marker are safe, in place or staged. There is one writer per group.
+A segment is a range of iterations that fills one Zarr shard of every array. A commit writes, in this order: staged
+shards, fsync, checkpoint, fsync, a marker that lists every file with its sha256. Then the shards move into place.
+Iterations without a marker count as never written; iterations with a marker are safe, in place or staged. Each chain
+group has one writer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import JSON, atomic_path, hash_file, sync
+from bayesmesh.files import atomic_path, hash_file, sync
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
 from bayesmesh.store.manifests import missing_draws, read_manifest
@@ -35,12 +36,18 @@ def segment_draws_of(identity: Path) -> int | None:
     Raises:
         StoreError: the record of a group is damaged.
     """
-    for about in sorted(identity.glob("group-*/store.json")):
-        length = read_sealed(about, DAMAGE_REMEDY).get("segment_draws")
-        if type(length) is not int or length < 1:
-            raise StoreError(f"{about}: is damaged: no segment_draws in it", DAMAGE_REMEDY)
-        return length
-    return None
+    records = sorted(identity.glob("group-*/store.json"))
+    return int(_read_record(records[0])["segment_draws"]) if records else None
+
+
+def _read_record(about: Path) -> dict[str, Any]:
+    """Return the content of ``store.json``."""
+    record = read_sealed(about, DAMAGE_REMEDY)
+    length = record.get("segment_draws")
+    # A bool is also an int, but not a length.
+    if type(length) is not int or length < 1 or type(record.get("identity")) is not str:
+        raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
+    return record
 
 
 class ChainStore:
@@ -63,23 +70,13 @@ class ChainStore:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        segment_draws: int,
-        record: Mapping[str, object],
-        fence: Callable[[], None] = lambda: None,
+        self, folder: Path, segment_draws: int, record: Mapping[str, object], fence: Callable[[], None] = lambda: None
     ) -> None:
         self.folder, self._fence = folder, fence
         about = folder / "store.json"
         self.is_new = not about.exists()
         if not self.is_new:
-            existing = read_sealed(about, DAMAGE_REMEDY)
-            self._check_record(about, existing, must_have_environment="environment" in record)
-            if existing["identity"] != record["identity"]:
-                raise StoreError(
-                    f"{folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
-                )
-            self.record: dict[str, Any] = existing
+            self.record = self._open_record(about, record)
         elif marker_names(folder):
             # Without the length of segments, continuing could overwrite committed draws.
             raise StoreError(f"{about}: is missing, though there are commits", DAMAGE_REMEDY)
@@ -91,20 +88,22 @@ class ChainStore:
             sync(folder.parent)
         self.segment_draws = int(self.record["segment_draws"])
 
-    def _check_record(self, about: Path, record: Mapping[str, JSON], *, must_have_environment: bool) -> None:
-        """Raise if ``store.json`` is damaged; ``identity.json`` must have the same segment length."""
-        segment_draws = record.get("segment_draws")
-        # A bool is also an int, but not a length.
-        if type(segment_draws) is not int or type(record.get("identity")) is not str:
-            raise StoreError(f"{about}: is damaged: no identity or no segment_draws in it", DAMAGE_REMEDY)
-        shared = self.folder.parent / "identity.json"
+    def _open_record(self, about: Path, record: Mapping[str, object]) -> dict[str, Any]:
+        """Return the content of ``store.json`` after comparing it with ``identity.json`` and with the writer's record."""
+        existing, shared = _read_record(about), self.folder.parent / "identity.json"
+        segment_draws = existing["segment_draws"]
         length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
-        if segment_draws < 1 or segment_draws != length:
+        if segment_draws != length:
             raise StoreError(
                 f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}", DAMAGE_REMEDY
             )
-        if not isinstance(record.get("environment", None if must_have_environment else {}), dict):
+        if not isinstance(existing.get("environment", None if "environment" in record else {}), dict):
             raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
+        if existing["identity"] != record["identity"]:
+            raise StoreError(
+                f"{self.folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
+            )
+        return existing
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
