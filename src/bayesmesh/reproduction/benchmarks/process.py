@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from bayesmesh.reproduction.benchmarks.worker import Answer
+from bayesmesh.reproduction.benchmarks.worker import Answer, memory_mib
 
 ON_CPU = {"cpu": "cpu"}
 """Only the CPU, for `on_platforms`."""
@@ -104,7 +104,7 @@ class Process:
             left = until - time.monotonic()
             if left <= 0:
                 self._end("time limit", f"{request['do']}: more than {limit_s:g} s")
-            if (used := self._memory_mib("VmRSS")) > self._memory_limit:
+            if (used := memory_mib("VmRSS", self._process.pid)) > self._memory_limit:
                 self._end("memory", f"{request['do']}: {used:,.0f} MiB, more than {self._memory_limit:,.0f}")
             if self._selector.select(min(left, _CHECK_S)):
                 chunk = os.read(self._answers, 1 << 16)
@@ -126,16 +126,8 @@ class Process:
         with suppress(BrokenPipeError), self._process:
             pass
 
-    def _memory_mib(self, what: str) -> float:
-        """Return memory of the process, ``VmRSS`` now or ``VmHWM`` at its peak; NaN if unavailable."""
-        try:
-            lines = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-        except (FileNotFoundError, ProcessLookupError):
-            return math.nan
-        return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(what)), math.nan)
-
     def _end(self, status: str, message: str) -> NoReturn:
-        peak = self._memory_mib("VmHWM")
+        peak = memory_mib("VmHWM", self._process.pid)
         self.close()
         raise Ended(status, message, peak)
 

@@ -20,6 +20,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import platform
 import resource
@@ -35,7 +36,7 @@ from typing import NotRequired, Protocol, TypedDict
 _PACKAGES = ("bayesmesh", "jax", "jaxlib", "tensorflow_probability", "numpy", "pymc", "pytensor", "numba", "numpyro",
              "nutpie", "blackjax")  # fmt: skip
 _PR_SET_PDEATHSIG = 1
-_STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_REFERENCES = Path("/proc/self/clear_refs")
 
 
 class Answer(TypedDict):
@@ -72,14 +73,22 @@ def version_line(modules: Container[str] = _PACKAGES) -> str:
     return ", ".join(found)
 
 
+def memory_mib(field: str, process: int | str = "self") -> float:
+    """Return memory of a process in MiB, ``VmRSS`` now or ``VmHWM`` at its peak; NaN if the system does not tell."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return math.nan
+    return next((float(line.split()[1]) / 1024 for line in lines if line.startswith(field)), math.nan)
+
+
 def peak_mib() -> float:
     """Return the peak resident memory of this process since `_forget_peak`, in MiB.
 
     Uses Linux's own mark, because the value of `getrusage` starts with that of the parent process.
     """
-    if _STATUS.exists():
-        lines = _STATUS.read_text(encoding="ascii").splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+    if not math.isnan(peak := memory_mib("VmHWM")):
+        return peak
     # Elsewhere the peak since the start of the process; macOS counts bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -12,9 +12,9 @@ from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSIT
 from bayesmesh.reproduction.benchmarks import hidden_markov
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov import _contenders, _ratios
-from bayesmesh.reproduction.benchmarks.hidden_markov.effective_draws import describe
 from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact
 from bayesmesh.reproduction.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
+from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import describe
 from bayesmesh.reproduction.benchmarks.process import Contender, Ended
 
 EMISSIONS = simulate_processes(70, 50, 104109109)

@@ -9,6 +9,7 @@ effective sample size over all numbers of all latents, divided by the seconds of
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -21,19 +22,8 @@ import numpy as np
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.harness import (
-    OK,
-    Case,
-    Measurement,
-    Options,
-    Outcome,
-    Ratio,
-    compare,
-    ratio,
-)
+from bayesmesh.reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, Ended, ask_once, list_platforms, on_platforms
-
-__all__ = ["run"]
 
 _log = logging.getLogger("bayesmesh")
 
@@ -43,8 +33,6 @@ LEAST = 8.0
 MOST_R_HAT = 1.02
 """Largest R-hat of our chains; draws of chains that disagree do not count as effective."""
 
-NAN = float("nan")
-
 PEERS = "BAYESMESH_PEERS"
 """Environment variable: the Python of the other samplers' environment; by default that of ``.venv-peers``."""
 
@@ -53,9 +41,19 @@ OURS = "ours: ChEES-HMC"
 INITIAL = {"method": "zero", "spread": 0.1}
 """Start near the origin of unconstrained space; from distant prior draws, some chains reach a mode with a wrong signal."""
 
-
 LONG = {"target_acceptance": 0.55, "initial_leapfrog_steps": 40}
 """Options of ChEES-HMC: rare states cause long tails, which trajectories of a dozen steps cross in one draw."""
+
+
+OTHERS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("BlackJAX NUTS", "BlackjaxNuts", {}),
+    ("NumPyro NUTS", "NumpyroNuts", {}),
+    ("nutpie, JAX", "Nutpie", {"backend": "jax"}),
+    ("nutpie, Numba", "Nutpie", {"backend": "numba"}),
+    ("PyMC NUTS, JAX operation", "PymcNuts", {"likelihood": "jax"}),
+    ("PyMC NUTS, PyTensor", "PymcNuts", {"likelihood": "pytensor"}),
+)
+"""The other samplers: name, class in `contenders`, and its options."""
 
 
 def run(options: Options) -> Outcome:
@@ -66,19 +64,16 @@ def run(options: Options) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "emissions.npy")
         np.save(data, emissions)
-        case = Case(
-            {"processes": emissions.shape[0], "observations": emissions.shape[1]},
-            _contenders(options, data, peers, list_platforms()),
-        )
+        case = dict(zip(("processes", "observations"), emissions.shape, strict=True))
         limit = max(options.seconds_limit, 600.0)
         limits = options.limits(
             run_s=limit, prepare_s=limit, rounds=options.pick(3, quick=1), least_rounds=1, case_s=240
         )
-        measured = compare([case], limits)
-    exact, silent = _exact(peers, case.values)
+        measured = compare([Case(case, _contenders(options, data, peers, list_platforms()))], limits)
+    exact, silent = _exact(peers, case)
     write_rows(options.layout.table("hidden_markov-exact"), exact)
     rows = [m.row() for m in [*measured, *silent]]
-    return Outcome(rows, _ratios(measured, case.values, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
+    return Outcome(rows, _ratios(measured, case, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
 
 
 def _peers_python() -> str | None:
@@ -86,7 +81,7 @@ def _peers_python() -> str | None:
     path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
     if path.exists():
         return str(path)
-    _log.warning("benchmark hidden_markov: %s is not there; make it with tools/bootstrap.sh peers", path)
+    _log.warning("benchmark hidden_markov: %s does not exist; create it with tools/bootstrap.sh peers", path)
     return None
 
 
@@ -95,30 +90,19 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     iterations = options.pick(1000, quick=50)
     budget = {"data": data, "chains": 2, "warmup": iterations, "draws": iterations}
     many = {"data": data, "chains": options.pick(32, quick=8), "warmup": options.pick(400, quick=40)}
-    ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL, "options": {}}
-    kernels = [
-        Contender(OURS, f"{__name__}.our_sampler:Ours", {**ours, "kernel": "chees", "options": LONG}),
-        # The others compute in float64, as in the gallery.
-        Contender(
-            f"{OURS}, float64",
-            f"{__name__}.our_sampler:Ours",
-            {**ours, "kernel": "chees", "options": LONG, "dtype": "float64"},
-        ),
-        Contender("ours: NUTS", f"{__name__}.our_sampler:Ours", {**ours, "kernel": "nuts"}),
-    ]
-    found = on_platforms(kernels, platforms)
+    ours = {**many, "draws": options.pick(2000, quick=20), "dtype": "float32", "initial": INITIAL}
+    chees, nuts = {**ours, "kernel": "chees", "options": LONG}, {**ours, "kernel": "nuts", "options": {}}
+    # The others compute in float64, as in the gallery.
+    kernels = {OURS: chees, f"{OURS}, float64": {**chees, "dtype": "float64"}, "ours: NUTS": nuts}
+    work = f"{__name__}.our_sampler:Ours"
+    found = on_platforms([Contender(name, work, settings) for name, settings in kernels.items()], platforms)
     if peers is None:
         return found
-    work = f"{__name__}.contenders"
+    rows = options.pick(OTHERS, quick=OTHERS[:1])
     others = [
-        Contender("BlackJAX NUTS", f"{work}:BlackjaxNuts", budget, peers),
-        Contender("NumPyro NUTS", f"{work}:NumpyroNuts", budget, peers),
-        Contender("nutpie, JAX", f"{work}:Nutpie", {**budget, "backend": "jax"}, peers),
-        Contender("nutpie, Numba", f"{work}:Nutpie", {**budget, "backend": "numba"}, peers),
-        Contender("PyMC NUTS, JAX operation", f"{work}:PymcNuts", {**budget, "likelihood": "jax"}, peers),
-        Contender("PyMC NUTS, PyTensor", f"{work}:PymcNuts", {**budget, "likelihood": "pytensor"}, peers),
+        Contender(name, f"{__name__}.contenders:{work}", {**budget, **settings}, peers) for name, work, settings in rows
     ]
-    return [*found, *on_platforms(options.pick(others, quick=others[:1]), ON_CPU)]
+    return [*found, *on_platforms(others, ON_CPU)]
 
 
 def _ratios(measured: Sequence[Measurement], case: Mapping[str, object], options: Options) -> list[Ratio]:
@@ -127,19 +111,16 @@ def _ratios(measured: Sequence[Measurement], case: Mapping[str, object], options
     others = {name: rate for name, rate in rates.items() if not name.startswith("ours")}
     best = max(others, key=others.__getitem__, default="another sampler")
     gate = options.pick(LEAST, quick=None)
-    names = [best, *sorted(others.keys() - {best})]
-    found = [
-        ratio(measured, case, OURS, against=name, least=gate if name == best else None, fact="ess_per_s")
-        for name in names
-    ]
-    return [r._replace(reason=_reason(measured)) if r.least is not None else r for r in found]
+    first = ratio(measured, case, OURS, against=best, least=gate, fact="ess_per_s")
+    rest = [ratio(measured, case, OURS, against=name, fact="ess_per_s") for name in sorted(others.keys() - {best})]
+    return [first if gate is None else first._replace(reason=_reason(measured)), *rest]
 
 
 def _reason(measured: Sequence[Measurement]) -> str:
     """Return why the gate cannot be evaluated: a sampler failed or ours did not converge; empty if it can."""
     needed = [m for m in measured if m.contender == OURS or not m.contender.startswith("ours")]
     missing = [f"{m.contender}: {m.status}" for m in needed if m.status != OK]
-    ours = next((m.facts.get("max_r_hat", NAN) for m in measured if m.contender == OURS), NAN)
+    ours = next((m.facts.get("max_r_hat", math.nan) for m in measured if m.contender == OURS), math.nan)
     if not ours <= MOST_R_HAT:
         missing.append(f"{OURS}: R-hat {ours:.3g}, more than {MOST_R_HAT:g}")
     return "; ".join(missing)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, SupportsFloat, TypedDict
+from collections.abc import Mapping
+from typing import NamedTuple, SupportsFloat
 
 import jax
 import jax.numpy as jnp
@@ -14,20 +15,18 @@ from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSIT
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
 
-__all__ = ["Exact", "ExactInPymc", "draw_point"]
-
 NUM_PROBES = 2
 """Number of points for our model in addition to the published ones."""
 
 
 class Point(NamedTuple):
-    """Latents, and the seed from which they were drawn; None for published points."""
+    """Latents, and the seed from which they were drawn; empty for published points."""
 
     signal: float
     noise: float
     initial: np.ndarray
     transition: np.ndarray
-    seed: int | None = None
+    seed: int | str = ""
 
     def latents(self) -> dict[str, np.ndarray]:
         """Return name -> float64 array."""
@@ -56,16 +55,10 @@ def _model() -> tuple[HiddenMarkov, dict[str, np.ndarray]]:
     return HiddenMarkov(Options(), spec), {"emissions": emissions}
 
 
-class SeedCase(TypedDict):
-    """Seed of the points drawn in this run."""
-
-    seed: int
-
-
 class Exact:
     """Log likelihood of the first process and of all, its derivative by the signal, and the terms of our prior."""
 
-    def prepare(self, case: SeedCase) -> dict[str, object]:
+    def prepare(self, case: Mapping[str, int]) -> dict[str, object]:
         """Evaluate at the published points and at points from the ``seed`` of the case."""
         model, rows = _model()
         per_row = jax.jit(model.log_likelihood)
@@ -87,10 +80,6 @@ class Exact:
             found += [_row(quantity, name, "model", value, point) for quantity, value in quantities.items()]
         return {"rows": found}
 
-    def run(self, repeat: int) -> dict[str, object]:
-        """Nothing is timed."""
-        raise NotImplementedError(f"round {repeat} of numbers that do not change")
-
 
 def _log_volumes(point: Point) -> dict[str, float]:
     """Log Jacobian of PyMC's map from unconstrained space, by which its terms differ from densities of the latents."""
@@ -105,7 +94,7 @@ def _log_volumes(point: Point) -> dict[str, float]:
 class ExactInPymc:
     """Terms of the log density in PyMC, with our likelihood as an operation in a PyMC model."""
 
-    def prepare(self, case: SeedCase) -> dict[str, object]:
+    def prepare(self, case: Mapping[str, int]) -> dict[str, object]:
         """Evaluate at PyMC's starting point, and at a point from the ``seed`` of the case."""
         import pymc
 
@@ -120,31 +109,23 @@ class ExactInPymc:
                 "transition": pymc.Dirichlet("transition", np.ones((3, 3))),
             }
             pymc.Potential("log_likelihood", log_likelihood_operation(model, rows)(**latents))
-        start = in_pymc.initial_point(0)
-        point = draw_point(case["seed"])
-        values = point.latents()
-        there = {}
+        start, point = in_pymc.initial_point(0), draw_point(case["seed"])
+        values, there = point.latents(), {}
         for rv in in_pymc.free_RVs:
-            transform, name = in_pymc.rvs_to_transforms[rv], in_pymc.rvs_to_values[rv].name
-            value = values[rv.name]
-            there[name] = value if transform is None else transform.forward(value, *rv.owner.inputs).eval()
+            transform, value = in_pymc.rvs_to_transforms[rv], values[rv.name]
+            unconstrained = value if transform is None else transform.forward(value, *rv.owner.inputs).eval()
+            there[in_pymc.rvs_to_values[rv].name] = unconstrained
         found = []
         for label, at, given in (("pymc_initial", PUBLISHED["pymc_initial"], start), ("probe-1", point, there)):
             terms = in_pymc.point_logps(given, round_vals=10)
-            names = {name: name if name == "log_likelihood" else f"log_prior_{name}" for name in terms}
-            found += [_row(names[k], label, "PyMC", v, at) for k, v in terms.items()]
+            terms = {name if name == "log_likelihood" else f"log_prior_{name}": v for name, v in terms.items()}
+            found += [_row(name, label, "PyMC", v, at) for name, v in terms.items()]
         return {"rows": found}
-
-    def run(self, repeat: int) -> dict[str, object]:
-        """Nothing is timed."""
-        raise NotImplementedError(f"round {repeat} of numbers that do not change")
 
 
 def _row(quantity: str, case: str, by: str, value: SupportsFloat, point: Point) -> dict[str, object]:
-    def text(values: np.ndarray) -> str:
-        return " ".join(repr(float(x)) for x in np.ravel(values))
-
-    where = {"signal": float(point.signal), "noise": float(point.noise)}
-    simplices = {"initial": text(point.initial), "transition": text(point.transition)}
-    seed = "" if point.seed is None else str(point.seed)
-    return {"quantity": quantity, "case": case, "by": by, "value": float(value), **where, **simplices, "seed": seed}
+    about = {"quantity": quantity, "case": case, "by": by, "value": float(value)}
+    latents = {
+        name: " ".join(map(repr, v.ravel().tolist())) if v.ndim else float(v) for name, v in point.latents().items()
+    }
+    return {**about, **latents, "seed": str(point.seed)}

@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["NUM_STATES", "jax_log_likelihood", "pytensor_log_likelihood"]
-
 NUM_STATES = 3
 
 
@@ -47,32 +45,22 @@ def jax_log_likelihood(
 
 
 def pytensor_log_likelihood(
-    emissions: np.ndarray,
-    signal: TensorVariable,
-    noise: TensorVariable,
-    initial: TensorVariable,
+    emissions: np.ndarray, signal: TensorVariable, noise: TensorVariable, initial: TensorVariable,
     transition: TensorVariable,
-) -> TensorVariable:
+) -> TensorVariable:  # fmt: skip
     """The same recurrence as a PyTensor graph over all processes, for PyTensor's compilers."""
     import pytensor
     import pytensor.tensor as pt
 
     means = pt.arange(1, NUM_STATES + 1) * signal
-    log_emission = (
-        -0.5 * ((pt.as_tensor(emissions.T)[:, :, None] - means) / noise) ** 2
-        - pt.log(noise)
-        - 0.5 * math.log(2 * math.pi)
-    )
-    log_transition = pt.log(transition)
+    deviations = (pt.as_tensor(emissions.T)[:, :, None] - means) / noise
+    log_emission = -0.5 * deviations**2 - pt.log(noise) - 0.5 * math.log(2 * math.pi)
 
     def step(log_emission: TensorVariable, log_alpha: TensorVariable, log_transition: TensorVariable) -> TensorVariable:
         return pt.logsumexp(log_alpha[:, :, None] + log_transition[None], axis=1) + log_emission
 
     alphas = pytensor.scan(
-        step,
-        sequences=[log_emission[1:]],
-        outputs_info=[pt.log(initial)[None, :] + log_emission[0]],
-        non_sequences=[log_transition],
-        return_updates=False,
-    )
+        step, sequences=[log_emission[1:]], outputs_info=[pt.log(initial)[None, :] + log_emission[0]],
+        non_sequences=[pt.log(transition)], return_updates=False,
+    )  # fmt: skip
     return pt.sum(pt.logsumexp(alphas[-1], axis=1))

@@ -6,8 +6,6 @@ the key and has the right density; all else is the same. Every chain has its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -62,7 +60,7 @@ class Stepwise(_Jax):
         self.steps = jax.jit(steps)
         jax.block_until_ready(self.steps(jax.random.key(0), self.first))
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         state = self.first
         for key in jax.random.split(jax.random.key(repeat), self.case["samples"]):
             state = self.steps(key, state)
@@ -91,7 +89,7 @@ class Loop(_Jax):
         self.program = program.lower(keys, self.first, jnp.int32(1)).compile()
         jax.block_until_ready(self.program(keys, self.first, jnp.int32(1)))
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         keys = self.split(jax.random.key(repeat))
         last, means = jax.block_until_ready(self.program(keys, self.first, jnp.int32(self.case["samples"])))
         return describe_states(last, means if self.case["keeps_means"] else None)

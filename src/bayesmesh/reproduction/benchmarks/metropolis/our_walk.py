@@ -43,7 +43,7 @@ class Ours(JaxWalk):
         jax.block_until_ready(self.program.advance(self.first, 1, scale=self.case["scale"], seed=0))
         super().warm_up()
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         samples = self.case["samples"]
         walk = self.program.advance(self.first, samples, scale=self.case["scale"], seed=repeat)
         last, total = self.program.chains(jax.block_until_ready(walk).position), walk.total
@@ -53,7 +53,7 @@ class Ours(JaxWalk):
 class Adaptation:
     """Adapts the scale for the contenders of the adapted arm; not part of their time."""
 
-    def prepare(self, case: Mapping[str, object]) -> Mapping[str, object]:
+    def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Adapt."""
         jax.config.update("jax_enable_x64", True)
         return {"scale_found": round(adapt_scale(target, START, seed=0), 2)}

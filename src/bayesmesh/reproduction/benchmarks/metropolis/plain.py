@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
@@ -15,7 +13,7 @@ from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, SCALE
 class _Plain:
     """Nothing to compile."""
 
-    def prepare(self, case: WalkCase) -> Mapping[str, object]:
+    def prepare(self, case: WalkCase) -> dict[str, object]:
         """Store the sizes."""
         self.case = case
         return {"compile_s": 0.0, "platform": "cpu"}
@@ -32,7 +30,7 @@ class Published(_Plain):
         log_density: np.ndarray = -logsumexp(self.log_weights - self.components.logpdf(position), axis=0)
         return log_density
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Take all steps of all chains."""
         generator, chains = np.random.default_rng(repeat), self.case["chains"]
         position = np.full(chains, START)
@@ -49,7 +47,7 @@ class Published(_Plain):
 class Correct(_Plain):
     """The right density, written for speed: no logarithm, four exponentials, sums in place."""
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         """Take all steps of all chains; if means are kept, sum up every state."""
         generator, chains = np.random.default_rng(repeat), self.case["chains"]
         position, total = np.full(chains, START), np.zeros(chains)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import tensorflow_probability.substrates.jax as tfp
@@ -58,7 +56,7 @@ class Tfp(JaxWalk):
         with jax.disable_jit(self.mode == "eager"):
             return self._sample(key, self.first, samples)
 
-    def run(self, repeat: int) -> Mapping[str, object]:
+    def run(self, repeat: int) -> dict[str, object]:
         draws = self._walk(repeat, self.case["samples"])
         means = draws.mean(axis=0) if self.case["keeps_means"] else None
         return describe_states(jax.block_until_ready(draws)[-1], means)
