@@ -19,7 +19,7 @@ BROKEN = {
     "draws": ("analyses/averaging/scores.py", "bayesmesh.sampling.mesh"),
     "without-jax": ("files.py", "jax"),
     "without-jax-themselves": ("cli.py", "jax"),
-    "sections": ("analyses/averaging/panels.py", "jax"),
+    "sections": ("analyses/averaging/section.py", "jax"),
     "circles": ("errors.py", "bayesmesh.files"),
     "pickle": ("reproduction/verbs.py", "pickle"),
     "pymc": ("kernels/hmc.py", "pymc"),

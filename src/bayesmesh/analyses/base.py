@@ -8,11 +8,15 @@ must be literals. Page and index load the class without JAX, so import modules t
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError
@@ -21,26 +25,12 @@ from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from bayesmesh.data.base import DataSpec
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model
 
-__all__ = ["Analysis", "BoundModel", "ShapeLike", "Shapes", "Subject"]
-
-
-class ShapeLike(Protocol):
-    """Shape and dtype of an array that was not computed, as `jax.ShapeDtypeStruct` has them."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype: ...
-
-
-Shapes = Mapping[str, ShapeLike]
-"""Latent -> shape and dtype of one draw."""
+Shapes = Mapping[str, np.ndarray]
+"""Latent -> an array of the shape and dtype of one draw, whose values mean nothing (or a `jax.ShapeDtypeStruct`)."""
 
 
 class BoundModel(NamedTuple):
@@ -124,7 +114,7 @@ class Analysis(ABC):
 
         Args:
             bound: model and data of the experiment.
-            latents: name -> shape and dtype of one draw (`jax.ShapeDtypeStruct`).
+            latents: name -> shape and dtype of one draw.
 
         Raises:
             ConfigError: they do not; the message names the key.
@@ -168,3 +158,101 @@ class Analysis(ABC):
         """
         del files
         return ""
+
+
+def unsuitable(key: str, problem: str) -> ConfigError:
+    """Return the error for data or a model that an analysis cannot use."""
+    return ConfigError(f"key '{key}': {problem}", f"remove the key '{key}' from the experiment")
+
+
+@contextlib.contextmanager
+def asking_model(key: str, model: Model, fields: Sequence[str]) -> Iterator[None]:
+    """Turn what a model says of rows that it cannot use into the error of an analysis.
+
+    Args:
+        key: name of the analysis.
+        model: the model that is called in the block.
+        fields: names of the fields that it is given.
+
+    Raises:
+        ConfigError: the model does not predict, or asks for a field that the rows lack.
+    """
+    try:
+        yield
+    except NotImplementedError as error:
+        raise unsuitable(key, str(error)) from error
+    except KeyError as error:
+        listed = ", ".join(sorted(fields))
+        raise unsuitable(key, f"model {type(model).__name__} asks for {error}; the rows have {listed}") from error
+
+
+def check_predictive(key: str, model: Model, predictive: object, kind: type, num_axes: int, needed: str) -> None:
+    """Check the kind of a predictive distribution, and the number of axes of its batch shape.
+
+    Raises:
+        ConfigError: it is another; `needed` ends the message.
+    """
+    shape = tuple(getattr(predictive, "batch_shape", ()))
+    if not isinstance(predictive, kind) or len(shape) != num_axes:
+        found = f"{type(predictive).__name__} with batch shape {shape}"
+        raise unsuitable(key, f"model {type(model).__name__} predicts {found}; {needed}")
+
+
+def draw_shapes(posterior: Posterior, dtype: str) -> Shapes:
+    """Return shape and dtype of every latent of one stored draw, floating-point ones in `dtype`."""
+    arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
+    # Arrays without strides take no memory, whatever their shape.
+    return {
+        latent: np.broadcast_to(np.zeros((), dtype if array.dtype.kind == "f" else array.dtype), array.shape[2:])
+        for latent, array in arrays.items()
+    }
+
+
+def iterate_chunks(
+    posterior: Posterior,
+    dtype: str,
+    max_draws: int,
+    block_bytes: int,
+    *,
+    ends: Sequence[int] = (),
+    select: Callable[[str, np.ndarray], np.ndarray] = lambda name, values: values,
+) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+    """Yield all draws in chunks of one size, so that a program compiles once; padding repeats the last draw.
+
+    Args:
+        posterior: the draws.
+        dtype: dtype of floating-point latents.
+        max_draws: largest size of a chunk.
+        block_bytes: limit on the latents in memory, in bytes.
+        ends: ascending draw counts at which a chunk ends; the last is the number of draws.
+        select: returns the part of a latent to keep, from its name and its values, (draws, ...).
+
+    Yields:
+        Position of the first draw, number of draws that count, name -> (draws, ...).
+    """
+    arrays = [posterior.array("posterior", name) for name in posterior.latents]
+    per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays)
+    total = posterior.num_chains * posterior.num_draws
+    size = max(1, min(max_draws, total, block_bytes // max(1, per_draw)))
+    done = 0
+    for block in posterior.blocks(block_bytes=block_bytes):
+        chosen = {name: select(name, values) for name, values in block.items()}
+        length, start = len(next(iter(chosen.values()))), 0
+        while start < length:
+            count = min(size, length - start, next((end for end in ends if end > done), total) - done)
+            index = start + np.minimum(np.arange(size), count - 1)
+            chunk = {name: values[index] for name, values in chosen.items()}
+            yield done, count, {n: v.astype(dtype, copy=False) if v.dtype.kind == "f" else v for n, v in chunk.items()}
+            start, done = start + count, done + count
+
+
+def cut_tiles(rows: np.ndarray, tile_rows: int) -> np.ndarray:
+    """Return row numbers, (rows,), as (tiles, rows of a tile); the end is padded by repeating the last row.
+
+    >>> cut_tiles(np.arange(5), 4)
+    array([[0, 1, 2],
+           [3, 4, 4]])
+    """
+    num_tiles = math.ceil(len(rows) / tile_rows)
+    tile_rows = math.ceil(len(rows) / num_tiles)
+    return np.pad(rows, (0, num_tiles * tile_rows - len(rows)), mode="edge").reshape(num_tiles, tile_rows)

@@ -9,8 +9,6 @@ from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
 from bayesmesh.figures.sections import Section
 
-__all__ = ["Averaging"]
-
 
 class Averaging(Analysis):
     """Scores of single draws and of the average of their predictive probabilities."""
@@ -25,7 +23,7 @@ class Averaging(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require labelled test rows and one categorical prediction per row."""
-        from bayesmesh.analyses.averaging.suitability import check_averaging
+        from bayesmesh.analyses.averaging.predictive import check_averaging
 
         check_averaging(bound.model, latents, bound.shards.test_rows())
 

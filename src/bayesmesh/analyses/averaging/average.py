@@ -7,22 +7,23 @@ average over a single draw is the benefit of Bayesian prediction.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 
-from bayesmesh.analyses.averaging.predictive import WORK_BYTES, Predictor
-from bayesmesh.analyses.averaging.scores import Scores, score_probabilities
+from bayesmesh.analyses.averaging.predictive import WORK_BYTES, Predictor, check_averaging
+from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options
-from bayesmesh.analyses.averaging.suitability import check_averaging
-from bayesmesh.analyses.averaging.tables import write_predictions, write_scores
+from bayesmesh.analyses.base import draw_shapes, iterate_chunks
 from bayesmesh.data.base import DataSpec
+from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import ROW
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-__all__ = ["MAX_BLOCK_DRAWS", "average", "draw_counts"]
 
 MAX_BLOCK_DRAWS = 16
 """Largest number of draws combined into one matrix product with a tile of rows."""
@@ -71,89 +72,49 @@ def average(
         ConfigError: no test rows, a model with local latents, or one without categorical predictions.
     """
     jax.config.update("jax_enable_x64", True)
-    labels, num_classes = check_averaging(model, _shapes(posterior, spec.dtype), test_rows)
-    total = posterior.num_chains * posterior.num_draws
-    predictor = Predictor(
-        model,
-        test_rows,
-        labels,
-        num_classes=num_classes,
-        block_draws=_block_draws(posterior, total, block_bytes),
-        num_bins=settings.calibration_bins,
-        work_bytes=work_bytes,
-    )
-    summed, table = _stream(posterior, predictor, labels, spec.dtype, settings, block_bytes)
-    write_predictions(files["predictions.zarr"], (summed / total).astype(np.float32), labels, total)
-    write_scores(files["scores.csv"], table)
-    last = table[-1]
-    return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
-
-
-def _stream(
-    posterior: Posterior,
-    predictor: Predictor,
-    labels: np.ndarray,
-    dtype: str,
-    settings: Options,
-    block_bytes: int,
-) -> tuple[np.ndarray, list[dict[str, float]]]:
-    """Return probabilities summed over all draws, (rows, classes) float64, and the rows of the scores."""
+    labels, num_classes = check_averaging(model, draw_shapes(posterior, spec.dtype), test_rows)
     points = draw_counts(posterior.num_chains * posterior.num_draws, settings.points_per_decade)
-    summed = np.zeros((len(labels), predictor.num_classes))
-    singles: list[np.ndarray] = []
-    table: list[dict[str, float]] = []
-    done = 0
-    for latents, count in _blocks_up_to(points, posterior, dtype, predictor.block_draws, block_bytes):
+    predictor: Predictor | None = None
+    summed, singles, table = np.zeros((len(labels), num_classes)), [], []
+    for first, count, latents in iterate_chunks(posterior, spec.dtype, MAX_BLOCK_DRAWS, block_bytes, ends=points):
+        predictor = predictor or Predictor(
+            model,
+            test_rows,
+            labels,
+            num_classes=num_classes,
+            block_draws=len(next(iter(latents.values()))),
+            num_bins=settings.calibration_bins,
+            work_bytes=work_bytes,
+        )
         sums = predictor.sum_block(latents, count)
         summed += sums.probabilities
         ece = np.abs(sums.calibration).sum(axis=1, keepdims=True)
         singles.append(np.concatenate([sums.scores, ece], axis=1) / len(labels))
-        done += count
-        if done in points:
-            averaged = score_probabilities(summed / done, labels, settings.calibration_bins)
-            table.append(_table_row(done, np.concatenate(singles), averaged))
-    return summed, table
+        if first + count in points:
+            averaged = score_probabilities(summed / (first + count), labels, settings.calibration_bins)
+            table.append(_table_row(np.concatenate(singles), averaged))
+    _write_predictions(files["predictions.zarr"], (summed / points[-1]).astype(np.float32), labels, points[-1])
+    write_text(files["scores.csv"], pd.DataFrame(table, columns=COLUMNS).to_csv(index=False))
+    last = table[-1]
+    return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
 
 
-def _shapes(posterior: Posterior, dtype: str) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return shape and dtype of every latent of one draw."""
-    arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
-    return {
-        latent: jax.ShapeDtypeStruct(array.shape[2:], dtype if array.dtype.kind == "f" else array.dtype)
-        for latent, array in arrays.items()
-    }
-
-
-def _block_draws(posterior: Posterior, total: int, block_bytes: int) -> int:
-    arrays = [posterior.array("posterior", latent) for latent in posterior.latents]
-    per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays)
-    return max(1, min(MAX_BLOCK_DRAWS, total, block_bytes // max(1, per_draw)))
-
-
-def _blocks_up_to(
-    points: list[int], posterior: Posterior, dtype: str, size: int, block_bytes: int
-) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-    """Yield blocks of `size` draws with the number that count, such that blocks end at all `points`."""
-    done = 0
-    for block in posterior.blocks(block_bytes=block_bytes):
-        length = len(next(iter(block.values())))
-        start = 0
-        while start < length:
-            count = min(size, length - start, next(p for p in points if p > done) - done)
-            # Repeating the last draw keeps one shape, so one compilation; its weight is 0.
-            index = start + np.minimum(np.arange(size), count - 1)
-            yield {name: _cast(values[index], dtype) for name, values in block.items()}, count
-            start, done = start + count, done + count
-
-
-def _cast(values: np.ndarray, dtype: str) -> np.ndarray:
-    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
-
-
-def _table_row(num_draws: int, singles: np.ndarray, averaged: Scores) -> dict[str, float]:
-    """Return one row of the scores; `singles` is (num_draws, 4) in the order of `Scores`."""
-    row: dict[str, float] = {"num_draws": num_draws}
+def _table_row(singles: np.ndarray, averaged: Scores) -> dict[str, float]:
+    """Return one row of the scores; `singles` is (draws, 4) in the order of `Scores`."""
+    row: dict[str, float] = {"num_draws": len(singles)}
     for name, single, together in zip(Scores._fields, singles.mean(axis=0), averaged, strict=True):
         row |= {f"single_{name}": float(single), f"average_{name}": together}
-    row["single_accuracy_sd"] = float(singles[:, 0].std(ddof=1)) if num_draws > 1 else math.nan
+    row["single_accuracy_sd"] = float(singles[:, 0].std(ddof=1)) if len(singles) > 1 else math.nan
     return row
+
+
+def _write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray, num_draws: int) -> None:
+    """Write averaged probabilities, (row, class) float32, and labels, (row,), as a Zarr group.
+
+    An earlier group is replaced when the new one is complete.
+    """
+    with atomic_folder(path) as partial:
+        group = open_group(partial, "w")
+        group.attrs["num_draws"] = num_draws
+        write_array(group, "probabilities", probabilities, (ROW, "class"))
+        write_array(group, "label", labels, (ROW,))

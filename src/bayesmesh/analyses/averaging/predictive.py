@@ -6,19 +6,20 @@ draws on all rows never exist at once.
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.averaging.scores import LOG_FLOOR
-from bayesmesh.analyses.averaging.suitability import class_probabilities
-from bayesmesh.models.base import Latents, Model
+from bayesmesh.analyses.base import Shapes, asking_model, check_predictive, cut_tiles, unsuitable
+from bayesmesh.models.base import Latents, Model, Rows
 
-__all__ = ["WORK_BYTES", "BlockSums", "Predictor", "RowTiles", "make_block_fn"]
+KEY = "averaging"
 
 WORK_BYTES = 8 * 2**20
 """Limit on probabilities (draws of a block x rows of a tile x classes) on a device at a time, in bytes."""
@@ -53,6 +54,46 @@ class BlockSums(NamedTuple):
     probabilities: Any
     scores: Any
     calibration: Any
+
+
+def class_probabilities(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
+    """Return the predictive probabilities of one draw, shape (rows, classes).
+
+    Raises:
+        ConfigError: the model does not predict one category per row.
+    """
+    predictive = model.predict(latents, inputs)
+    needed = "only one Categorical per row can be averaged and scored"
+    check_predictive(KEY, model, predictive, tfp.distributions.Categorical, 1, needed)
+    return predictive.probs_parameter()
+
+
+def check_averaging(model: Model, latents: Shapes, test_rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
+    """Return labels, (rows,) int32, and the number of classes, without computing a prediction.
+
+    Args:
+        model: the model.
+        latents: name -> shape and dtype of one draw.
+        test_rows: name -> (rows, ...), with the outcome.
+
+    Raises:
+        ConfigError: no test rows, no labels, a model with local latents, or one without categorical predictions.
+    """
+    name = type(model).__name__
+    if model.local_latents:
+        local = ", ".join(sorted(model.local_latents))
+        raise unsuitable(KEY, f"model {name} has latents for each training row ({local}), but none for test rows")
+    if not test_rows or not len(next(iter(test_rows.values()))):
+        raise unsuitable(KEY, "the dataset has no test rows to score on")
+    with asking_model(KEY, model, list(test_rows)):
+        rows, classes = jax.eval_shape(
+            functools.partial(class_probabilities, model), dict(latents), dict(test_rows)
+        ).shape
+        labels = np.asarray(model.outcome({field: jnp.asarray(values) for field, values in test_rows.items()}))
+    is_label = labels.dtype.kind in "iub" and labels.shape == (rows,)
+    if not is_label or labels.min() < 0 or labels.max() >= classes:
+        raise unsuitable(KEY, f"model {name}: outcomes must be {rows} integer labels from 0 to {classes - 1}")
+    return labels.astype(np.int32), classes
 
 
 def make_block_fn(model: Model, num_bins: int) -> Callable[[Latents, jax.Array, RowTiles], BlockSums]:
@@ -150,8 +191,6 @@ class Predictor:
 
 
 def _cut_tiles(inputs: Mapping[str, np.ndarray], labels: np.ndarray, rows: np.ndarray, tile_rows: int) -> RowTiles:
-    num_tiles = math.ceil(len(rows) / tile_rows)
-    tile_rows = math.ceil(len(rows) / num_tiles)
-    padded = np.concatenate([rows, np.full(num_tiles * tile_rows - len(rows), rows[-1])]).reshape(num_tiles, tile_rows)
-    is_row = (np.arange(num_tiles * tile_rows) < len(rows)).reshape(num_tiles, tile_rows)
+    padded = cut_tiles(rows, tile_rows)
+    is_row = np.arange(padded.size).reshape(padded.shape) < len(rows)
     return RowTiles({name: values[padded] for name, values in inputs.items()}, labels[padded].astype(np.int32), is_row)

@@ -15,16 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "LOG_FLOOR",
-    "Scores",
-    "accuracy",
-    "brier_score",
-    "expected_calibration_error",
-    "log_score",
-    "score_probabilities",
-]
-
 LOG_FLOOR = float(np.finfo(np.float32).tiny)
 """Smallest probability that the log score distinguishes: 1.18e-38, or -87.3 nats; a smaller one counts as this."""
 
@@ -36,6 +26,17 @@ class Scores(NamedTuple):
     log_score: float
     brier: float
     ece: float
+
+
+COLUMNS = [
+    "num_draws",
+    *(f"{kind}_{name}" for name in Scores._fields for kind in ("single", "average")),
+    "single_accuracy_sd",
+]
+"""Columns of the scores: per draw count, mean scores of single draws and scores of their average.
+
+``single_accuracy_sd`` is the standard deviation over draws, empty for one draw.
+"""
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:

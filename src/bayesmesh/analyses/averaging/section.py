@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import zarr
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator
 
-from bayesmesh.analyses.averaging.panels import MEASURES, draw_reliability, draw_score
-from bayesmesh.analyses.averaging.tables import read_predictions, read_scores
+from bayesmesh.analyses.averaging.scores import COLUMNS
+from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import MUTED, Panel, draw, log_axis, series
+from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
+from bayesmesh.store.arrays import open_group, read_part
 
-__all__ = ["build_section", "describe"]
+MEASURES = {
+    "accuracy": ("Accuracy", "higher is better"),
+    "log_score": ("Log score", "mean log probability of the outcome in nats, higher is better"),
+    "brier": ("Brier score", "lower is better"),
+    "ece": ("Calibration error", "expected calibration error, lower is better"),
+}
+"""Score -> heading and explanation."""
+
+MAX_PREDICTIONS = 20_000_000
+"""Most probabilities to read for the calibration figure, to limit memory."""
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -27,11 +42,6 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         return None
     last = scores.iloc[-1]
     predictions = read_predictions(files["predictions.zarr"])
-    rows = [
-        (heading, *_at_the_end(last, name))
-        for name, (heading, _) in MEASURES.items()
-        if math.isfinite(last[f"average_{name}"])
-    ]
     others = (draw_score(scores, name) for name in MEASURES if name != "accuracy")
     body = render(
         Path(__file__).with_name("section.html"),
@@ -39,13 +49,11 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         calibration=draw_reliability(*predictions) if predictions else None,
         others=[panel for panel in others if panel],
         sentence=_gain_sentence(last),
-        rows=rows,
+        rows=[(heading, *_at_the_end(last, name)) for name, (heading, _) in MEASURES.items()],
         num_draws=last["num_draws"],
         scores=scores.to_dict("records"),
     )
-    accuracy = float(last["average_accuracy"])
-    known = math.isfinite(accuracy)
-    return Section(body, [KeyNumber("Accuracy of the average", formats.fixed(accuracy, 4))] if known else [])
+    return Section(body, [KeyNumber("Accuracy of the average", formats.fixed(float(last["average_accuracy"]), 4))])
 
 
 def describe(files: Mapping[str, Path]) -> str:
@@ -62,13 +70,118 @@ def _at_the_end(last: pd.Series, name: str) -> tuple[str, str, str]:
 
 
 def _gain_sentence(last: pd.Series) -> str:
-    single, average = last["single_accuracy"], last["average_accuracy"]
-    if not (math.isfinite(single) and math.isfinite(average)):
-        return ""
-    gain = (average - single) * 100
-    many = formats.count(float(last["num_draws"]))
-    comparison = f"{formats.fixed(abs(gain), 2)} percentage points {'above' if gain >= 0 else 'below'}"
+    single, average = 100 * last["single_accuracy"], 100 * last["average_accuracy"]
+    side = "above" if average >= single else "below"
     return (
-        f"The average of {many} draws is correct for {average * 100:.2f}% of the test rows, {comparison} "
-        f"the mean of its single draws ({single * 100:.2f}%)."
+        f"The average of {formats.count(float(last['num_draws']))} draws is correct for {average:.2f}% of the test rows, "
+        f"{formats.fixed(abs(average - single), 2)} percentage points {side} the mean of its single draws ({single:.2f}%)."
+    )
+
+
+def read_scores(path: Path) -> pd.DataFrame:
+    """Return the scores by number of draws; empty if the file does not exist.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return pd.DataFrame(columns=COLUMNS, dtype=float)
+    return read_table(path, numbers=COLUMNS).sort_values("num_draws", ignore_index=True)
+
+
+def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return averaged probabilities (row, class), float64, and labels (row,); None if missing or too large.
+
+    Raises:
+        StoreError: the store is damaged.
+    """
+    if not path.exists():
+        return None
+    root = open_group(path)
+    probabilities, label = root.get("probabilities"), root.get("label")
+    if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array):
+        raise StoreError(f"{path}: no array 'probabilities' or 'label'", "run the average stage again")
+    if probabilities.size > MAX_PREDICTIONS:
+        return None
+    return read_part(probabilities).astype(np.float64), read_part(label)
+
+
+def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> Panel | None:
+    """Draw a score of single draws and of their average against the number of draws, on a logarithmic axis.
+
+    Args:
+        scores: table from `read_scores`.
+        measure: one of `MEASURES`.
+        is_main: draw a large panel with both final values beside the lines.
+
+    Returns:
+        None if the measure was recorded at fewer than two draw counts.
+    """
+    kept = scores[(scores["num_draws"] > 0) & np.isfinite(scores[f"average_{measure}"])]
+    if len(kept) < 2:
+        return None
+    columns = ("num_draws", f"single_{measure}", f"average_{measure}", "single_accuracy_sd")
+    num_draws, single, average, spread = (kept[column].to_numpy() for column in columns)
+    heading, reading = MEASURES[measure]
+
+    def plot(axes: Axes) -> None:
+        if measure == "accuracy" and np.isfinite(spread).any():
+            axes.fill_between(num_draws, single - spread, single + spread, color=series(3), alpha=0.15, linewidth=0)
+        for values, colour, dashes in ((single, series(3), (0, (4, 2))), (average, series(0), "solid")):
+            (line,) = axes.plot(num_draws, values, color=colour, linestyle=dashes, marker="o", linewidth=1.7)
+            line.set_markersize(3.5 if is_main else 2.5)
+            if is_main:
+                end = (num_draws[-1], values[-1])
+                at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+                axes.annotate(f"{end[1]:.4f}", end, color=colour, fontsize=10, **at)
+        axes.set_xscale("log")
+        log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
+        if num_draws.max() < 10 * num_draws.min():
+            axes.xaxis.set_major_locator(FixedLocator([*num_draws]))
+        axes.set_xlabel("draws in the average")
+        if is_main:
+            axes.set_ylabel(heading.lower())
+
+    size = (420, 260) if is_main else (340, 190)
+    label = f"{heading} against number of draws: single draws {single[-1]:.4g}, their average {average[-1]:.4g}"
+    return draw(
+        f"score-{measure}", plot, size=size, label=label, title=heading, note=f"{reading[0].upper()}{reading[1:]}."
+    )
+
+
+def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 12) -> Panel:
+    """Draw the accuracy of the averaged prediction against its confidence.
+
+    Args:
+        probabilities: averaged probabilities, shape (row, class).
+        labels: class labels, shape (row,).
+        num_bins: number of equal-width confidence bins.
+
+    Reference:
+        Guo et al. 2017, "On calibration of modern neural networks", arXiv:1706.04599, section 2.
+    """
+    confidence = probabilities.max(axis=1)
+    is_right = probabilities.argmax(axis=1) == labels
+    bins = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
+    rows = np.bincount(bins, minlength=num_bins)
+    kept = rows > 0
+    mean = np.bincount(bins, confidence, num_bins)[kept] / rows[kept]
+    right = np.bincount(bins, is_right, num_bins)[kept] / rows[kept]
+    # Wilson's interval stays inside [0, 1] and has positive width even if all rows of a bin are correct.
+    z, n = 1.96, rows[kept]
+    centre = (right + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * np.sqrt(right * (1 - right) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+
+    def plot(axes: Axes) -> None:
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        axes.vlines(mean, centre - half, centre + half, color=series(0), linewidth=1.2)
+        axes.plot(mean, right, color=series(0), marker="o", markersize=4, linewidth=0)
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("probability of the predicted class")
+        axes.set_ylabel("share of correct predictions")
+
+    note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
+    return draw(
+        "reliability", plot, size=(340, 220), label="Reliability diagram of the average", title="Calibration", note=note
     )

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["Options"]
-
 
 class Options(Settings):
     """Scores of single draws and of their average on the test rows; needs a source with test rows."""

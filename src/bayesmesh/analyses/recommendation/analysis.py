@@ -9,8 +9,6 @@ from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
 from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.figures.sections import Section
 
-__all__ = ["Recommendation"]
-
 
 class Recommendation(Analysis):
     """Films for a few users with their uncertainty, and held-out scores for all users."""
@@ -26,7 +24,7 @@ class Recommendation(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a watch matrix, latents per user, one Bernoulli per film, and that the chosen users exist."""
-        from bayesmesh.analyses.recommendation.suitability import check_recommendation, check_users
+        from bayesmesh.analyses.recommendation.logits import check_recommendation, check_users
 
         check_recommendation(bound.model, latents, bound.shards)
         check_users(self.options.users, bound.shards.num_rows)
@@ -37,8 +35,7 @@ class Recommendation(Analysis):
 
         del others
         model, data_spec, shards = subject.bound
-        result = recommend(model, data_spec, subject.posterior, shards, self.options, files)
-        return f"num_draws {result['num_draws']}"
+        return f"{recommend(model, data_spec, subject.posterior, shards, self.options, files)} draws"
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the lists of the most and the least active user, and all held-out scores."""

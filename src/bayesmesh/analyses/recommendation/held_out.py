@@ -6,22 +6,21 @@ popularity and, in expectation, at random. Films of the training row are never l
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.recommendation.logits import iterate_chunks, read_users, split_latents
+from bayesmesh.analyses.base import cut_tiles, iterate_chunks
+from bayesmesh.analyses.recommendation.logits import read_users, split_latents, take_users, watch_logits
 from bayesmesh.analyses.recommendation.ranking_scores import ndcg, random_ndcg, random_recall, recall
-from bayesmesh.analyses.recommendation.suitability import watch_logits
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-__all__ = ["ACCUMULATOR_BYTES", "NUM_SINGLE_DRAWS", "UserScores", "score_held_out"]
 
 ACCUMULATOR_BYTES = 256 * 2**20
 """Limit on the summed probabilities (users x films, float32 for float32 models), in bytes; more users take another
@@ -49,13 +48,6 @@ class UserScores(NamedTuple):
 
     recall: np.ndarray
     ndcg: np.ndarray
-
-
-class _Programs(NamedTuple):
-    """Jitted functions, made once for all tiles of users: see `_make_add` and `_make_top`."""
-
-    add: Callable[..., jax.Array]
-    top: Callable[..., jax.Array]
 
 
 class _Part(NamedTuple):
@@ -95,23 +87,24 @@ def score_held_out(
         `NUM_SINGLE_DRAWS` of them; empty when nothing was held out.
     """
     hidden = shards.held_out()
-    if hidden is None or isinstance(hidden, dict) or not len(hidden.indices):
+    if not isinstance(hidden, Interactions) or not len(hidden.indices):
         return {}
     num_films = len(popularity)
     users = np.flatnonzero(np.diff(hidden.indptr))
     step = max(1, accumulator_bytes // (num_films * np.dtype(dtype).itemsize))
     cutoff = min(cutoff, num_films)
-    programs = _Programs(jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff)))
+    # Made once for all tiles of users.
+    add, top = jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff))
     pieces = []
     for start in range(0, len(users), step):
         some = users[start : start + step]
         is_hidden = np.zeros((len(some), num_films), bool)
         for place, user in enumerate(some):
             is_hidden[place, hidden.indices[hidden.indptr[user] : hidden.indptr[user + 1]]] = True
-        ranker = _Ranker(model, programs, read_users(shards, some), dtype, cutoff)
+        ranker = _Ranker(model, add, top, read_users(shards, some), dtype, cutoff)
         pieces.append(_score_tile(ranker, posterior, some, is_hidden, popularity, block_bytes))
     return {
-        name: UserScores(*(np.concatenate(values) for values in zip(*(piece[name] for piece in pieces), strict=True)))
+        name: UserScores(*map(np.concatenate, zip(*(piece[name] for piece in pieces), strict=True)))
         for name in pieces[0]
     }
 
@@ -124,7 +117,7 @@ def _score_tile(
     popularity: np.ndarray,
     block_bytes: int,
 ) -> dict[str, UserScores]:
-    num_hidden = is_hidden.sum(axis=1)
+    num_hidden, cutoff = is_hidden.sum(axis=1), ranker.cutoff
     num_candidates = is_hidden.shape[1] - (ranker.watched > 0).sum(axis=1)
 
     def score(films: np.ndarray) -> UserScores:
@@ -134,88 +127,76 @@ def _score_tile(
     total = posterior.num_chains * posterior.num_draws
     single = set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
     of_single: list[UserScores] = []
-    for first, count, latents in iterate_chunks(ranker.model, posterior, users, ranker.dtype, _MAX_DRAWS, block_bytes):
-        ranker.add(latents, count)
+    sums = ranker.zeros()
+    select = functools.partial(take_users, ranker.model, users)
+    for first, count, latents in iterate_chunks(posterior, ranker.dtype, _MAX_DRAWS, block_bytes, select=select):
+        sums = ranker.add(sums, latents, count)
         for position in sorted(single.intersection(range(first, first + count))):
             one = {name: values[position - first : position - first + 1] for name, values in latents.items()}
-            of_single.append(score(ranker.top_of_draw(one)))
-    cutoff = ranker.cutoff
+            of_single.append(score(ranker.list_best(ranker.add(ranker.zeros(), one, 1))))
     return {
-        "posterior_average": score(ranker.top_of_sums()),
+        "posterior_average": score(ranker.list_best(sums)),
         "single_draw": UserScores(*(np.mean(values, axis=0) for values in zip(*of_single, strict=True))),
-        "popularity": score(ranker.top_of(popularity)),
+        "popularity": score(ranker.list_best([popularity[None, None, :]] * len(sums))),
         "random": UserScores(random_recall(num_candidates, cutoff), random_ndcg(num_candidates, num_hidden, cutoff)),
     }
 
 
 class _Ranker:
-    """Sums watch probabilities of one tile of users, spread over the local devices, and lists the best films."""
+    """Sums watch probabilities of one tile of users, spread over the local devices, and lists the best films.
+
+    Args:
+        model: the model.
+        add, top: jitted functions, see `_make_add` and `_make_top`.
+        inputs: name -> (users, ...), rows of the users.
+        dtype: dtype of the sums.
+        cutoff: films to list.
+    """
 
     def __init__(
-        self, model: Model, programs: _Programs, inputs: Mapping[str, np.ndarray], dtype: str, cutoff: int
+        self,
+        model: Model,
+        add: Callable[..., jax.Array],
+        top: Callable[..., jax.Array],
+        inputs: Mapping[str, np.ndarray],
+        dtype: str,
+        cutoff: int,
     ) -> None:
-        self.model, self.dtype, self.cutoff = model, dtype, cutoff
-        self.watched = inputs["watched"]
-        self._programs = programs
-        num_films = self.watched.shape[1]
+        self.model, self.dtype, self.cutoff, self.watched = model, dtype, cutoff, inputs["watched"]
+        self._add, self._top = add, top
         devices = jax.local_devices()
         tile_bytes = CPU_TILE_BYTES if devices[0].platform == "cpu" else DEVICE_TILE_BYTES
-        tile = max(1, tile_bytes // (num_films * np.dtype(dtype).itemsize))
-        rows = [part for part in np.array_split(np.arange(len(self.watched)), len(devices)) if len(part)]
-        self._parts = [_place(device, part, tile, inputs) for device, part in zip(devices, rows, strict=False)]
-        self._sums = [
-            jax.device_put(np.zeros((*part.padded.shape, num_films), dtype), part.device) for part in self._parts
-        ]
+        tile = max(1, tile_bytes // (self.watched.shape[1] * np.dtype(dtype).itemsize))
+        self._parts = []
+        for device, rows in zip(devices, np.array_split(np.arange(len(self.watched)), len(devices)), strict=True):
+            if len(rows):
+                padded = cut_tiles(rows, tile)
+                placed = jax.device_put({name: values[padded] for name, values in inputs.items()}, device)
+                self._parts.append(_Part(device, padded, len(rows), placed))
 
-    def add(self, latents: Mapping[str, np.ndarray], count: int) -> None:
-        """Add the first `count` draws of a chunk to the sums."""
+    def zeros(self) -> list[jax.Array]:
+        """Return empty sums, one array (tiles, tile users, films) per device."""
+        shape = self.watched.shape[1:]
+        return [jnp.zeros((*part.padded.shape, *shape), self.dtype, device=part.device) for part in self._parts]
+
+    def add(self, sums: list[jax.Array], latents: Mapping[str, np.ndarray], count: int) -> list[jax.Array]:
+        """Return the sums with the first `count` draws of a chunk added; the sums given are donated."""
         weights = (np.arange(len(next(iter(latents.values())))) < count).astype(self.dtype)
-        for index, part in enumerate(self._parts):
-            local, shared = self._place_latents(latents, part)
-            self._sums[index] = self._programs.add(
-                self._sums[index], local, shared, jax.device_put(weights, part.device), part.inputs
-            )
-
-    def top_of_sums(self) -> np.ndarray:
-        """Return the best films by summed probability, (users, cutoff)."""
-        return self._list(self._sums)
-
-    def top_of_draw(self, latents: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the best films of one draw, (users, cutoff); arrays have a leading axis of one draw."""
-        weight = np.ones(1, self.dtype)
-        scores = []
-        for part, sums in zip(self._parts, self._sums, strict=True):
-            local, shared = self._place_latents(latents, part)
-            empty = jnp.zeros(sums.shape, sums.dtype, device=part.device)
-            scores.append(self._programs.add(empty, local, shared, jax.device_put(weight, part.device), part.inputs))
-        return self._list(scores)
-
-    def top_of(self, score: np.ndarray) -> np.ndarray:
-        """Return the best films by one non-negative score for all users, (users, cutoff)."""
-        return self._list([jax.device_put(score[None, None, :], part.device) for part in self._parts])
-
-    def _place_latents(self, latents: Mapping[str, np.ndarray], part: _Part) -> tuple[Latents, Latents]:
         local, shared = split_latents(self.model, latents)
-        return jax.device_put(({name: values[part.padded] for name, values in local.items()}, shared), part.device)
+        added = []
+        for one, part in zip(sums, self._parts, strict=True):
+            own = {name: values[part.padded] for name, values in local.items()}
+            added.append(self._add(one, *jax.device_put((own, shared, weights), part.device), part.inputs))
+        return added
 
-    def _list(self, scores: list[jax.Array]) -> np.ndarray:
+    def list_best(self, scores: Sequence[jax.Array | np.ndarray]) -> np.ndarray:
+        """Return the best films by one array of non-negative scores per device, (users, cutoff)."""
         pending = [
-            self._programs.top(one, part.inputs["watched"]) for one, part in zip(scores, self._parts, strict=True)
+            self._top(jax.device_put(one, part.device), part.inputs["watched"])
+            for one, part in zip(scores, self._parts, strict=True)
         ]
-        listed = [
-            np.asarray(films).reshape(-1, self.cutoff)[: part.num_users]
-            for films, part in zip(pending, self._parts, strict=True)
-        ]
-        return np.concatenate(listed)
-
-
-def _place(device: jax.Device, rows: np.ndarray, tile: int, inputs: Mapping[str, np.ndarray]) -> _Part:
-    num_tiles = math.ceil(len(rows) / tile)
-    tile = math.ceil(len(rows) / num_tiles)
-    padding = np.full(num_tiles * tile - len(rows), rows[-1])
-    padded = np.concatenate([rows, padding]).reshape(num_tiles, tile)
-    placed = jax.device_put({name: values[padded] for name, values in inputs.items()}, device)
-    return _Part(device, padded, len(rows), placed)
+        listed = zip(pending, self._parts, strict=True)
+        return np.concatenate([np.asarray(films).reshape(-1, self.cutoff)[: part.num_users] for films, part in listed])
 
 
 def _make_add(model: Model) -> Callable[..., jax.Array]:

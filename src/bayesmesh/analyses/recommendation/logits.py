@@ -1,21 +1,89 @@
-"""Read rows and draws of chosen users, in chunks of draws."""
+"""Logits of users and films, the checks that data and model have them, and the rows and draws of chosen users."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
+from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses.recommendation.suitability import check_recommendation
+from bayesmesh.analyses.base import Shapes, asking_model, check_predictive, draw_shapes, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import StoreError
-from bayesmesh.models.base import Model
+from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.posterior_reader import Posterior
 
-__all__ = ["check_inputs", "iterate_chunks", "read_users", "split_latents", "user_latents"]
+KEY = "recommendation"
+
+
+def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
+    """Return the logits of one draw, shape (users, films).
+
+    Args:
+        model: the model.
+        latents: one draw; local latents hold the same users as `inputs`, along the model's own axes.
+        inputs: name -> (users, ...).
+
+    Raises:
+        ConfigError: the model does not predict one Bernoulli per user and film.
+    """
+    predictive = model.predict(latents, inputs)
+    needed = "one Bernoulli per user and film is needed"
+    check_predictive(KEY, model, predictive, tfp.distributions.Bernoulli, 2, needed)
+    return predictive.logits_parameter()
+
+
+def check_watch_matrix(shards: Shards) -> None:
+    """Check that the data are a watch matrix.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if shards.kind != "interactions" or "watched" not in shards.fields:
+        fields = ", ".join(sorted(shards.fields))
+        raise unsuitable(KEY, f"the dataset is of kind '{shards.kind}' with the fields {fields}, not a watch matrix")
+
+
+def check_users(users: Sequence[int], num_users: int) -> None:
+    """Check that chosen users are rows of the matrix.
+
+    Raises:
+        ConfigError: some are not; the message names them.
+    """
+    outside = [user for user in users if not 0 <= user < num_users]
+    if outside:
+        raise ConfigError(
+            f"key '{KEY}.users': no row {', '.join(map(str, outside))}; valid rows are 0 to {num_users - 1}",
+            "rows of the watch matrix are counted from 0, in the order of the source",
+        )
+
+
+def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
+    """Check that films can be ranked for users, without computing anything.
+
+    Args:
+        model: the model.
+        latents: name -> shape and dtype of one draw, for any number of users.
+        shards: the data.
+
+    Raises:
+        ConfigError: the data are not a watch matrix, or the model has no latents per user or predicts something else.
+    """
+    check_watch_matrix(shards)
+    if not model.local_latents:
+        raise unsuitable(KEY, f"model {type(model).__name__} has no latents per user")
+    of_one_user = dict(latents)
+    for latent, axis in model.local_latents.items():
+        shape = list(latents[latent].shape)
+        shape[axis] = 1
+        of_one_user[latent] = jax.ShapeDtypeStruct(shape, latents[latent].dtype)
+    inputs = {field: jax.ShapeDtypeStruct((1, *spec.shape), spec.dtype) for field, spec in shards.fields.items()}
+    with asking_model(KEY, model, list(inputs)):
+        found = jax.eval_shape(lambda draw, rows: watch_logits(model, draw, rows), of_one_user, inputs).shape
+    if found != inputs["watched"].shape:
+        raise unsuitable(KEY, f"model {type(model).__name__} predicts shape {found} for one user")
 
 
 def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Shards) -> None:
@@ -25,18 +93,13 @@ def check_inputs(model: Model, spec: DataSpec, posterior: Posterior, shards: Sha
         ConfigError: see `check_recommendation`.
         StoreError: the posterior has another number of users than the data.
     """
-    arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
-    latents = {
-        latent: jax.ShapeDtypeStruct(array.shape[2:], spec.dtype if array.dtype.kind == "f" else array.dtype)
-        for latent, array in arrays.items()
-    }
+    latents = draw_shapes(posterior, spec.dtype)
     check_recommendation(model, latents, shards)
     for latent, axis in model.local_latents.items():
-        if latents[latent].shape[axis] != shards.num_rows:
-            raise StoreError(
-                f"{posterior.path}: '{latent}' has {latents[latent].shape[axis]} users, the data {shards.num_rows}",
-                "run the sample stage again",
-            )
+        found = latents[latent].shape[axis]
+        if found != shards.num_rows:
+            problem = f"{posterior.path}: '{latent}' has {found} users, the data {shards.num_rows}"
+            raise StoreError(problem, "run the sample stage again")
 
 
 def read_users(shards: Shards, users: np.ndarray, block_rows: int = 8192) -> dict[str, np.ndarray]:
@@ -57,45 +120,16 @@ def read_users(shards: Shards, users: np.ndarray, block_rows: int = 8192) -> dic
     return parts
 
 
-def user_latents(model: Model, block: Mapping[str, np.ndarray], users: np.ndarray, dtype: str) -> dict[str, np.ndarray]:
-    """Return a block of draws, name -> (draws, ...), with local latents of `users` only and floats in `dtype`."""
-    chosen = {}
-    for name, values in block.items():
-        if name in model.local_latents:
-            axis = model.local_latents[name] % (values.ndim - 1) + 1
-            values = np.take(values, users, axis=axis)
-        chosen[name] = values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
-    return chosen
+def take_users(model: Model, users: np.ndarray, name: str, values: np.ndarray) -> np.ndarray:
+    """Return a latent of a block of draws, (draws, ...), with `users` only if it is local."""
+    return np.take(values, users, _user_axis(model, name, values)) if name in model.local_latents else values
 
 
 def split_latents(model: Model, block: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return local latents, name -> (users, draws, ...), and the others, name -> (draws, ...)."""
-    local, shared = {}, {}
-    for name, values in block.items():
-        if name in model.local_latents:
-            local[name] = np.moveaxis(values, model.local_latents[name] % (values.ndim - 1) + 1, 0)
-        else:
-            shared[name] = values
-    return local, shared
+    local = {name: np.moveaxis(block[name], _user_axis(model, name, block[name]), 0) for name in model.local_latents}
+    return local, {name: values for name, values in block.items() if name not in local}
 
 
-def iterate_chunks(
-    model: Model, posterior: Posterior, users: np.ndarray, dtype: str, max_draws: int, block_bytes: int
-) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-    """Yield all draws in chunks of one size: position of the first draw, draws that count, latents of `users`.
-
-    Padding repeats the last draw, which keeps one shape and so one compilation.
-    """
-    arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
-    per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays.values())
-    total = posterior.num_chains * posterior.num_draws
-    size = max(1, min(max_draws, total, block_bytes // max(1, per_draw)))
-    done = 0
-    for block in posterior.blocks(block_bytes=block_bytes):
-        chosen = user_latents(model, block, users, dtype)
-        length = len(next(iter(chosen.values())))
-        for start in range(0, length, size):
-            count = min(size, length - start)
-            index = start + np.minimum(np.arange(size), count - 1)
-            yield done, count, {name: values[index] for name, values in chosen.items()}
-            done += count
+def _user_axis(model: Model, name: str, values: np.ndarray) -> int:
+    return model.local_latents[name] % (values.ndim - 1) + 1

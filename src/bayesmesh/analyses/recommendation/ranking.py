@@ -6,20 +6,19 @@ films even if probabilities round to 1; ties go to the lower film index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.recommendation.logits import iterate_chunks, read_users
-from bayesmesh.analyses.recommendation.suitability import watch_logits
+from bayesmesh.analyses.base import iterate_chunks
+from bayesmesh.analyses.recommendation.logits import read_users, take_users, watch_logits
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-__all__ = ["WORK_BYTES", "Ranking", "rank_films"]
 
 WORK_BYTES = 256 * 2**20
 """Limit on sums over draws and one draw's logits on the device, in bytes; more users take another pass."""
@@ -88,15 +87,12 @@ def rank_films(
         _rank_tile(add_chunk, model, posterior, shards, users[start : start + tile], dtype, block_bytes)
         for start in range(0, len(users), tile)
     ]
-    return Ranking(*(np.concatenate(field, axis=1 if name == "best" else 0)
-                     for name, field in zip(Ranking._fields, zip(*parts, strict=True), strict=True)))  # fmt: skip
-
-
-_AddChunk = Callable[[_Sums, Mapping[str, np.ndarray], np.ndarray, Rows], tuple[_Sums, jax.Array]]
+    best, *others = zip(*parts, strict=True)
+    return Ranking(np.concatenate(best, axis=1), *map(np.concatenate, others))
 
 
 def _rank_tile(
-    add_chunk: _AddChunk,
+    add_chunk: Callable[..., tuple[_Sums, jax.Array]],
     model: Model,
     posterior: Posterior,
     shards: Shards,
@@ -109,7 +105,8 @@ def _rank_tile(
     on_device = jax.device_put(inputs)
     sums = _Sums(*(jnp.zeros(watched.shape, kind) for kind in (jnp.float64, jnp.float64, jnp.int32)))
     best_parts = []
-    for _, count, latents in iterate_chunks(model, posterior, users, dtype, _MAX_DRAWS, block_bytes):
+    select = functools.partial(take_users, model, users)
+    for _, count, latents in iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select):
         is_counted = np.arange(len(next(iter(latents.values())))) < count
         sums, best_of_draws = add_chunk(sums, latents, is_counted, on_device)
         best_parts.append(np.asarray(best_of_draws)[:count])

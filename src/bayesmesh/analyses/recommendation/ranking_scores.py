@@ -13,8 +13,6 @@ import math
 
 import numpy as np
 
-__all__ = ["entropy", "jackknife_entropy_sd", "mean_and_se", "ndcg", "random_ndcg", "random_recall", "recall"]
-
 
 def recall(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
     """Return the share of each user's held-out films that are listed, (users,).

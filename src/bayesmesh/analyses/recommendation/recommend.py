@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import cast
 
 import jax
 import numpy as np
+import pandas as pd
 
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
-from bayesmesh.analyses.recommendation.logits import check_inputs
-from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, Ranking, rank_films
+from bayesmesh.analyses.recommendation.logits import check_inputs, check_users, check_watch_matrix
+from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
-from bayesmesh.analyses.recommendation.suitability import check_users, check_watch_matrix
 from bayesmesh.analyses.recommendation.tables import (
     GENRE_COLUMNS,
-    SCORE_COLUMNS,
-    TOP_COLUMNS,
-    USER_COLUMNS,
     RankedUser,
-    genre_rows,
-    score_rows,
-    top_rows,
+    genre_table,
+    score_table,
+    top_table,
     user_row,
-    write_table,
-)
-from bayesmesh.data.base import Column, DataSpec
+)  # fmt: skip
+from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
+from bayesmesh.files import write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-__all__ = ["choose_users", "count_watched", "recommend"]
 
 
 def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
@@ -70,25 +65,14 @@ def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Seq
     [(1, 'most'), (2, 'least'), (3, 'chosen')]
     """
     check_users(chosen, len(num_watched))
+    extremes = [(int(num_watched.argmax()), "most"), (int(num_watched.argmin()), "least")]
     activity: dict[int, str] = {}
-    for row, kind in [
-        (int(num_watched.argmax()), "most"),
-        (int(num_watched.argmin()), "least"),
-        *((user, "chosen") for user in chosen),
-    ]:
+    for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
         activity.setdefault(row, kind)
     return [
         RankedUser(row, user_ids[row] if user_ids else row, kind, place)
         for place, (row, kind) in enumerate(activity.items())
     ]
-
-
-class Recommended(TypedDict):
-    """Draws used, and the rows of ``users.csv`` and ``scores.csv``."""
-
-    num_draws: int
-    users: list[dict[str, object]]
-    scores: list[dict[str, object]]
 
 
 def recommend(
@@ -102,7 +86,7 @@ def recommend(
     work_bytes: int = WORK_BYTES,
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
-) -> Recommended:
+) -> int:
     """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
@@ -118,7 +102,7 @@ def recommend(
         work_bytes, accumulator_bytes, block_bytes: memory limits, see `rank_films` and `score_held_out`.
 
     Returns:
-        ``num_draws``, ``users`` and ``scores``, the rows of the last two tables.
+        The number of draws.
 
     Raises:
         ConfigError: data or model do not support ranking films, or a chosen user is not in the data.
@@ -127,34 +111,22 @@ def recommend(
     jax.config.update("jax_enable_x64", True)
     check_inputs(model, spec, posterior, shards)
     num_watched, popularity = count_watched(shards)
-    users = choose_users(num_watched, settings.users, list(shards.columns.get("user_id", [])))
-    rows = np.array([user.row for user in users])
-    dtype = spec.dtype
-    ranking = rank_films(
-        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
-    )
-    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
+    columns, dtype = shards.columns, spec.dtype
+    users = choose_users(num_watched, settings.users, list(columns.get("user_id", [])))
+    rows, bounds = np.array([user.row for user in users]), {"block_bytes": block_bytes}
+    ranking = rank_films(model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, **bounds)
+    bounds["accumulator_bytes"] = accumulator_bytes
     scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
-    listed = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
-    scored = score_rows(scores, settings.cutoff)
-    _write_lists(users, ranking, shards.columns, settings.num_films, files)
-    write_table(files["users.csv"], listed, USER_COLUMNS)
-    write_table(files["scores.csv"], scored, SCORE_COLUMNS)
-    return {"num_draws": posterior.num_chains * posterior.num_draws, "users": listed, "scores": scored}
-
-
-def _write_lists(
-    users: list[RankedUser],
-    ranking: Ranking,
-    columns: Mapping[str, Column],
-    num_films: int,
-    files: Mapping[str, Path],
-) -> None:
-    top = [row for user in users for row in top_rows(user, ranking, columns, num_films)]
-    write_table(files["top.csv"], top, TOP_COLUMNS)
     # By the contract of a source, the column genres has a list for each film.
-    of_films = cast(list[list[str]], columns.get("genres", []))
-    genres = (
-        [row for user in users for row in genre_rows(user, ranking.p_best[user.place], of_films)] if of_films else []
-    )
-    write_table(files["genres.csv"], genres, GENRE_COLUMNS)
+    genres = cast(list[list[str]], columns.get("genres", []))
+    of_genres = [genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
+    of_users = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
+    tables = {
+        "top.csv": pd.concat([top_table(user, ranking, columns, settings.num_films) for user in users]),
+        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=GENRE_COLUMNS),
+        "users.csv": pd.DataFrame(of_users),
+        "scores.csv": score_table(scores, settings.cutoff),
+    }
+    for name, table in tables.items():
+        write_text(files[name], table.to_csv(index=False))
+    return posterior.num_chains * posterior.num_draws

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation.user_lists import UserList, genre_colours, read_rankings, read_users
 from bayesmesh.figures import formats
+from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
 
-__all__ = ["best_ratio", "build_section", "compare_users", "describe"]
-
 MAX_FILMS = 10
+
+_ORDER = {"most": 0, "least": 1, "chosen": 2}
+
+NUM_COLOURS = 7
+"""Number of most frequent genres with their own colour; the others share one."""
+
+_NUMBERS = ("num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best", "num_draws")
+
+
+@dataclasses.dataclass(frozen=True)
+class UserList:
+    """A ranked user; numbers are NaN if ``users.csv`` lacks the user.
+
+    Attributes:
+        films: records of ``top.csv`` by rank, their genres as a list.
+        genres: (genre, probability that the best film has it), the largest first.
+    """
+
+    user_id: str
+    activity: str
+    films: tuple[dict[str, Any], ...]
+    genres: tuple[tuple[str, float], ...]
+    num_watched: float = math.nan
+    entropy: float = math.nan
+    entropy_sd: float = math.nan
+    entropy_top: float = math.nan
+    num_films_ever_best: float = math.nan
+    num_draws: float = math.nan
+
+    @property
+    def heading(self) -> str:
+        """Heading of the list."""
+        return {"most": "Most active user", "least": "Least active user"}.get(self.activity, f"User {self.user_id}")
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -90,3 +124,71 @@ def _saturation(user: UserList) -> str:
         return ""
     bound = formats.fixed(math.log(user.num_draws), 2)
     return f" (too low: {formats.count(user.num_draws)} draws limit it to {bound})"
+
+
+def read_users(files: Mapping[str, Path]) -> list[UserList]:
+    """Return the lists of all ranked users, the most and the least active first; empty without lists.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    if not files["top.csv"].exists():
+        return []
+    of_films = ("rank", "p_best", "p_top", "mean_probability", "sd_probability")
+    top = read_table(files["top.csv"], texts=("user", "user_id", "activity", "title", "genres"), numbers=of_films)
+    top["genres"] = [[genre for genre in names.split("|") if genre] for names in top["genres"]]
+    genres = _read(files["genres.csv"], ("user", "genre"), ("p_best",)).sort_values(
+        "p_best", ascending=False, kind="stable"
+    )
+    numbers = _read(files["users.csv"], ("user",), _NUMBERS).set_index("user")
+    lists = []
+    for user, films in top.sort_values("rank", kind="stable").groupby("user", sort=False):
+        first, shares = films.iloc[0], genres[genres["user"] == user]
+        lists.append(
+            UserList(
+                user_id=first["user_id"] or str(user),
+                activity=first["activity"],
+                films=tuple(_records(films)),
+                genres=tuple(zip(shares["genre"], shares["p_best"], strict=True)),
+                **(_records(numbers.loc[[user]])[0] if user in numbers.index else {}),
+            )
+        )
+    return sorted(lists, key=lambda item: _ORDER.get(item.activity, 3))
+
+
+def _read(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
+    """Return a table; without rows if the file does not exist."""
+    return read_table(path, texts=texts, numbers=numbers) if path.exists() else pd.DataFrame(columns=[*texts, *numbers])
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def read_rankings(path: Path) -> pd.DataFrame:
+    """Return the held-out scores, sorted by cutoff and descending NDCG; without rows if there are none.
+
+    Adds the columns ``is_popularity``, true for the ranking that ignores the user, and ``ratio``, the NDCG relative to
+    that of popularity at the same cutoff, NaN if that is missing.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    numbers = ("cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users")
+    scores = _read(path, ("ranking",), numbers)
+    scores = scores.sort_values(["cutoff", "ndcg"], ascending=[True, False], kind="stable")
+    scores["is_popularity"] = scores["ranking"].astype(str).str.contains("popular", case=False)
+    popularity = scores[scores["is_popularity"] & (scores["ndcg"] > 0)].drop_duplicates("cutoff")
+    scores["ratio"] = scores["ndcg"] / scores["cutoff"].map(popularity.set_index("cutoff")["ndcg"])
+    return scores.reset_index(drop=True)
+
+
+def genre_colours(lists: Sequence[UserList]) -> dict[str, int]:
+    """Return colour numbers of the most frequent genres; other genres are not included."""
+    weight: dict[str, float] = {}
+    for item in lists:
+        counted = [(film["genres"][0], 1.0) for film in item.films if film["genres"]]
+        for genre, share in [*counted, *item.genres]:
+            weight[genre] = weight.get(genre, 0.0) + float(np.nan_to_num(share))
+    ordered = sorted(weight, key=lambda genre: (-weight[genre], genre))
+    return {genre: position for position, genre in enumerate(ordered[:NUM_COLOURS])}

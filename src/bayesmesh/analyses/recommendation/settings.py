@@ -6,8 +6,6 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["Options"]
-
 
 class Options(Settings):
     """Films ranked for a few users, and held-out scores of all users; needs a watch matrix."""

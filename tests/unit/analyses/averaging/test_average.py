@@ -9,12 +9,11 @@ import pytest
 import zarr
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses.averaging import average as stage
 from bayesmesh.analyses.averaging import predictive
 from bayesmesh.analyses.averaging.average import average, draw_counts
-from bayesmesh.analyses.averaging.scores import Scores, score_probabilities
+from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
-from bayesmesh.analyses.averaging.tables import COLUMNS
+from bayesmesh.analyses.base import iterate_chunks
 from bayesmesh.errors import UserError
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
 
@@ -154,5 +153,8 @@ def test_refuses_labels_outside_the_classes(model, spec, write_posterior, latent
 
 def test_blocks_end_at_every_point(write_posterior, latents):
     posterior = write_posterior(latents)
-    counts = [count for _, count in stage._blocks_up_to([1, 2, 3, 6, 10, 14], posterior, "float32", 3, 2**26)]
-    assert counts == [1, 1, 1, 3, 3, 1, 3, 1]
+    chunks = list(iterate_chunks(posterior, "float32", 3, 2**26, ends=[1, 2, 3, 6, 10, 14]))
+    assert [(first, count) for first, count, _ in chunks] == [
+        (0, 1), (1, 1), (2, 1), (3, 3), (6, 3), (9, 1), (10, 3), (13, 1),
+    ]  # fmt: skip
+    assert {len(values) for _, _, latents in chunks for values in latents.values()} == {3}

@@ -8,11 +8,27 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bayesmesh.analyses.recommendation.section import best_ratio, build_section, compare_users, describe
-from bayesmesh.analyses.recommendation.tables import GENRE_COLUMNS, SCORE_COLUMNS, TOP_COLUMNS, USER_COLUMNS
-from bayesmesh.analyses.recommendation.user_lists import genre_colours, read_rankings, read_users
+from bayesmesh.analyses.recommendation.section import (
+    best_ratio,
+    build_section,
+    compare_users,
+    describe,
+    genre_colours,
+    read_rankings,
+    read_users,
+)  # fmt: skip
 from bayesmesh.errors import StoreError
 
+TOP_COLUMNS = [
+    "user", "user_id", "activity", "rank", "film_id", "title", "genres", "p_best", "p_top", "mean_probability",
+    "sd_probability",
+]  # fmt: skip
+GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
+USER_COLUMNS = [
+    "user", "user_id", "activity", "num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best",
+    "num_draws",
+]  # fmt: skip
+SCORE_COLUMNS = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"]
 TOP = [
     (7, 8, "chosen", 1, 1, "Heat", "Crime", 0.5, 0.9, 0.8, 0.1),
     (4, 5, "least", 2, 3, "Brazil", "Sci-Fi|Drama", 0.2, 0.4, 0.5, 0.1),
