@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.operations.status import chain_progress as progress
 from bayesmesh.operations.status import progress_table, status_table, writers
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
@@ -38,30 +37,6 @@ def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
     )  # fmt: skip
     plan.layout(name).verdict.parent.mkdir(parents=True)
     write_verdict(plan.layout(name).verdict, verdict)
-
-
-@pytest.fixture
-def sample(plan: Plan) -> Callable[..., ChainStore]:
-    """Return a function that commits segments of a group, one a second, the last of them 5 s ago."""
-
-    def commit(name: str = "listed", group: int = 0, draws: int = 30, identity: str = "0" * 16) -> ChainStore:
-        folder = plan.layout(name).group(identity, group)
-        store = ChainStore(folder, SEGMENT, {"identity": identity, "environment": {"kind": "a card"}})
-        random = np.random.default_rng(group)
-        total = 2 + draws // SEGMENT
-        for number in range(total):
-            phase, start = ("warmup", SEGMENT * number) if number < 2 else ("sample", SEGMENT * (number - 2))
-            facts = {
-                "acceptance": 0.8, "committed_at": NOW - 5 - (total - 1 - number), "count": SEGMENT, "seconds": 1.0,
-                "host": "node3",
-            }  # fmt: skip
-            stats = {
-                "warmup_sample_stats" if phase == "warmup" else "sample_stats": {"lp": random.normal(size=(SEGMENT, 2))}
-            }
-            store.commit(phase, start, stats, {"q": np.zeros(2)}, facts)
-        return store
-
-    return commit
 
 
 def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
@@ -205,27 +180,6 @@ def test_a_running_experiment_shows_how_far_it_is(plan: Plan, sample: Callable[.
     assert (found["accept"], found["where"], found["last commit"]) == ("0.80", "a card on node7", "5 s ago")
     assert found["R-hat"].startswith(("~1.", "~0.9"))
     assert 1 < float(found["ESS"][1:]) < 1000
-
-
-def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    from bayesmesh.operations.status.committed_draws import log_density_so_far
-
-    groups = [progress.read_group(sample(group=g).folder) for g in (0, 1)]
-    found = log_density_so_far(groups)
-    folder = plan.layout("other").group("0" * 16, 0)
-    store = ChainStore(folder, 30, {"identity": "0" * 16})
-    far = 9 + np.random.default_rng(2).normal(size=(30, 2))
-    store.commit(
-        "sample",
-        0,
-        {"sample_stats": {"lp": far}},
-        {},
-        {"acceptance": 1.0, "committed_at": NOW, "count": 30, "seconds": 1.0},
-    )
-    bad = log_density_so_far([*groups, progress.read_group(folder)])
-    assert found is not None
-    assert bad is not None
-    assert found[0] < 1.2 < 1.5 < bad[0]
 
 
 def test_draws_that_are_not_in_their_place_yet_are_left_out(plan: Plan, sample: Callable[..., ChainStore]) -> None:
@@ -372,14 +326,6 @@ def test_the_identity_that_was_written_last_counts(plan: Plan, sample: Callable[
         for path in (folder / "commits", folder / "store.json"):
             os.utime(path, (NOW - age, NOW - age))
     assert row(plan, "listed")["draws"] == "25/100"
-
-
-def test_a_marker_that_goes_while_it_is_read_is_no_damage(plan: Plan, sample: Callable[..., ChainStore]) -> None:
-    folder = sample().folder
-    gone = folder / "commits" / "sample-000000020-000000030.json"
-    gone.unlink()
-    gone.symlink_to("nowhere")  # listed, and not there
-    assert progress.read_group(folder).done == 30
 
 
 @pytest.mark.parametrize(

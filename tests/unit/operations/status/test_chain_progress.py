@@ -1,0 +1,39 @@
+"""status: progress and convergence of chain groups while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bayesmesh.operations.status.chain_progress import read_group
+from bayesmesh.operations.status.committed_draws import log_density_so_far
+from bayesmesh.planning.plan import Plan
+from bayesmesh.store.segments import ChainStore
+
+
+def test_r_hat_so_far_sees_chains_apart(plan: Plan, sample: Callable[..., ChainStore]) -> None:
+    groups = [read_group(sample(group=g).folder) for g in (0, 1)]
+    found = log_density_so_far(groups)
+    folder = plan.layout("other").group("0" * 16, 0)
+    store = ChainStore(folder, 30, {"identity": "0" * 16})
+    far = 9 + np.random.default_rng(2).normal(size=(30, 2))
+    store.commit(
+        "sample",
+        0,
+        {"sample_stats": {"lp": far}},
+        {},
+        {"acceptance": 1.0, "committed_at": 1_800_000_000.0, "count": 30, "seconds": 1.0},
+    )
+    bad = log_density_so_far([*groups, read_group(folder)])
+    assert found is not None
+    assert bad is not None
+    assert found[0] < 1.2 < 1.5 < bad[0]
+
+
+def test_a_marker_that_goes_while_it_is_read_is_no_damage(plan: Plan, sample: Callable[..., ChainStore]) -> None:
+    folder = sample().folder
+    gone = folder / "commits" / "sample-000000020-000000030.json"
+    gone.unlink()
+    gone.symlink_to("nowhere")  # listed, and not there
+    assert read_group(folder).done == 30
