@@ -12,7 +12,7 @@ from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.operations.scaffold.templates.kernel import NewKernel, Options
 
-NUM_CHAINS = 20_000
+NUM_CHAINS = 10_000
 
 
 def p_value(target_scale: float) -> float:
