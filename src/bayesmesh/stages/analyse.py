@@ -15,9 +15,9 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import in_file_of, shards_of
+from bayesmesh.stages.context import in_file_of, model_of, shards_of
 from bayesmesh.stages.experiment_files import data_layout, experiment_layout
-from bayesmesh.stages.table_receipts import sign
+from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
@@ -36,7 +36,8 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
     with in_file_of(spec), ledger.phase(spec.stage):
         said = analysis.run(subject, {each.name: each for each in others}, files)
-    sign(spec, files.values(), [path for each in specs for path in _read_by(declaration, each)])
+    inputs = [path for each in specs for path in _read_by(declaration, each)]
+    write_receipts(subject.layout.results, f"{spec.stage} {spec.experiment}", files.values(), inputs)
     return said
 
 
@@ -71,8 +72,7 @@ def _make(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
 def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
     def bind() -> BoundModel:
         shards, data_spec = shards_of(spec)
-        model_class, options = spec.component("model")
-        return BoundModel(model_class(options, data_spec), data_spec, shards)
+        return BoundModel(model_of(spec, data_spec), data_spec, shards)
 
     return Subject(experiment_layout(spec), bind if "data" in declaration.reads else None)
 

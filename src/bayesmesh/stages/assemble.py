@@ -16,9 +16,10 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import shards_of
+from bayesmesh.stages.context import model_of, shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.arrays import write_array
+from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
 from bayesmesh.store.layout import CHAIN, DECLARED, DRAW, ROW, ExperimentLayout, group_name, process_folder
@@ -50,16 +51,13 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
             stores = [of_group[0] for of_group in processes]
             if len({m.identity for m in manifests}) > 1:
-                raise StoreError(
-                    f"{layout.folder / 'chains'}: the chain groups have different identities",
-                    "run the sample stage again",
-                )
+                message = f"{layout.chains}: the chain groups have different identities"
+                raise StoreError(message, "run the sample stage again")
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
-            wanted = {"posterior": num_draws, "sample_stats": num_draws, "warmup_sample_stats": warmup}
-            join_groups(
-                root, partial, [s.folder / "draws.zarr" for s in stores], {k: v for k, v in wanted.items() if v}
-            )
+            wanted = {"posterior": num_draws, "sample_stats": num_draws}
+            wanted |= {"warmup_sample_stats": warmup} if warmup else {}
+            join_groups(root, partial, [store.folder / DRAWS for store in stores], wanted)
             if len(processes[0]) > 1:
                 _join_rows(spec, partial, root, processes[0])
             _describe_statistics(root, manifests[0].statistics)
@@ -80,9 +78,9 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
     group, stores = layout.folder / manifest.folder, []
     folders = [process_folder(group, process) for process in range(manifest.num_processes)]
     gone = [folder for folder in folders if not folder.is_dir()]
-    for folder in gone:
+    if gone:
         remedy = "run the sample stage again" if len(gone) == len(folders) else PROCESSES_REMEDY
-        raise StoreError(f"{folder}: the chains are missing", remedy)
+        raise StoreError(f"{gone[0]}: the chains are missing", remedy)
     for folder in folders:
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
@@ -122,25 +120,17 @@ def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, s
 
 def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
     """Join the local latents of several processes, each with its own rows."""
-    model_class, options = spec.component("model")
     _, data_spec = shards_of(spec)
-    axes = {f"posterior/{k}": axis + 2 for k, axis in model_class(options, data_spec).local_latents.items()}
-    join_rows(root, partial, [s.folder / "draws.zarr" for s in stores], axes, data_spec.num_entries)
+    axes = {f"posterior/{name}": axis + 2 for name, axis in model_of(spec, data_spec).local_latents.items()}
+    join_rows(root, partial, [store.folder / DRAWS for store in stores], axes, data_spec.num_entries)
 
 
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     """Compute and write summaries and pointwise groups."""
     shards, data_spec = shards_of(spec)
-    model_class, options = spec.component("model")
     posterior, settings = open_posterior(partial), spec.posterior
-    derived = derive(
-        model_class(options, data_spec),
-        data_spec,
-        shards,
-        posterior,
-        settings.probe_rows,
-        settings.pointwise_mebibytes * 2**20,
-    )
+    most_bytes = settings.pointwise_mebibytes * 2**20
+    derived = derive(model_of(spec, data_spec), data_spec, shards, posterior, settings.probe_rows, most_bytes)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     _write_derived(root, derived, posterior.num_chains, posterior.num_draws)
@@ -155,12 +145,9 @@ def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draw
         group = root.require_group(group_name_)
         of_draws = group_name_ != "observed_data"
         pointwise = group_name_ in ("log_likelihood", "posterior_predictive", "observed_data")
+        shared = [*([CHAIN, DRAW] if of_draws else []), *([ROW] if pointwise else [])]
         for name, value in arrays.items():
-            dims = [CHAIN, DRAW] if of_draws else []
-            if pointwise:
-                dims.append(ROW)
-            dims += [f"{name}_dim_{i}" for i in range(value.ndim - len(dims))]
-            write_array(group, name, value, dims)
+            write_array(group, name, value, [*shared, *(f"{name}_dim_{i}" for i in range(value.ndim - len(shared)))])
         if of_draws:
             write_array(group, CHAIN, np.arange(num_chains), [CHAIN])
             write_array(group, DRAW, np.arange(num_draws), [DRAW])

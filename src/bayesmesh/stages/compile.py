@@ -26,7 +26,7 @@ from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idl
 from bayesmesh.sampling.monitored import compile_judged
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
-from bayesmesh.stages.context import in_file_of, shards_of
+from bayesmesh.stages.context import in_file_of, model_of, shards_of
 from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop
 from bayesmesh.store.sealed import write_sealed
@@ -63,11 +63,11 @@ def run(
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            model_class, options = spec.component("model")
             check_reading(spec, data_spec)
-            check_later(later, model_class(options, data_spec), data_spec, shards)
+            model = model_of(spec, data_spec)
+            check_later(later, model, data_spec, shards)
             with ledger.phase("trace", "equations at two data sizes"):
-                equations = growth_of_equations(model_class, options, data_spec)
+                equations = growth_of_equations(*spec.component("model"), data_spec)
             growth = _growth(spec, data_spec, equations)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)
@@ -83,7 +83,7 @@ def run(
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
-            _compile_looks(later, model_class(options, data_spec), data_spec, shards, ledger)
+            _compile_looks(later, model, data_spec, shards, ledger)
             audit = _audit(program, equations, seconds, lengths, programs)
             if peers.is_first:
                 write_sealed(experiment_layout(spec).audit, audit)
@@ -118,25 +118,20 @@ def _audit(
     program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
+    rows = program.target.layout
     return {
         "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
         "gradient": {
             **cost_of_gradient(program.target, program.num_chains),
-            "seconds": seconds,
-            "chains": program.num_chains,
-            "per_draw": program.kernel.expected_gradients(),
+            "seconds": seconds, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
         },
         "rows": {
-            "padded": program.target.layout.num_devices
-            * program.target.layout.num_tiles
-            * program.target.layout.tile_rows,
-            "tile": program.target.layout.tile_rows,
-            "tiles": program.target.layout.num_tiles,
+            "padded": rows.num_devices * rows.num_tiles * rows.tile_rows, "tile": rows.tile_rows, "tiles": rows.num_tiles,
         },
         "devices": describe_devices(program.mesh),
         **lengths._asdict(),
         "programs": programs,
-    }
+    }  # fmt: skip
 
 
 def _describe(compilation: Compilation) -> dict[str, Any]:

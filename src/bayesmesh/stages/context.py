@@ -1,4 +1,4 @@
-"""Open the shards of a spec, and name its file in messages."""
+"""Open the shards of a spec, bind its model to them, and name its file in messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.stages.experiment_files import data_layout
 
@@ -16,6 +17,13 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards and the data spec in the experiment's dtype."""
     shards = open_shards(data_layout(spec).shards)
     return shards, shards.spec(spec.compute.dtype)
+
+
+def model_of(spec: StageSpec, data_spec: DataSpec) -> Model:
+    """Return the spec's model, bound to the data."""
+    model_class, options = spec.component("model")
+    model: Model = model_class(options, data_spec)
+    return model
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages.experiment_files import experiment_layout
-from bayesmesh.stages.table_receipts import sign
+from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -14,5 +14,6 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     layout = experiment_layout(spec)
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
-    sign(spec, [layout.summary, layout.verdict], [layout.posterior_hashes])
+    outputs = [layout.summary, layout.verdict]
+    write_receipts(layout.results, f"diagnose {spec.experiment}", outputs, [layout.posterior_hashes])
     return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)

@@ -1,4 +1,4 @@
-"""Says why chains are sampled anew where there are others of the same experiment, which are kept."""
+"""Explain why new chains are sampled although the experiment has others, which are kept."""
 
 from __future__ import annotations
 
@@ -9,42 +9,34 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-_NO_MATTER = {
+_NOT_IN_IDENTITY = {
     "sampling.draws",
     "sampling.segment_seconds",
     "sampling.grace_seconds",
     "sampling.on_changed_environment",
 }
-"""Keys that are recorded and are not part of a chain's identity."""
+"""Recorded keys that are not part of a chain's identity."""
 
 
 def explain_new_chains(layout: ExperimentLayout, identity: str, config: Mapping[str, Any], data: str) -> str:
-    """Return one sentence for the log, empty where nothing was sampled before or the chains go on.
+    """Return one sentence for the log; empty if nothing was sampled before, or if the chains continue.
 
     Args:
         layout: paths of the experiment.
-        identity: of the chains that are to be sampled.
+        identity: identity of the chains to sample.
         config: the stage's part of the configuration.
         data: fingerprint of the data.
     """
-    folder = layout.identity(identity).parent
-    if layout.identity_record(identity).exists() or not folder.is_dir():
+    records = sorted(layout.chains.glob("*/identity.json"), key=lambda path: path.stat().st_mtime)
+    if not records or layout.identity_record(identity).exists():
         return ""
-    others = sorted(
-        (p for p in folder.iterdir() if p.name != identity and layout.identity_record(p.name).is_file()),
-        key=lambda p: layout.identity_record(p.name).stat().st_mtime,
-    )
-    if not others:
-        return ""
-    newest = others[-1].name
     try:
-        stored = read_sealed(layout.identity_record(newest), "delete the file")
+        reason = _reason(read_sealed(records[-1]), config, data)
     except StoreError:
         reason = "their record is damaged"
-    else:
-        reason = _reason(stored, config, data)
+    newest = records[-1].parent
     return (
-        f"chains are sampled anew: {reason}; those of identity {newest} are kept in {others[-1]}"
+        f"chains are sampled anew: {reason}; those of identity {newest.name} are kept in {newest}"
         " (`bayesmesh gc` removes what no configuration names)"
     )
 
@@ -54,16 +46,16 @@ def _reason(stored: Mapping[str, Any], config: Mapping[str, Any], data: str) -> 
     changed = [
         f"{key} was {before.get(key, 'not set')} and is {now.get(key, 'not set')}"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and key not in _NO_MATTER and not key.startswith("sampling.stop")
+        if before.get(key) != now.get(key) and key not in _NOT_IN_IDENTITY and not key.startswith("sampling.stop")
     ]
     if "data" in stored and stored["data"] != data:
-        changed.append("the data are others")
-    # Everything else that decides draws is code.
-    return ", ".join(changed) or "the code of the model, the kernel or the sampler is another"
+        changed.append("the data have changed")
+    # Everything else that determines draws is code.
+    return ", ".join(changed) or "the code of the model, the kernel or the sampler has changed"
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested keys as dotted ones."""
+    """Yield the values of nested mappings with dotted keys."""
     if not isinstance(value, Mapping):
         yield prefix, value
         return

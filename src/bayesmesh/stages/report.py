@@ -13,7 +13,7 @@ from bayesmesh.report.index import IndexedPage, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger, add_ends
 from bayesmesh.stages.experiment_files import data_layout, experiment_layout
-from bayesmesh.stages.table_receipts import sign
+from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -22,15 +22,10 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
         page = write_page(
-            layout,
-            spec.config,
-            spec.settings("title"),
-            settings.caption,
-            data_layout(spec).sharded,
-            settings,
+            layout, spec.config, spec.settings("title"), settings.caption, data_layout(spec).sharded, settings
         )
     # Without the ledgers of the jobs, because this job's own is written after it.
-    sign(spec, [layout.ledger], [layout.posterior_hashes])
+    write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
     return str(page)
 
 

@@ -14,7 +14,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.monitored import summary_names
-from bayesmesh.stages.context import in_file_of
+from bayesmesh.stages.context import in_file_of, model_of
 
 _FEW_ROWS = 16
 
@@ -46,12 +46,11 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> None:
     # A few rows suffice, and keep a model fast that loops over them in Python.
     num_rows = min(data_spec.num_rows, _FEW_ROWS)
     named = dataclasses.replace(data_spec, num_rows=num_rows, fields=fields, constants=constants)
-    model_class, options = spec.component("model")
     rows = {
         name: jax.ShapeDtypeStruct((num_rows, *field.shape), field.dtype) for name, field in data_spec.fields.items()
     }
     with in_file_of(spec):
-        model = model_class(options, named)
+        model = model_of(spec, named)
         latents = _draw_shapes(model, named)
         jax.eval_shape(lambda draw, rows: model.log_likelihood(draw, _Named("field", rows)), latents, rows)
 

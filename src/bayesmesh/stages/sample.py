@@ -8,7 +8,7 @@ import importlib
 import logging
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +81,17 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
                 _log.info("%s", anew)
             folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
-            about = {"config": spec.config, "data": shards.fingerprint}
-            store, facts = _open_store(spec, folder, identity, program, lengths.segment_draws, about, lock)
+            content = {"segment_draws": lengths.segment_draws, "config": spec.config, "data": shards.fingerprint}
+            store, facts = _open_store(spec, folder, identity, program, content, lock)
             store.check_manifest(experiment_layout(spec).sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))
             leave()
-            data = _transfer(program, shards, ledger)
-        num_draws = settings.draws
-        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, num_draws])
+            start = time.perf_counter()
+            data = program.put_data(shards.read_rows(*program.rows_here))
+            ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+        _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
         key = GroupKey(settings.seed, group * spec.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
@@ -99,10 +100,10 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         loop = Loop(
             program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, peers=peers, **asked
         )
-        loop.run(num_draws if rule is None else rule.num_draws, last)
+        loop.run(settings.draws if rule is None else rule.num_draws, last)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
-    num_draws = num_draws if rule is None else rule.num_draws
+    num_draws = settings.draws if rule is None else rule.num_draws
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 
@@ -127,20 +128,17 @@ def _check_same(peers: Peers, work: list[object]) -> None:
 
 
 def _open_store(
-    spec: StageSpec,
-    folder: Path,
-    identity: str,
-    program: Program,
-    segment_draws: int,
-    sampled_from: Mapping[str, object],
-    lock: WriterLock,
+    spec: StageSpec, folder: Path, identity: str, program: Program, content: dict[str, Any], lock: WriterLock
 ) -> tuple[ChainStore, Facts]:
-    """Open a process's store in this environment; return it and the facts to store with every commit."""
+    """Open a process's store in this environment; return it and the facts to store with every commit.
+
+    `content` is the record of the identity, unless it exists.
+    """
     present = environment(program.mesh)
     record = experiment_layout(spec).identity_record(identity)
     # If the record is lost, the existing chains determine the length of segments.
-    stored = None if record.exists() else segment_draws_of(record.parent)
-    content = {"segment_draws": stored or segment_draws, **sampled_from}
+    if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:
+        content = {**content, "segment_draws": stored}
     shared = write_sealed_once(record, content, IDENTITY_REMEDY)
     if type(shared.get("segment_draws")) is not int:
         raise StoreError(f"{record}: is damaged: segment_draws is missing", IDENTITY_REMEDY)
@@ -184,13 +182,6 @@ class _Programs(dict[str, jax.stages.Compiled]):
         return self[name]
 
 
-def _transfer(program: Program, shards: Shards, ledger: Ledger) -> object:
-    start = time.perf_counter()
-    data = program.put_data(shards.read_rows(*program.rows_here))
-    ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
-    return data
-
-
 def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:
     """Write the output of the rule: small, last, and without state."""
     layout = experiment_layout(spec)
@@ -224,6 +215,4 @@ def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:
         found["acceptance"] = sum(f["acceptance"] * f["count"] for f in facts) / sum(f["count"] for f in facts)
     if all("divergences" in f for f in facts):
         found["divergences"] = sum(f["divergences"] for f in facts)
-    if "step_size" in facts[-1]:
-        found["step_size"] = facts[-1]["step_size"]
-    return found
+    return found | ({"step_size": facts[-1]["step_size"]} if "step_size" in facts[-1] else {})

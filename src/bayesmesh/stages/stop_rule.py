@@ -22,6 +22,7 @@ from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
+from bayesmesh.stages.context import model_of
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.markers import Commit
@@ -154,8 +155,7 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     """
     sampling = spec.sampling
     assert sampling.stop is not None, "loaded where there is a rule"
-    model_class, options = spec.component("model")
-    model = model_class(options, data_spec)
+    model = model_of(spec, data_spec)
     names = check_stop(spec, model, data_spec)
     # The sampler's statistics are two numbers per draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]

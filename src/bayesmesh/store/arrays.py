@@ -79,11 +79,7 @@ def create_array(
 
 
 def write_array(
-    group: zarr.Group,
-    name: str,
-    values: np.ndarray,
-    dims: Sequence[str],
-    attributes: Mapping[str, JSON] | None = None,
+    group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str], attributes: Mapping[str, JSON] | None = None
 ) -> zarr.Array:
     """Create an array of the values' shape and dtype, and fill it."""
     array = create_array(group, name, values.shape, values.dtype, dims, attributes=attributes)
