@@ -77,21 +77,6 @@ def assert_parts_sum_to(density: Density, parts: DensityParts) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), total, density.gradient)
 
 
-@pytest.mark.parametrize("model", list_components("model"))
-def test_the_parts_of_a_density_sum_to_it(model: str, make_case, make_target) -> None:
-    """Of every model, and neither gradient is the other's: tempering one leaves the other as it is."""
-    case = make_case(model)
-    target = make_target(case, num_devices=2, row_tile=20)
-    bound = target.bind(target.lay_out(case.rows))
-    position = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 2))
-    density, parts = jax.jit(lambda q: (bound.log_density(q), bound.log_density_parts(q)))(position)
-    assert_parts_sum_to(density, parts)
-    prior_gradient = jax.grad(lambda q: jax.vmap(target.prior_and_latents)(q)[0].sum())(position)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), parts.prior_gradient, prior_gradient
-    )
-
-
 def test_the_log_density_is_the_posterior_s_up_to_a_constant(make_case, make_target) -> None:
     case = make_case("gaussian", prior_scale=0.4)
     target = make_target(case, num_devices=3, row_tile=4)

@@ -47,9 +47,10 @@ class Target:
         self.model, self.spec, self.layout = model, spec, layout
         self.dtype = jnp.dtype(spec.dtype)
         self._set_prior(model)
-        abstract = jax.eval_shape(self._sample_unconstrained, jax.random.key(0))
+        latents = jax.eval_shape(lambda key: self.prior.sample(seed=key), jax.random.key(0))
+        unconstrained = jax.eval_shape(self.bijector.inverse, latents)
         self.position = PositionLayout(
-            {k: v.shape for k, v in abstract.items()},
+            {k: v.shape for k, v in dict(unconstrained).items()},
             model.local_latents,
             layout.num_entries,
             layout.padded_entries,
@@ -58,7 +59,7 @@ class Target:
         )
         # At two numbers of rows, since a fixed length may be one of them; shapes alone, so that it costs nothing.
         for num_rows in (2, 3):
-            self._check_likelihood(num_rows)
+            self._check_likelihood(num_rows, latents)
 
     def _set_prior(self, model: Model) -> None:
         # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
@@ -79,10 +80,9 @@ class Target:
         """Return the target as kernels see it, on data as `data_shapes` says."""
         return BoundTarget(self, data)
 
-    def _check_likelihood(self, num_rows: int) -> None:
+    def _check_likelihood(self, num_rows: int, latents: Mapping[str, jax.ShapeDtypeStruct]) -> None:
         """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
         local = self.model.local_latents
-        latents = jax.eval_shape(lambda key: self.prior.sample(seed=key), jax.random.key(0))
         aligned = {
             k: jax.ShapeDtypeStruct(
                 [num_rows if axis == local.get(k) else n for axis, n in enumerate(v.shape)], self.dtype
