@@ -1,4 +1,4 @@
-"""Check whether this machine can run the workflow and say how to fix problems; one file per group of checks."""
+"""Check whether this machine can run the workflow and say how to fix problems: a table of checks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bayesmesh.operations.doctor import configuration, devices, disk, platform, real_data, scheduler, site_file
+from bayesmesh.operations.doctor.cluster import check_scheduler, check_site
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
+from bayesmesh.operations.doctor.hardware import check_jax, check_machine
+from bayesmesh.operations.doctor.storage import check_configuration, check_disk, check_mirror
 
 __all__ = ["describe", "examine", "render", "run"]
 
-GROUPS = (devices, scheduler, platform, disk, real_data, configuration, site_file)
-"""Each module has `check(results, environ, config)`."""
+CHECKS = (check_machine, check_scheduler, check_jax, check_disk, check_mirror, check_configuration, check_site)
+"""In the order of the table."""
 
 
 def examine(results: Path, environ: Mapping[str, str], config: Path = Path("config")) -> list[Finding]:
@@ -27,8 +29,8 @@ def examine(results: Path, environ: Mapping[str, str], config: Path = Path("conf
         config: folder of the configuration.
     """
     # In parallel, because a hanging driver or scheduler delays its check until the timeout.
-    with ThreadPoolExecutor(len(GROUPS)) as pool:
-        groups = pool.map(lambda group: group.check(results, environ, config), GROUPS)
+    with ThreadPoolExecutor(len(CHECKS)) as pool:
+        groups = pool.map(lambda check: check(results, environ, config), CHECKS)
         return [finding for findings in groups for finding in findings]
 
 
@@ -49,7 +51,7 @@ def render(findings: list[Finding], seconds: float | None = None) -> str:
                 lines += ["", f"{state}: {finding.group}, {finding.name}: {finding.seen}", f"  fix: {finding.remedy}"]
     blocking = sum(f.state == BLOCKS for f in findings)
     took = "" if seconds is None else f" (checked in {seconds:.1f} s)"
-    verdict = "usable" if not blocking else f"not usable: {blocking} problem{'s' * (blocking > 1)} to fix"
+    verdict = f"not usable: {blocking} problem{'s' * (blocking > 1)} to fix" if blocking else "usable"
     return "\n".join([*lines, "", verdict + took])
 
 

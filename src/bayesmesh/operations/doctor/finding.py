@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-__all__ = ["BLOCKS", "OK", "WARNS", "Finding", "ask"]
+__all__ = ["BLOCKS", "OK", "WARNS", "Check", "Finding", "Row", "ask", "group"]
 
 OK = "ok"
 WARNS = "warns"
 BLOCKS = "BLOCKS"
+
+Row = tuple[str, ...]
+"""The fields of a finding after its group."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +39,23 @@ class Finding:
     def __post_init__(self) -> None:
         if (self.state == OK) == bool(self.remedy):
             raise ValueError(f"{self.name}: give a remedy if and only if the state is not OK")
+
+
+Check = Callable[[Path, Mapping[str, str], Path], list[Finding]]
+"""Arguments: folder of results, which may not exist yet; environment variables; folder of the configuration."""
+
+
+def group(name: str) -> Callable[[Callable[[Path, Mapping[str, str], Path], Iterator[Row]]], Check]:
+    """Return a decorator that makes a check of a function that yields rows of one group."""
+
+    def decorate(rows: Callable[[Path, Mapping[str, str], Path], Iterator[Row]]) -> Check:
+        @functools.wraps(rows)
+        def check(results: Path, environ: Mapping[str, str], config: Path) -> list[Finding]:
+            return [Finding(name, *row) for row in rows(results, environ, config)]
+
+        return check
+
+    return decorate
 
 
 def ask(

@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations import doctor
-from bayesmesh.operations.doctor import configuration, devices, disk, memory, platform, real_data, scheduler, site_file
+from bayesmesh.operations.doctor import cluster, hardware, storage
 from bayesmesh.operations.doctor.finding import BLOCKS, OK, WARNS, Finding, ask
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -98,18 +98,18 @@ def test_memory_is_what_the_least_of_machine_job_and_group_leaves(
     for name, text in {"meminfo": f"MemTotal: 4 kB\nMemAvailable:    {2**23} kB\n", **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = memory.check(environ, tmp_path, tmp_path)
+    found = Finding("machine", *hardware.describe_memory(environ, tmp_path, tmp_path))
     assert found.seen.startswith(said)
     assert found.state == state
 
 
 def test_memory_is_guessed_where_the_system_says_nothing(tmp_path: Path) -> None:
-    assert "GiB available" in memory.check({}, tmp_path, tmp_path).seen
+    assert "GiB available" in hardware.describe_memory({}, tmp_path, tmp_path)[1]
 
 
 def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
     environ = {**commands(**{"nvidia-smi": "echo '0, A card, 1.2, 3 MiB'"}), "CUDA_VISIBLE_DEVICES": "0,1"}
-    found = devices.check(tmp_path, environ, tmp_path)
+    found = hardware.check_machine(tmp_path, environ, tmp_path)
     assert one(found, "GPU").seen == "0, A card, 1.2, 3 MiB"
     assert one(found, "visible GPUs").seen == "CUDA_VISIBLE_DEVICES is 0,1"
     assert {f.state for f in found} <= {OK, WARNS}
@@ -119,7 +119,7 @@ def test_gpus_are_those_of_the_driver(commands: Any, tmp_path: Path) -> None:
 
 
 def test_a_machine_without_slurm_is_fine(tmp_path: Path) -> None:
-    found = scheduler.check(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
+    found = cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path)}, tmp_path)
     assert {f.state for f in found} == {OK}
     assert one(found, "job").seen == "not inside a job"
 
@@ -130,7 +130,7 @@ def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_p
         "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NTASKS": "2",
         "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_GPUS": "0", "SLURM_TOKEN": "secret",
     }  # fmt: skip
-    found = scheduler.check(tmp_path, environ, tmp_path)
+    found = cluster.check_scheduler(tmp_path, environ, tmp_path)
     assert one(found, "job").seen == "JOB_ID=7, NTASKS=2, PROCID=1, JOB_GPUS=0"
     assert one(found, "processes").seen.startswith("process 1 of 2, who meet at n1:")
     assert one(found, "partitions").seen == "gpu up 1:00:00 gpu:4"
@@ -140,14 +140,14 @@ def test_inside_a_job_its_variables_are_shown_and_no_others(commands: Any, tmp_p
 @pytest.mark.parametrize(("name", "value"), [("SLURM_NTASKS", "abc"), ("SLURM_PROCID", "9"), ("JAX_PROCESS_ID", "0")])
 def test_a_place_that_no_stage_would_take_blocks(tmp_path: Path, name: str, value: str) -> None:
     step = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
-    found = one(scheduler.check(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes")
+    found = one(cluster.check_scheduler(tmp_path, {"PATH": str(tmp_path), **step, name: value}, tmp_path), "processes")
     assert found.state == BLOCKS
     assert name in found.seen
 
 
 def test_a_scheduler_that_is_down_is_said_with_its_own_words(commands: Any, tmp_path: Path) -> None:
     environ = commands(sbatch="", sinfo="echo 'slurm_load_partitions: cannot contact' >&2; exit 1", sacct="")
-    found = one(scheduler.check(tmp_path, environ, tmp_path), "partitions")
+    found = one(cluster.check_scheduler(tmp_path, environ, tmp_path), "partitions")
     assert (found.seen, found.state) == ("slurm_load_partitions: cannot contact", WARNS)
 
 
@@ -160,7 +160,7 @@ def test_a_command_that_hangs_is_no_answer(commands: Any) -> None:
 
 
 def test_jax_that_works_is_named(tmp_path: Path) -> None:
-    found = platform.check(tmp_path, {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path)
+    found = hardware.check_jax(tmp_path, {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path)
     assert {f.state for f in found} == {OK}
     assert one(found, "platform").seen.startswith("cpu: ")
 
@@ -177,7 +177,7 @@ def test_jax_that_works_is_named(tmp_path: Path) -> None:
 def test_what_is_odd_about_jax_is_a_warning(
     seen: dict[str, Any], environ: dict[str, str], name: str, said: str
 ) -> None:
-    found = one(platform.judge({**SEEN, **seen}, environ), name)
+    found = one([Finding("JAX", *row) for row in hardware.describe_jax({**SEEN, **seen}, environ)], name)
     assert (found.state, found.seen) == (WARNS, said)
 
 
@@ -185,15 +185,15 @@ def test_what_is_odd_about_jax_is_a_warning(
     "environ", [{"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "-1"}, {"JAX_PLATFORMS": "cpu"}]
 )
 def test_gpus_that_were_hidden_on_purpose_are_not_missed(environ: dict[str, str]) -> None:
-    found = one(platform.judge({**SEEN, "gpu_files": 2}, environ), "platform")
+    found = one([Finding("JAX", *row) for row in hardware.describe_jax({**SEEN, "gpu_files": 2}, environ)], "platform")
     assert (found.state, found.seen) == (OK, "cpu: 2 x cpu")
 
 
-# -- disk, real_data, configuration -----------------------------------------------------------------------------------------
+# -- storage -----------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -> None:
-    found = disk.check(tmp_path / "a" / "results", {}, tmp_path)
+    found = storage.check_disk(tmp_path / "a" / "results", {}, tmp_path)
     assert one(found, "results").seen.endswith("a/results, does not exist yet")
     assert one(found, "rename and fsync").seen.startswith("work, ")
     assert list(tmp_path.iterdir()) == []
@@ -201,7 +201,7 @@ def test_a_folder_that_is_not_there_is_tried_where_it_would_be(tmp_path: Path) -
 
 def test_a_place_where_nothing_can_be_written_blocks(tmp_path: Path) -> None:
     # Not by permissions, which a superuser does not feel.
-    found = disk.check(Path("/proc/self/results"), {}, tmp_path)
+    found = storage.check_disk(Path("/proc/self/results"), {}, tmp_path)
     assert [f.state for f in found] == [BLOCKS]
     assert found[0].remedy.startswith("make ")
 
@@ -210,8 +210,8 @@ def test_a_full_disk_is_not_mended_by_permissions(tmp_path: Path, monkeypatch: p
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk, "_exercise", fail)
-    (found,) = disk.check(tmp_path, {}, tmp_path)
+    monkeypatch.setattr(storage, "_exercise", fail)
+    (found,) = storage.check_disk(tmp_path, {}, tmp_path)
     assert found.seen.endswith("No space left on device")
     assert found.remedy.startswith("free some space")
 
@@ -221,24 +221,24 @@ def test_a_file_system_without_links_costs_a_copy(tmp_path: Path, monkeypatch: p
         raise OSError("no links")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    assert one(disk.check(tmp_path, {}, tmp_path), "hard links").state == WARNS
+    assert one(storage.check_disk(tmp_path, {}, tmp_path), "hard links").state == WARNS
 
 
 def test_a_cache_that_others_may_write_is_a_warning(tmp_path: Path) -> None:
     folder = tmp_path / ".cache" / "xla"
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    assert one(disk.check(tmp_path, {}, tmp_path), "cache").remedy == f"chmod 700 {folder}"
+    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").remedy == f"chmod 700 {folder}"
     folder.chmod(0o700)
-    assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
+    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
 
 
 def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path) -> None:
     folder = tmp_path / ".cache" / "xla"
     folder.mkdir(parents=True, mode=0o700)
     (folder / "dangling").symlink_to("gone")
-    assert one(disk.check(tmp_path, {}, tmp_path), "cache").state == OK
-    assert disk._size(folder / "gone") == 0
+    assert one(storage.check_disk(tmp_path, {}, tmp_path), "cache").state == OK
+    assert storage._size(folder / "gone") == 0
 
 
 @pytest.mark.parametrize(
@@ -254,18 +254,18 @@ def test_a_program_that_goes_while_the_cache_is_looked_at_is_none(tmp_path: Path
 )
 def test_a_mirror_is_looked_into(tmp_path: Path, mirror: str | None, state: str, said: str) -> None:
     (tmp_path / "empty").mkdir()
-    files = [f"full/mnist/{name}" for name in real_data.FOLDERS["mnist"]]
+    files = [f"full/mnist/{name}" for name in storage.FOLDERS["mnist"]]
     for name in (*files, "half/ml-1m/movies.dat", "zip/ml-1m.zip"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     environ = {"BAYESMESH_MIRROR": str(tmp_path / mirror)} if mirror else {}
-    (found,) = real_data.check(tmp_path, environ, tmp_path)
+    (found,) = storage.check_mirror(tmp_path, environ, tmp_path)
     assert found.state == state
     assert said in found.seen
 
 
 def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
-    (found,) = configuration.check(tmp_path, {}, tmp_path / "config")
+    (found,) = storage.check_configuration(tmp_path, {}, tmp_path / "config")
     assert found.state == BLOCKS
     assert "cannot be read" in found.seen
 
@@ -273,11 +273,11 @@ def test_a_wrong_configuration_blocks(tmp_path: Path) -> None:
 def test_a_wrong_site_blocks(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minuts: 60\n")
     environ = {"BAYESMESH_SITE": str(tmp_path / "site.yaml"), "PATH": str(tmp_path)}
-    (found,) = site_file.check(tmp_path, environ, tmp_path)
+    (found,) = cluster.check_site(tmp_path, environ, tmp_path)
     assert found.state == BLOCKS
     assert "max_minuts" in found.seen
     (tmp_path / "site.yaml").write_text("cpu:\n  max_minutes: 60\n")
-    assert [f.state for f in site_file.check(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
+    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK], "no scheduler to ask"
 
 
 def test_the_scheduler_is_asked_as_the_profiles_do(
@@ -291,8 +291,8 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
         if nodes:
             raise ConfigError(f"key 'gpu.nodes': {found.gpu.nodes} are too many", "take no more")
 
-    monkeypatch.setattr(site_file, "check_with_scheduler", refuse)
-    found = site_file.check(tmp_path, environ, tmp_path)
+    monkeypatch.setattr(cluster, "check_with_scheduler", refuse)
+    found = cluster.check_site(tmp_path, environ, tmp_path)
     assert one(found, "profiles").seen == "the scheduler accepts jobs of slurm-cpu, slurm-gpu"
     refused = one(found, "slurm-gpu-multinode")
     assert (refused.state, refused.seen) == (WARNS, "key 'gpu.nodes': 3 are too many")
@@ -300,12 +300,12 @@ def test_the_scheduler_is_asked_as_the_profiles_do(
     def hang(path: Path, found: Any, kind: str, nodes: bool) -> None:
         raise ConfigError("sbatch did not answer in 15 s", f"see whether the scheduler is up ({kind}, {nodes})")
 
-    monkeypatch.setattr(site_file, "check_with_scheduler", hang)
-    assert [f.state for f in site_file.check(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
+    monkeypatch.setattr(cluster, "check_with_scheduler", hang)
+    assert [f.state for f in cluster.check_site(tmp_path, environ, tmp_path)] == [OK, WARNS], "it is said once"
 
 
 def test_every_profile_of_a_scheduler_is_asked_about() -> None:
     folder = Path(__file__).parents[4] / "profiles"
-    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in site_file.PROFILES.values()}
-    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == site_file.PROFILES.keys()
+    calls = {f'site_for("{kind}"{", nodes=True" if nodes else ""})' for kind, nodes in cluster.PROFILES.values()}
+    assert {path.parent.name for path in folder.glob("slurm-*/config.yaml")} == cluster.PROFILES.keys()
     assert all(any(call in path.read_text() for path in folder.glob("slurm-*/config.yaml")) for call in calls)
