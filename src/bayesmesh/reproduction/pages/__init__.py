@@ -2,7 +2,5 @@
 
 from pathlib import Path
 
-__all__ = ["TEMPLATES"]
-
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 """Templates of these pages; shared templates are in `report`."""

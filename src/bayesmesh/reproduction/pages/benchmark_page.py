@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
@@ -17,8 +17,6 @@ from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.reproduction.pages.benchmark_panels import FIGURES, Figure, draw_lines, standalone
 from bayesmesh.store.layout import BenchmarkLayout
 
-__all__ = ["Section", "read_section", "write_benchmark_page"]
-
 RATIO_TO = "ratio to "
 """Prefix of ratios among the metrics of the history; the other contender follows."""
 
@@ -26,18 +24,12 @@ _HIDDEN = {"min_s", "max_s", "rounds", "message", "measured_at", "machine", "ver
 """Columns that the page shows elsewhere or omits; the file has all."""
 
 _HEADINGS = {
-    "median_s": "Seconds",
-    "peak_mib": "Peak memory, MiB",
-    "compile_s": "Compile, s",
-    "with_compile_s": "With compile, s",
-    "steps_per_s": "Steps per second",
-    "ess_per_s": "ESS per second",
-    "ess": "ESS",
-}
+    "median_s": "Seconds", "peak_mib": "Peak memory, MiB", "compile_s": "Compile, s", "with_compile_s": "With compile, s",
+    "steps_per_s": "Steps per second", "ess_per_s": "ESS per second", "ess": "ESS",
+}  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A benchmark on the page; cells are text.
 
     Attributes:
@@ -54,9 +46,9 @@ class Section:
 
     name: str
     about: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[tuple[str, ...], bool], ...]
-    ratios: tuple[tuple[str, ...], ...]
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], bool]]
+    ratios: Sequence[Sequence[str]]
     panels: Mapping[str, Panel]
     measured_at: str
     machine: str
@@ -92,22 +84,20 @@ def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
         StoreError: its table or its table of ratios is damaged.
     """
     rows = read_csv(layout.table(name), ("contender", "status", "median_s", "machine"))
-    columns = [column for column in (rows[0].cells if rows else ()) if column not in _HIDDEN]
+    first = rows[0] if rows else Row(layout.table(name), 0, {})
+    columns = [column for column in first.cells if column not in _HIDDEN]
     ratios = read_csv(layout.ratios(name), ("case", "contender", "against", "ratio")) if rows else []
     before = _ratios_before(layout.history, ratios[0]) if ratios else {}
-    cell = (lambda column: rows[0].text(column)) if rows else (lambda column: "")
+    # All names of the table in order, so that each has the same colour in every panel.
+    names = list(dict.fromkeys(row.text("contender") for row in rows))
     return Section(
         name=name,
         about=about,
-        columns=tuple(_HEADINGS.get(column, column.replace("_", " ")) for column in columns),
-        rows=tuple((tuple(_cell(row, c) for c in columns), bool(row.text("median_s"))) for row in rows),
-        ratios=tuple(_ratio(row, before) for row in ratios),
-        panels={
-            f.stem: draw_lines(f, lines, _names(f, rows)) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))
-        },
-        measured_at=cell("measured_at"),
-        machine=cell("machine"),
-        versions=cell("versions"),
+        columns=[_HEADINGS.get(column, column.replace("_", " ")) for column in columns],
+        rows=[([_cell(row, column) for column in columns], bool(row.text("median_s"))) for row in rows],
+        ratios=[_ratio(row, before) for row in ratios],
+        panels={f.stem: draw_lines(f, lines, names) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))},
+        **{column: first.text(column) for column in ("measured_at", "machine", "versions")},
     )
 
 
@@ -121,11 +111,11 @@ def _cell(row: Row, column: str) -> str:
         return text
     if math.isnan(number):
         return ""
-    is_whole = number == int(number) if math.isfinite(number) else False
     spread = ""
     if column == "median_s" and row.count("rounds") > 1:
         spread = f" ({formats.real(row.number('min_s'), 3)} to {formats.real(row.number('max_s'), 3)})"
-    return (formats.count(number) if is_whole and abs(number) < 1e15 else formats.real(number, 4)) + spread
+    is_count = number.is_integer() and abs(number) < 1e15
+    return (formats.count(number) if is_count else formats.real(number, 4)) + spread
 
 
 def _ratios_before(path: Path, newest: Row) -> dict[tuple[str, str, str], str]:
@@ -163,10 +153,5 @@ def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, f
         if all(row.text(column) == value for column, value in figure.where.items()):
             point = row.number(figure.x), row.number(figure.y)
             if all(math.isfinite(number) and number > 0 for number in point):
-                lines.setdefault(row.text(figure.series), []).append(point)
+                lines.setdefault(row.text("contender"), []).append(point)
     return {name: sorted(points) for name, points in lines.items()}
-
-
-def _names(figure: Figure, rows: Sequence[Row]) -> list[str]:
-    """Return all names of the table in order, so that each has the same colour in every figure."""
-    return list(dict.fromkeys(row.text(figure.series) for row in rows))

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel, draw, log_axis, series
 
-__all__ = ["FIGURES", "Figure", "draw_lines", "standalone"]
-
 _STYLE = Path(__file__).resolve().parents[2] / "report" / "templates" / "style.css"
 
 
@@ -25,7 +23,6 @@ class Figure(NamedTuple):
         y: column of the vertical axis.
         labels: labels of both axes, with units.
         where: column -> text of the rows to show.
-        series: column whose values are the lines.
     """
 
     stem: str
@@ -34,37 +31,27 @@ class Figure(NamedTuple):
     y: str
     labels: tuple[str, str]
     where: Mapping[str, str] = {}
-    series: str = "contender"
 
 
-_SAMPLES, _CHAINS, _TIME = "samples of each of 1,000 chains", "chains of 1,000 samples each", "seconds"
-_METROPOLIS, _OURS = "metropolis", "ours"
+_OURS = "ours"
+
+_SWEEPS = {"samples": "samples of each of 1,000 chains", "chains": "chains of 1,000 samples each"}
+_MEASURES = (
+    ("metropolis", "Time against", "median_s", "seconds"),
+    ("metropolis-compiled", "Time with compilation, against", "with_compile_s", "seconds"),
+    ("metropolis-memory", "Peak memory against", "peak_mib", "MiB"),
+)
 
 FIGURES: dict[str, tuple[Figure, ...]] = {
-    _METROPOLIS: (
-        Figure("metropolis-samples", "Time against samples", "samples", "median_s", (_SAMPLES, _TIME), {"arm": "samples"}),
-        Figure("metropolis-chains", "Time against chains", "chains", "median_s", (_CHAINS, _TIME), {"arm": "chains"}),
-        Figure(
-            "metropolis-compiled-samples", "Time with compilation, against samples", "samples", "with_compile_s",
-            (_SAMPLES, _TIME), {"arm": "samples"},
-        ),
-        Figure(
-            "metropolis-compiled-chains", "Time with compilation, against chains", "chains", "with_compile_s",
-            (_CHAINS, _TIME), {"arm": "chains"},
-        ),
-        Figure(
-            "metropolis-memory-samples", "Peak memory against samples", "samples", "peak_mib",
-            (_SAMPLES, "MiB"), {"arm": "samples"},
-        ),
-        Figure(
-            "metropolis-memory-chains", "Peak memory against chains", "chains", "peak_mib",
-            (_CHAINS, "MiB"), {"arm": "chains"},
-        ),
+    "metropolis": tuple(
+        Figure(f"{stem}-{sweep}", f"{title} {sweep}", sweep, column, (label, unit), {"arm": sweep})
+        for stem, title, column, unit in _MEASURES
+        for sweep, label in _SWEEPS.items()
     ),
     "compile_scaling": (
-        Figure("compile_scaling", "Compile time against points", "n", "compile_s", ("points of the grid", _TIME)),
+        Figure("compile_scaling", "Compile time against points", "n", "compile_s", ("points of the grid", "seconds")),
     ),
-}  # fmt: skip
+}
 """Benchmark -> its panels; others have only tables."""
 
 
@@ -82,12 +69,10 @@ def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]
             colour = series(positions.index(name))
             width = 2.8 if name == _OURS else 1.4
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3.5, linewidth=width, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        x, y = figure.labels
+        axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         log_axis(axes.xaxis, formats.count)
         log_axis(axes.yaxis, lambda value: formats.real(value, 2))
-        axes.set_xlabel(figure.labels[0])
-        axes.set_ylabel(figure.labels[1])
         axes.legend(fontsize=8, frameon=False)
 
     label = f"{figure.title}: {', '.join(lines)}"
