@@ -1,4 +1,4 @@
-"""Runs a study and writes its table and its figure."""
+"""Run a study and write its table and its figure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from bayesmesh.files import write_text
 from bayesmesh.reproduction.studies.stopping import Setting, measure
 from bayesmesh.store.layout import study_file
 
-__all__ = ["run_stopping"]
-
 _PANELS = (
     ("coverage", "coverage of the 90% interval of the mean", 0.9),
     ("bias_mean", "bias of the mean, in posterior sd", 0.0),
@@ -29,13 +27,13 @@ _COLOURS = {"rule": "#b5452c", "fixed": "#2f6690"}
 
 
 def run_stopping(results: Path, setting: Setting | None = None) -> str:
-    """Measure what stopping by a rule costs; returns a line for the log.
+    """Measure the cost of stopping by a rule; returns a line for the log.
 
     Args:
         results: folder of results; ``studies/stopping.csv`` and ``.svg`` are replaced.
-        setting: how large the study is; as in the documentation when None.
+        setting: size of the study; by default that of the documentation.
     """
-    # Small programs, and numbers that the documentation quotes: the same on every machine, but for rounding.
+    # The documentation quotes these numbers: on the CPU they are the same on every machine, up to rounding.
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
     rows = list(measure(setting or Setting()))
@@ -46,7 +44,7 @@ def run_stopping(results: Path, setting: Setting | None = None) -> str:
 
 
 def draw_stopping(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the figure as SVG: each measure by chains, rule and quantity, with two standard errors either way."""
+    """Return the figure as SVG: each measure by chains, rule and quantity, with error bars of two standard errors."""
     places = list(dict.fromkeys((row["chains"], row["rule"], row["quantity"]) for row in rows))
     with matplotlib.rc_context({"svg.hashsalt": "stopping", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(15, 1.2 + 0.32 * len(places)), layout="constrained")

@@ -21,8 +21,6 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
 
-__all__ = ["NUM_DEVICES", "run", "store_chains"]
-
 NUM_DEVICES = 8
 
 ON_DEVICES = {
@@ -32,12 +30,8 @@ ON_DEVICES = {
 }
 """Environment of a process with this many simulated devices."""
 
-ON_ONE_DEVICE = {**ON_DEVICES, "XLA_FLAGS": ""}
-
 COARSE = {"step_size": 1.4, "num_steps": 1}
 """Steps so long that a third of the proposals is rejected; without the accept step the standard deviation would be 1.4."""
-
-_LIMIT_S = 120.0
 
 
 def run(options: Options) -> Outcome:
@@ -50,9 +44,8 @@ def run(options: Options) -> Outcome:
         chains = [ours, Contender("tfp", f"{__name__}.chains:Tfp", {}, variables=ON_DEVICES)]
         coarse = ours._replace(options={"saved": str(saved["coarse"]), **COARSE})
         work = f"{__name__}.precision:Trajectories"
-        precision = [
-            Contender(name, work, {"precision": name}, variables=ON_ONE_DEVICE) for name in ("highest", "bfloat16")
-        ]
+        alone = {**ON_DEVICES, "XLA_FLAGS": ""}
+        precision = [Contender(name, work, {"precision": name}, variables=alone) for name in ("highest", "bfloat16")]
         cases = [
             Case({"work": "chains", "draws": draws}, chains),
             Case({"work": "coarse steps", "draws": draws}, [coarse]),
@@ -63,7 +56,8 @@ def run(options: Options) -> Outcome:
         for name, path in saved.items():
             if path.exists() and not options.is_quick:
                 store_chains(layout, name, np.load(path))
-    for table, rows in _facts().items():
+    collectives = Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES)
+    for table, rows in ask_once(collectives, {"seed": time.time_ns() % 2**31}).items():
         write_rows(layout.table(f"tutorial-{table}"), rows)
     ratios = [ratio(measured, {"work": "chains"}, "ours", against="tfp")]
     return Outcome([m.row() for m in measured], ratios, ("acceptance",))
@@ -78,11 +72,11 @@ def store_chains(layout: BenchmarkLayout, name: str, states: np.ndarray) -> None
         states: (device, draw, chain, coordinate).
     """
     merged = np.moveaxis(states, 2, 1).reshape(-1, states.shape[1], states.shape[3])
-    of_chains = layout.folder / f"tutorial-{name}.zarr"
+    store = layout.folder / f"tutorial-{name}.zarr"
     if name == "chains":
         _write_store(layout.folder / "tutorial-devices.zarr", states, ("device", DRAW, CHAIN, "coordinate"))
-    _write_store(of_chains, merged, (CHAIN, DRAW, "coordinate"))
-    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [of_chains.with_suffix(".sha256")])
+    _write_store(store, merged, (CHAIN, DRAW, "coordinate"))
+    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [store.with_suffix(".sha256")])
 
 
 def _write_store(path: Path, values: np.ndarray, dims: tuple[str, ...]) -> None:
@@ -99,18 +93,9 @@ def moments(draws: np.ndarray) -> list[dict[str, object]]:
     Args:
         draws: (chain, draw, coordinate).
     """
-    of_draws = convergence_table(draws)
-    of_squares = convergence_table((draws - of_draws["mean"]) ** 2)
-    rows: list[dict[str, object]] = []
-    for coordinate in range(draws.shape[-1]):
-        row = {name: float(values[coordinate]) for name, values in of_draws.items()}
-        rows.append(
-            {"coordinate": coordinate, **row, "mcse_sd": float(of_squares["mcse_mean"][coordinate]) / (2 * row["sd"])}
-        )
-    return rows
-
-
-def _facts() -> dict[str, list[dict[str, object]]]:
-    """Return the rows of sums and of densities over devices."""
-    collectives = Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES)
-    return ask_once(collectives, {"seed": time.time_ns() % 2**31}, _LIMIT_S)
+    table = convergence_table(draws)
+    squares = convergence_table((draws - table["mean"]) ** 2)
+    table["mcse_sd"] = squares["mcse_mean"] / (2 * table["sd"])
+    return [
+        {"coordinate": i, **{name: float(values[i]) for name, values in table.items()}} for i in range(draws.shape[-1])
+    ]

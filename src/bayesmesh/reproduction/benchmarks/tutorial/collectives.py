@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypedDict
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,37 +11,24 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.reproduction.benchmarks.tutorial.chains import on_devices
 
-__all__ = ["Collectives", "sum_over_devices"]
-
 tfd, tfed = tfp.distributions, tfp.experimental.distribute
 
 SCALE = 2.0
 """Standard deviation of the sharded part."""
 
-
 Array = np.ndarray | jax.Array
-
-
-class SeedCase(TypedDict):
-    """Seed of the inputs drawn in this run."""
-
-    seed: int
 
 
 class Collectives:
     """Evaluates both tables; nothing is timed."""
 
-    def prepare(self, case: SeedCase) -> dict[str, object]:
+    def prepare(self, case: Mapping[str, int]) -> dict[str, object]:
         """Return the rows of both tables; random inputs follow from the seed."""
         generator = np.random.default_rng(case["seed"])
         inputs = {"published": np.arange(jax.device_count()), "probe": generator.integers(-99, 99, jax.device_count())}
         sums = [row for name, values in inputs.items() for row in _sums(name, values)]
         key = jax.random.key(case["seed"])
         return {"sums": sums, "densities": [*_single(key), *_joint(key)]}
-
-    def run(self, repeat: int) -> dict[str, object]:
-        """Nothing is timed."""
-        raise NotImplementedError(f"round {repeat} of numbers that do not change")
 
 
 def sum_over_devices(x: jax.Array) -> jax.Array:
@@ -97,10 +83,8 @@ def _repeated(key: jax.Array) -> jax.Array:
 def _rows(
     case: str, values: Array, densities: Array, plain: jax.Array, loc: Array, scale: Array
 ) -> Iterator[dict[str, object]]:
-    inputs = {
-        name: " ".join(repr(float(x)) for x in found)
-        for name, found in (("values", values), ("loc", loc), ("scale", scale))
-    }
+    texts = {"values": values, "loc": loc, "scale": scale}
+    inputs = {name: " ".join(map(repr, np.asarray(found, np.float64).tolist())) for name, found in texts.items()}
     own = np.asarray(values)[-len(densities) :]
     for device, density in enumerate(np.asarray(densities)):
         about = {"case": case, "device": device, "own_value": float(own[device])}

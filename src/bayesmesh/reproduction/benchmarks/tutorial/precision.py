@@ -14,14 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.data.sources import digits
-from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
-from bayesmesh.kernels.base import Position, Target
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianInfo, HamiltonianState
-from bayesmesh.kernels.hmc import Hmc, Options
-from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.reproduction.benchmarks.tutorial.chains import DrawsCase
-
-__all__ = ["Trajectories", "log_density"]
+from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 REPEATS = 8
 """Number of copies of the digits: errors of a density grow with its rows, and the published experiments have more."""
@@ -31,8 +25,6 @@ CHAINS, NUM_STEPS, STEP_SIZE = 4, 30, 0.006
 
 ASCENT_STEPS, ASCENT_RATE = 200, 0.0008
 """Gradient ascent from zero to the start of the chains."""
-
-SEED = 20261121
 
 
 def _product(precision: str) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -82,18 +74,20 @@ class Trajectories:
         def of_chain(weights: jax.Array) -> jax.Array:
             return log_density(weights.reshape(features.shape[1], 10), features, labels, self._precision)
 
-        self._sample = jax.jit(lambda start: _sample(FunctionTarget(of_chain), start.ravel(), case["draws"]))
-        self._start = _ascend(features, labels)
+        @jax.jit
+        def sample(start: jax.Array) -> tuple[jax.Array, jax.Array]:
+            start, keys = jnp.tile(start.ravel(), (CHAINS, 1)), jax.random.split(jax.random.key(SEED), CHAINS)
+            settings = {"step_size": STEP_SIZE, "num_leapfrog_steps": NUM_STEPS}
+            _, info = run_hmc(of_chain, start, keys, case["draws"], **settings)
+            return info.acceptance_rate, info.diverging
+
+        self._sample, self._start = sample, _ascend(features, labels)
         return {"device": jax.devices()[0].device_kind, **self.run(-1)}
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample; return the mean acceptance probability and the share of divergent trajectories."""
-        del repeat
-        info = jax.block_until_ready(self._sample(self._start))
-        return {
-            "acceptance": float(np.mean(info.acceptance_rate)),
-            "divergences": float(np.mean(info.diverging)),
-        }
+        acceptance, divergences = jax.block_until_ready(self._sample(self._start))
+        return {"acceptance": float(np.mean(acceptance)), "divergences": float(np.mean(divergences))}
 
 
 @jax.jit
@@ -102,16 +96,3 @@ def _ascend(features: jax.Array, labels: jax.Array) -> jax.Array:
     gradient = jax.grad(lambda w: log_density(w, features, labels, "highest"))
     start = jnp.zeros((features.shape[1], 10), jnp.float32)
     return jax.lax.fori_loop(0, ASCENT_STEPS, lambda _, w: w + ASCENT_RATE * gradient(w), start)
-
-
-def _sample(target: Target, start: jax.Array, num_draws: int) -> HamiltonianInfo:
-    kernel = Hmc(Options(num_leapfrog_steps=NUM_STEPS), 0)
-    tuning = HamiltonianTuning(jnp.asarray(STEP_SIZE, jnp.float64), (), ())
-    keys = jax.random.split(jax.random.key(SEED), CHAINS)
-
-    def step(state: HamiltonianState, draw: jax.Array) -> tuple[HamiltonianState, HamiltonianInfo]:
-        key = jax.vmap(lambda k: jax.random.fold_in(k, draw))(keys)
-        return kernel.step(key, state, target, tuning)
-
-    state = kernel.init(keys, Position(jnp.broadcast_to(start, (CHAINS, *start.shape)), None), target)
-    return jax.lax.scan(step, state, jnp.arange(num_draws))[1]
