@@ -18,6 +18,34 @@ from bayesmesh.errors import ConfigError, suggest
 
 __all__ = ["AnalysisDeclaration", "analysis_of_verb", "declared", "list_analyses", "offer_words", "read_offers"]
 
+STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"})
+"""The stages before and after the analyses: their rules and verbs."""
+
+TARGET_NAMES = frozenset(
+    [
+        "all",
+        "quickstart",
+        "reproduce",
+        "benchmark",
+        "benchmark_page",
+        "benchmarks",
+        "claims",
+        "reproduction",
+        "study",
+        "studies",
+        "data",
+        "logs",
+        "index",
+    ]
+)
+"""Targets and rules of the workflow, and folders beside those of the experiments."""
+
+OTHER_VERBS = frozenset({"doctor", "gc", "new", "schema", "status", "verify"})
+"""Verbs of the command line that are neither stages nor targets."""
+
+EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})
+"""Folders of an experiment that are not of an analysis."""
+
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Output = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg|zarr)$")]
 
@@ -114,10 +142,33 @@ def _declared(name: str, path: Path) -> AnalysisDeclaration:
         line = f", line {found[key][1]}" if key in found else ""
         remedy = "write it out, as docs/contracts/analysis.md says"
         raise ConfigError(f"{path}{line}: {key}: {problem}", remedy) from error
+    _check_names(declaration)
     if declaration.outputs[0].endswith(".zarr"):
         remedy = 'for example `outputs = ("scores.csv", "draws.zarr")`'
         raise ConfigError(f"{path}, line {found['outputs'][1]}: outputs: the first must be a file", remedy)
     return declaration
+
+
+def _check_names(declaration: AnalysisDeclaration) -> None:
+    """Refuse names of stages, targets, verbs and folders: rules, verbs and outputs of an analysis are named after it.
+
+    Raises:
+        ConfigError: a name is taken; the message names the file and the attribute.
+    """
+    taken = STAGE_NAMES | TARGET_NAMES | OTHER_VERBS
+    remedies = {
+        "name": (taken | EXPERIMENT_FOLDERS, f"rename the file or its folder, for example to my_{declaration.name}"),
+        "verb": (taken, f'write another one in the class, for example `verb = "run_{declaration.verb}"`'),
+        "folder": (
+            EXPERIMENT_FOLDERS,
+            f'write another one in the class, for example `folder = "my_{declaration.folder}"`',
+        ),
+    }
+    for attribute, (reserved, remedy) in remedies.items():
+        value = getattr(declaration, attribute)
+        if value in reserved:
+            problem = f"the {attribute} '{value}' belongs to a stage, a target, a verb or a folder of the workflow"
+            raise ConfigError(f"{declaration.path}: {problem}", remedy)
 
 
 def _literals(node: ast.ClassDef) -> dict[str, tuple[Any, int]]:

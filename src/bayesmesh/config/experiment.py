@@ -17,7 +17,7 @@ from bayesmesh.config.blocks import (
     ReportSettings,
     SamplingSettings,
 )
-from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.declarations import STAGE_NAMES, TARGET_NAMES, list_analyses
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Name, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
@@ -32,25 +32,7 @@ __all__ = [
     "experiment_class",
 ]
 
-RESERVED_NAMES = frozenset(
-    {
-        "all",
-        "quickstart",
-        "reproduce",
-        "benchmark",
-        "benchmark_page",
-        "benchmarks",
-        "claims",
-        "reproduction",
-        "study",
-        "studies",
-        "data",
-        "logs",
-        "index",
-    }
-    | {"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"}
-    | {each.verb for each in list_analyses()}
-)
+RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}
 """Names of targets, rules and folders, which an experiment must not have."""
 
 EXTERNAL = "module:attribute"

@@ -1,24 +1,28 @@
-"""Collect the sections of analyses for a page, and their cells for the index."""
+"""Collect the sections of analyses for a page, and their cells for the index.
+
+A section or a cell that fails is shown as failed in its place, and logged. Failing the job instead would lose more: Snakemake
+deletes the outputs of a failed job, so one mistake in one analysis would take the page of a finished experiment with
+it. The failure cannot pass unseen, because it stands beside the verdict, in the section and in the index. It cannot
+last either: the section's source is part of the report's fingerprint, so correcting it writes the page again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from bayesmesh.config.declarations import declared, list_analyses
+from markupsafe import Markup
+
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.registry import load_component, read_options
-from bayesmesh.figures.sections import Section
+from bayesmesh.errors import UserError
+from bayesmesh.figures.sections import KeyNumber, Section
 from bayesmesh.store.layout import ExperimentLayout
 
-__all__ = ["ShownAnalysis", "build_analyses", "describe_analyses"]
-
-
-class _Shown(Protocol):
-    """The part of an analysis that page and index call; its contract imports the model's, which is written in JAX."""
-
-    def section(self, files: Mapping[str, Path]) -> Section | None: ...
-    def cell(self, files: Mapping[str, Path]) -> str: ...
+_log = logging.getLogger("bayesmesh")
 
 
 class ShownAnalysis(NamedTuple):
@@ -37,23 +41,56 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> li
         config: whole configuration of the experiment, plain values.
 
     Raises:
-        StoreError: a file of an analysis is damaged.
+        UserError: a file of an analysis is damaged, or its class is not as the contract says.
     """
     shown = []
     for analysis in list_analyses():
         if config.get(analysis.name) is not None:
-            made = _make(analysis.name, config[analysis.name])
-            section = made.section(analysis.files(layout.folder))
+            section = _show("section", analysis, layout, config, Section, _failed_section)
             shown += [ShownAnalysis(analysis.name, analysis.pretty_name, section)] if section else []
     return shown
 
 
 def describe_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> str:
     """Return the cells of analyses in the index; arguments and errors as in `build_analyses`."""
-    asked = [declared(name) for name in sorted(config)]
-    cells = [_make(each.name, config[each.name]).cell(each.files(layout.folder)) for each in asked]
+    cells = [_show("cell", declared(name), layout, config, str, _failed_cell) for name in sorted(config)]
     return ", ".join(cell for cell in cells if cell)
 
 
-def _make(name: str, settings: object) -> _Shown:
-    return load_component("analysis", name)(read_options(declared(name).path).model_validate(settings))
+def _show[T](
+    method: str,
+    analysis: AnalysisDeclaration,
+    layout: ExperimentLayout,
+    config: Mapping[str, object],
+    kind: type[T],
+    replace: Callable[[AnalysisDeclaration, str], T],
+) -> T | None:
+    """Return what a method of an analysis shows, or what stands in its place if it fails."""
+    try:
+        settings = read_options(analysis.path).model_validate(config[analysis.name])
+        shown = getattr(load_component("analysis", analysis.name)(settings), method)(analysis.files(layout.folder))
+        if shown is not None and not isinstance(shown, kind):
+            raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - code of a plug-in may raise anything, which concerns no other section
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+        remedy = f"correct {analysis.section_file}; a change of it writes the page again"
+        message = "error: the %s of analysis '%s' of %s failed: %s\n  remedy: %s"
+        _log.error(message, method, analysis.name, layout.experiment, problem, remedy)
+        return replace(analysis, problem)
+    return shown
+
+
+def _failed_section(analysis: AnalysisDeclaration, problem: str) -> Section:
+    text = Markup(
+        '<div class="verdict fail"><p>This section could not be built: <span class="mono wrap-anywhere">{}</span>.</p>'
+        "<p>Its outputs are complete. Correct <span class='mono wrap-anywhere'>{}</span> and write the page again.</p></div>"
+    )
+    number = KeyNumber(f"Section {analysis.pretty_name}", "failed", problem, "fail")
+    return Section(text.format(problem, analysis.section_file.name), [number])
+
+
+def _failed_cell(analysis: AnalysisDeclaration, problem: str) -> str:
+    return f"{analysis.pretty_name}: failed ({problem})"

@@ -11,7 +11,7 @@ from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb
 from bayesmesh.config.registry import load_component
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
@@ -25,6 +25,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
 
     Raises:
         ConfigError: the experiment does not ask for the analysis, or data or model do not support it.
+        UserError: the analysis did not write one of its outputs.
     """
     declaration = analysis_of_verb(spec.stage)
     analysis = _make(declaration, spec)
@@ -34,8 +35,15 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     files = declaration.files(subject.layout.folder)
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
+    before = {path: _stamp(path) for path in files.values()}
     with in_file_of(spec), ledger.phase(spec.stage):
         said = analysis.run(subject, {each.name: each for each in others}, files)
+    # An output of an earlier run would get a receipt for the inputs of this one.
+    for path in (path for path, stamp in before.items() if _stamp(path) in (None, stamp)):
+        raise UserError(
+            f"{path}: not written by the analysis '{declaration.name}', which declares it in `outputs`",
+            f"in {declaration.path}, let `run` write all of `files`, or remove '{path.name}' from `outputs`",
+        )
     inputs = [path for each in specs for path in _read_by(declaration, each)]
     write_receipts(subject.layout.results, f"{spec.stage} {spec.experiment}", files.values(), inputs)
     return said
@@ -57,6 +65,12 @@ def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, late
     analysis = _make(analysis_of_verb(spec.stage), spec)
     with in_file_of(spec):
         analysis.check(BoundModel(model, data_spec, shards), latents)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file or a folder is written again; None if it does not exist."""
+    about = path.stat() if path.exists() else None
+    return (about.st_ino, about.st_mtime_ns) if about else None
 
 
 def _make(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:

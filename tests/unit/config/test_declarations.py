@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh.cli import make_parser
 from bayesmesh.config import registry
-from bayesmesh.config.declarations import analysis_of_verb, declared, list_analyses, offer_words
+from bayesmesh.config.declarations import (
+    EXPERIMENT_FOLDERS,
+    OTHER_VERBS,
+    STAGE_NAMES,
+    TARGET_NAMES,
+    analysis_of_verb,
+    declared,
+    list_analyses,
+    offer_words,
+)  # fmt: skip
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import STAGES
+from bayesmesh.store.layout import ExperimentLayout
 
 TEXT = """
 import a_package_that_is_nowhere
@@ -75,6 +87,36 @@ def test_a_wrong_declaration_is_named(analyses: Path, more: str, said: str) -> N
         declared("some")
     assert f"{analyses / 'some.py'}" in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said", "remedy"),
+    [
+        *(
+            (name, "", f"the name '{name}'", f"to my_{name}")
+            for name in ("report", "index", "status", "sample", "logs")
+        ),
+        ("some", '    verb = "sample"\n', "the verb 'sample'", '`verb = "run_sample"`'),
+        ("some", '    folder = "chains"\n', "the folder 'chains'", '`folder = "my_chains"`'),
+    ],
+)
+def test_a_name_of_the_workflow_is_refused(analyses: Path, name: str, more: str, said: str, remedy: str) -> None:
+    (analyses / f"{name}.py").write_text(TEXT + more)
+    with pytest.raises(ConfigError, match=f"{said} belongs to a stage") as caught:
+        list_analyses()
+    assert str(analyses / f"{name}.py") in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+def test_every_stage_verb_and_folder_is_reserved(tmp_path: Path) -> None:
+    verbs = {each.verb for each in list_analyses()}
+    assert set(STAGES) - verbs == STAGE_NAMES
+    parser = next(action for action in make_parser()._actions if action.dest == "verb")
+    assert set(parser.choices) <= STAGE_NAMES | TARGET_NAMES | OTHER_VERBS | verbs
+    layout = ExperimentLayout(tmp_path, "some")
+    inside = {path.relative_to(layout.folder).parts[0] for path in vars(layout).values() if isinstance(path, Path)
+              and path.is_relative_to(layout.folder) and path != layout.folder}  # fmt: skip
+    assert {name for name in inside if "." not in name} <= EXPERIMENT_FOLDERS
 
 
 def test_an_unknown_verb_is_named_with_the_nearest() -> None:

@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.report.index import read_index_row, write_index
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -24,6 +27,13 @@ def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) 
     page = {"experiment": "everything", "analyses": ASKED}
     assert read_index_row(complete.results, page).score == "NDCG × 1.87 of popularity"
     assert read_index_row(complete.results, {"experiment": "everything"}).score == "", "files of an earlier request"
+
+
+def test_a_cell_that_fails_leaves_the_others(complete: ExperimentLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Averaging, "cell", lambda self, files: 1 / 0)
+    row = read_index_row(complete.results, {"experiment": "everything", "analyses": ASKED})
+    assert row.score.startswith("Averaging: failed (ZeroDivisionError: division by zero (test_index.py, line ")
+    assert row.score.endswith("), NDCG × 1.87 of popularity")
 
 
 def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., ExperimentLayout]) -> None:

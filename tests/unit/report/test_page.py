@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
@@ -206,3 +207,27 @@ def test_a_program_that_grows_with_its_data_is_pointed_out(complete: ExperimentL
     assert "249.3 MiB" in whole_page
     complete.audit.write_text('{"equations": {"grow_with_data": true}}', encoding="utf-8")
     assert "The program grows" in write(without_drawings(complete), analyses=())
+
+
+@pytest.mark.parametrize("returned", ["nothing", "text"])
+def test_a_section_that_fails_is_shown_as_failed_and_takes_nothing_with_it(
+    complete: ExperimentLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, returned: str
+) -> None:
+    def section(self: Averaging, files: object) -> object:
+        return {}["<b>"] if returned == "nothing" else "a text"
+
+    monkeypatch.setattr(Averaging, "section", section)
+    page = write(without_drawings(complete))
+    said = "KeyError: &#39;&lt;b&gt;&#39; (test_page.py" if returned == "nothing" else "returned str, not Section"
+    shown = page[page.index('<h2 id="averaging"') : page.index('<h2 id="recommendation"')]
+    assert said in shown
+    assert "section.py" in shown
+    assert said in page[: page.index("<h2")], "beside the verdict"
+    assert "Held-out films" in page
+    assert "error: the section of analysis 'averaging' of everything failed" in caplog.text
+
+
+def test_a_damaged_file_of_a_section_ends_the_job(complete: ExperimentLayout) -> None:
+    (complete.folder / "averaging" / "scores.csv").write_text("num_draws\nten\n")
+    with pytest.raises(StoreError, match=r"scores\.csv"):
+        write(without_drawings(complete))

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesmesh.config.declarations import OTHER_VERBS
 from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
 from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
@@ -16,9 +17,6 @@ from bayesmesh.errors import ConfigError
 __all__ = ["KINDS", "run", "write_new"]
 
 KINDS = (*PACKAGES, "experiment")
-
-OTHER_VERBS = ("doctor", "gc", "new", "schema", "status", "verify")
-"""Verbs of the command line that are not rules."""
 
 COMPONENT_PATTERN = r"^[a-z][a-z0-9_]{0,31}$"
 _TEMPLATES = Path(__file__).parent / "templates"
