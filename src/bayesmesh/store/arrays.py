@@ -15,8 +15,8 @@ from zarr.codecs import ZstdCodec
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
 
-# Write chunks that equal the fill value, also to opened arrays: only then does a missing file mean missing data, which
-# reading reports as an error.
+# Write chunks that equal the fill value, so that a missing file always means missing data, and reading it is an error.
+# The setting also covers arrays that were opened rather than created.
 zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})
 
 CHUNK_BYTES = 4 * 2**20
@@ -24,7 +24,7 @@ CHUNK_BYTES = 4 * 2**20
 
 
 def chunk_shape(shape: Sequence[int], itemsize: int, aimed_bytes: int = CHUNK_BYTES) -> tuple[int, ...]:
-    """Return a chunk shape near `aimed_bytes` that splits the leading axes first.
+    """Return the shape of a chunk of about `aimed_bytes`, splitting the leading axes first.
 
     >>> chunk_shape((60000, 784), 1)
     (5349, 784)
@@ -39,7 +39,7 @@ def chunk_shape(shape: Sequence[int], itemsize: int, aimed_bytes: int = CHUNK_BY
 
 
 def chunk_file(array: Path, index: Sequence[int]) -> Path:
-    """Return the file of one chunk, or of one shard, of the array in a folder.
+    """Return the file of one chunk, or of one shard, of the array in folder `array`.
 
     >>> chunk_file(Path("beta"), (0, 3, 0)).as_posix()
     'beta/c/0/3/0'
@@ -58,10 +58,11 @@ def create_array(
     shards: Sequence[int] | None = None,
     attributes: Mapping[str, JSON] | None = None,
 ) -> zarr.Array:
-    """Create an array whose chunks have a checksum and are written even if they equal the fill value.
+    """Create an array whose chunks have checksums and are written even if they equal the fill value.
 
     Raises:
-        StoreError: an object or string dtype, whose codec could run code or is not standardised.
+        StoreError: the dtype is neither numeric nor boolean: codecs of objects can run code, those of strings are not
+            standardised.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
@@ -100,9 +101,8 @@ def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> za
 
 
 def dimension_names(array: zarr.Array) -> tuple[str, ...]:
-    """Return the names of an array's dimensions; empty if they have none."""
-    names = getattr(array.metadata, "dimension_names", None) or ()
-    return tuple(str(name) for name in names)
+    """Return the names of an array's dimensions; empty if it has none."""
+    return tuple(map(str, getattr(array.metadata, "dimension_names", None) or ()))
 
 
 def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
@@ -116,5 +116,5 @@ def read_part(array: zarr.Array, *part: slice) -> np.ndarray:
     except (ValueError, RuntimeError, KeyError, OSError) as error:  # Zarr raises these for missing and damaged chunks.
         raise StoreError(
             f"{array.store_path}: cannot be read, a chunk is missing or damaged: {error}",
-            "see what `bayesmesh verify` finds; assemble a damaged posterior again",
+            "run `bayesmesh verify` to list the damage; assemble a damaged posterior again",
         ) from error

@@ -1,4 +1,4 @@
-"""Compare a chain group with its markers, possibly while it is being written."""
+"""Compare a chain group with its markers, even while it is being written."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from bayesmesh.store.markers import Commit, read_markers
 _CHECKPOINT = re.compile(r"^(warmup|sample)-(\d{9})\.npz$")
 
 Check = Callable[[Sequence[Commit]], str]
-"""Function from markers to a description of damage, empty if there is none."""
+"""Function from markers to a description of damage; empty without damage."""
 
 
 def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> Iterator[str]:
-    """Yield one line per deviation from the markers: a missing or changed file, a hole, a lost marker.
+    """Yield one line per deviation from the markers: a missing or changed file, a gap, a lost marker.
 
     Args:
-        folder: the chain group's folder.
+        folder: folder of the chain group.
         segment_draws: iterations of a whole segment.
-        commits: its markers as read; they are read again before damage is reported.
+        commits: markers read before; they are read again before damage is reported.
 
     Raises:
-        StoreError: a marker written in the meantime cannot be read.
+        StoreError: a marker written meanwhile cannot be read.
     """
     group = _Group(folder, segment_draws)
     checks: list[Check] = []
     for commit in commits:
-        checks.append(functools.partial(group.hole, commit.name))
+        checks.append(functools.partial(group.gap, commit.name))
         checks += [functools.partial(group.file, file) for file in commit.files]
     described = dict.fromkeys(name for commit in commits for name in commit.metadata)
     checks += [functools.partial(group.description, name) for name in described]
@@ -40,7 +40,7 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> 
 
 
 def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
-    """Yield the damage that a check finds with both the markers before and those after it."""
+    """Yield the damage that a check finds if the markers are the same after it as before."""
     while line := check(commits):
         before, commits = commits, read_markers(group.folder)
         if commits == before:
@@ -49,13 +49,13 @@ def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterat
 
 
 class _Group:
-    """Checks of one chain group; each takes the markers as its last argument and reads the current files."""
+    """Checks of one chain group. Each takes the markers as its last argument and reads the current files."""
 
     def __init__(self, folder: Path, segment_draws: int) -> None:
         self.folder, self._segment_draws = folder, segment_draws
 
-    def hole(self, name: str, commits: Sequence[Commit]) -> str:
-        """Check that a commit, if it still exists, continues the previous one."""
+    def gap(self, name: str, commits: Sequence[Commit]) -> str:
+        """Check that a commit, unless it was replaced, continues the previous one."""
         for last, commit in zip((None, *commits), commits, strict=False):
             if commit.name == name and not commit.follows(last):
                 return f"{self._marker(commit)}: the segment before it is missing"
@@ -72,32 +72,32 @@ class _Group:
             return ""
         found = _hash_of(path)
         if found is None:
-            # Of the checkpoints only the newest must still exist.
+            # Of all checkpoints only the newest must exist.
             is_needed = name != commit.checkpoint or is_newest
             return f"{path}: is missing, though {self._marker(commit)} names it" if is_needed else ""
         if found != expected:
-            return f"{path}: is damaged: its sha256 is not the one in {self._marker(commit)}"
+            return f"{path}: is damaged: its sha256 differs from that in {self._marker(commit)}"
         return ""
 
     def description(self, name: str, commits: Sequence[Commit]) -> str:
-        """Compare the description of an array or group with that in the newest commit that names it."""
+        """Compare the description of an array or group with its digest in the newest commit that names it."""
         commit = next((c for c in reversed(commits) if name in c.metadata), None)
         path = self.folder / DRAWS / name / "zarr.json"
         if commit is None or digest_of(path) == commit.metadata[name]:
             return ""
-        return f"{path}: is missing or damaged: not as {self._marker(commit)} has it"
+        return f"{path}: is missing or damaged: it differs from {self._marker(commit)}"
 
     def unnamed_shard(self, commits: Sequence[Commit]) -> str:
-        """Find a shard in place that no marker names; its marker was lost, because markers come first."""
+        """Find a shard in place that no marker names. Markers are written first, so its marker was lost."""
         found = [p for p in (self.folder / DRAWS).rglob("c/**/*") if p.is_file() and p.suffix != ".partial"]
         named = {self.folder / name for commit in commits for name in commit.files}
         return next((self._lost(path) for path in sorted(found) if path not in named), "")
 
     def unnamed_checkpoint(self, commits: Sequence[Commit]) -> str:
-        """Find a checkpoint that no marker names, although it had one.
+        """Find a checkpoint whose marker was lost.
 
         A writer killed between checkpoint and marker leaves a checkpoint of the next segment and the folder of staged
-        shards; a writer that ended normally leaves neither.
+        shards; any other checkpoint without a marker had one.
         """
         last = commits[-1] if commits else None
         found = [

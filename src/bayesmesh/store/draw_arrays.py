@@ -1,8 +1,8 @@
 """Write the arrays of draws of one chain group: one shard per segment, over all its chains.
 
-Shards are staged in a second store and moved into place after their marker exists, so a shard with committed draws is
-never touched before its replacement is safe. Files are flushed together, because flushing the journal for the first
-one covers the others.
+Shards are staged in a second store and moved into place once their marker exists, so a shard with committed draws stays
+untouched until its replacement is safe. Files are flushed together: the first flush of a journaling file system covers
+the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STAGED = "staged.zarr"
 
 
 class Staged(NamedTuple):
-    """A staged shard: its array, its file below a store, and the array's length including it."""
+    """A staged shard: its array, its file relative to a store, and the length of the array with it."""
 
     array: str
     file: Path
@@ -35,7 +35,7 @@ class Staged(NamedTuple):
 
 
 class DrawArrays:
-    """Write draws with `stage`, `flush` and, after their commit, `publish`; this class does not know the commits.
+    """Write draws: `stage`, `flush` and, after their commit, `publish`. This class knows nothing of commits.
 
     The constructor removes temporary files of a killed writer.
 
@@ -53,7 +53,7 @@ class DrawArrays:
         self._has_new_arrays = True
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
-        """Stage iterations from `start` on, together with earlier ones of the same shard.
+        """Stage iterations from `start` on, with the earlier ones of the same shard.
 
         Args:
             name: group and array, such as ``posterior/weights``.
@@ -71,18 +71,18 @@ class DrawArrays:
         _lengthen(array, stop)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
         path = self.folder / STAGED / file
-        # Remains of an interrupted run may be incomplete, and would be merged with the new iterations.
+        # The shard of an interrupted run may be incomplete, and Zarr would merge it with the new iterations.
         path.unlink(missing_ok=True)
         array[:, first:stop] = value
         return Staged(name, file, stop)
 
     def describe(self, arrays: Sequence[str]) -> dict[str, str]:
-        """Return array or group -> digest of its description, including parent groups and the root."""
+        """Return array or group -> digest of its description, for arrays, their groups and the root."""
         names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
         return {name: digest_of(self.folder / DRAWS / name / "zarr.json") for name in sorted(names)}
 
     def flush(self, staged: Sequence[Staged]) -> None:
-        """Flush staged shards, and the arrays that they will move into, to the disk."""
+        """Flush staged shards, and the arrays into which they will move, to the disk."""
         paths = [self.folder / STAGED / file for _, file, _ in staged]
         above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
         for path in (*paths, *above, self.folder):
@@ -96,7 +96,7 @@ class DrawArrays:
             self._has_new_arrays = False
 
     def publish(self, staged: Sequence[Staged]) -> None:
-        """Move staged shards into place and flush; idempotent."""
+        """Move staged shards into place and flush them; idempotent."""
         changed: dict[Path, None] = {}
         for name, file, stop in staged:
             source, target = self.folder / STAGED / file, self.folder / DRAWS / file
@@ -117,35 +117,36 @@ class DrawArrays:
         """Return the array of this name; create it with length 0 if necessary."""
         array = self._arrays.get((root, name)) or self._roots[root].get(name)
         if not isinstance(array, zarr.Array):
-            array = self._create(root, name, (like.shape[0], 0, *like.shape[2:]), like.dtype)
+            array = self._create(root, name, like)
         elif array.shards is None or array.shards[1] != self.segment_draws:
             raise ValueError(f"{name}: shards of {array.shards}, not of {self.segment_draws} iterations")
         elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
-            # Zarr itself would convert values silently.
+            # Zarr would convert the values silently.
             raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
         self._arrays[root, name] = array
         return array
 
-    def _create(self, root: str, name: str, shape: tuple[int, ...], dtype: np.dtype) -> zarr.Array:
+    def _create(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
         group, _, leaf = name.rpartition("/")
-        shards = (shape[0], self.segment_draws, *shape[2:])
-        chunks = chunk_shape((1, *shards[1:]), dtype.itemsize)
+        shape, shards = (len(like), 0, *like.shape[2:]), (len(like), self.segment_draws, *like.shape[2:])
+        chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
         inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
         dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
         parent = self._roots[root].require_group(group)
-        array = create_array(parent, leaf, shape, dtype, dims, chunks=inner, shards=shards)
+        array = create_array(parent, leaf, shape, like.dtype, dims, chunks=inner, shards=shards)
         self._has_new_arrays |= root == DRAWS
         return array
 
 
 def digest_of(about: Path) -> str:
-    """Return a sha256 over a ``zarr.json`` without the shape, which grows; empty if it is missing or invalid."""
+    """Return a sha256 over a ``zarr.json`` except the shape, which grows; empty if the file is missing or invalid."""
     try:
         value = json.loads(about.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return ""
-    content = {k: v for k, v in value.items() if k != "shape"} if isinstance(value, dict) else value
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    if isinstance(value, dict):
+        value.pop("shape", None)
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _lengthen(array: zarr.Array, stop: int) -> None:
@@ -157,7 +158,7 @@ def _lengthen(array: zarr.Array, stop: int) -> None:
 def _near_divisor(length: int, wanted: int) -> int:
     """Return the divisor of `length` that is nearest to `wanted` in ratio.
 
-    The nearest smaller divisor would be 1 for a prime number, which gave a million chunks of one number each.
+    Rounding down to a divisor would give 1 for a prime number, and so a million chunks of one number each.
 
     >>> _near_divisor(100, 30), _near_divisor(997, 400), _near_divisor(12, 12)
     (25, 997, 12)

@@ -1,4 +1,4 @@
-"""Write and check a list of hashes of a folder, in the format of ``sha256sum``."""
+"""Write and check the list of hashes of a folder, in the format of ``sha256sum``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, write_text
 
 _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
+_REMEDY = "run the stage that writes it again"
 
 
 def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
@@ -17,10 +18,10 @@ def write_hashes(folder: Path, known: Mapping[tuple[int, int], str]) -> Path:
 
     Args:
         folder: such as ``posterior.zarr``; its list is ``posterior.sha256``.
-        known: (device, inode) -> sha256 of files that were hashed already; hard links share them.
+        known: (device, inode) -> sha256 of files that are already hashed; hard links to a file share them.
     """
     lines = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in _files_below(folder):
         about = path.stat()
         found = known.get((about.st_dev, about.st_ino)) or hash_file(path)
         lines.append(f"{found}  {path.relative_to(folder.parent).as_posix()}\n")
@@ -39,17 +40,17 @@ def hashes_of(folder: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: is not there", "run the stage that writes it again") from error
+        raise StoreError(f"{path}: does not exist", _REMEDY) from error
     except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: is damaged: {error}", "run the stage that writes it again") from error
+        raise StoreError(f"{path}: is damaged: {error}", _REMEDY) from error
     found = [_LINE.match(line) for line in lines]
     if not lines or None in found:
-        raise StoreError(f"{path}: is damaged: a line is not a hash", "run the stage that writes it again")
+        raise StoreError(f"{path}: is damaged: a line does not consist of a hash and a path", _REMEDY)
     return {m[2]: m[1] for m in found if m is not None}
 
 
 def check_metadata(folder: Path) -> None:
-    """Compare the metadata of a Zarr store with its list of hashes, if there is one; draws have checksums.
+    """Compare the metadata of a Zarr store with its list of hashes, if it has one; chunks have their own checksums.
 
     Raises:
         StoreError: a ``zarr.json`` is missing or has changed.
@@ -58,11 +59,11 @@ def check_metadata(folder: Path) -> None:
         for name, value in hashes_of(folder).items():
             about = folder.parent / name
             if about.name == "zarr.json" and (not about.is_file() or hash_file(about) != value):
-                raise StoreError(f"{about}: is missing or damaged", "run the stage that writes it again")
+                raise StoreError(f"{about}: is missing or damaged", _REMEDY)
 
 
 def check_hashes(folder: Path) -> Iterator[str]:
-    """Yield one line per file that is missing, has changed, or is not in the list.
+    """Yield one line per file that is missing, has changed, or is not listed.
 
     Hidden files, such as Snakemake's time stamp, are ignored.
     """
@@ -76,7 +77,11 @@ def check_hashes(folder: Path) -> Iterator[str]:
         if not path.is_file():
             yield f"{path}: is missing, though {folder.with_suffix('.sha256')} names it"
         elif hash_file(path) != value:
-            yield f"{path}: is damaged: its sha256 is not the one in {folder.with_suffix('.sha256')}"
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            yield f"{path}: is damaged: its sha256 differs from that in {folder.with_suffix('.sha256')}"
+    for path in _files_below(folder):
         if not path.name.startswith(".") and path.relative_to(folder.parent).as_posix() not in expected:
             yield f"{path}: does not belong there: {folder.with_suffix('.sha256')} does not name it"
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())

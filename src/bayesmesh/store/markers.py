@@ -15,13 +15,13 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
-"""Phase, first iteration and end of the range in the file name of a marker."""
+"""File name of a marker: phase, first iteration, end of the range."""
 
 DAMAGE_REMEDY = "move the chain's folder away to start it again, or restore the file"
 
 
 class Facts(TypedDict, total=False):
-    """Facts about the iterations of one run in one segment.
+    """Facts about the iterations that one run added to one segment.
 
     Attributes:
         first_new: absolute index of the first iteration.
@@ -53,10 +53,16 @@ class Facts(TypedDict, total=False):
 class Commit:
     """One marker: iterations [start, stop) of a phase, their files, and the checkpoint after them.
 
-    `facts` cover the iterations from ``facts["first_new"]`` on; if a segment was filled in several runs, `earlier`
-    covers its earlier iterations. `previous` names the marker that this one continues: empty for the first, None if
-    not recorded. `replaces` names the shorter marker of the same segment that this one replaces. `metadata` contains a
-    digest of the description of every array and group.
+    Attributes:
+        phase: ``warmup`` or ``sample``.
+        start, stop: absolute indices of the iterations.
+        files: shards and checkpoint, relative to the group's folder -> sha256.
+        checkpoint: the state after the last iteration; one of `files`.
+        facts: facts about the iterations from ``facts["first_new"]`` on.
+        earlier: facts about the iterations before, if several runs filled the segment.
+        previous: name of the marker that this one continues; empty for the first, None if not recorded.
+        replaces: name of the shorter marker of the same segment that this one replaces; empty if there was none.
+        metadata: array or group -> digest of its description.
     """
 
     phase: str
@@ -76,12 +82,17 @@ class Commit:
         return f"{self.phase}-{self.start:09d}-{self.stop:09d}.json"
 
     @property
+    def shards(self) -> dict[str, str]:
+        """Shards, relative to their store -> sha256."""
+        return {name.partition("/")[2]: value for name, value in self.files.items() if name != self.checkpoint}
+
+    @property
     def all_facts(self) -> tuple[Facts, ...]:
         """The facts of every run that filled the segment."""
         return (*self.earlier, self.facts)
 
     def follows(self, last: Commit | None) -> bool:
-        """Return whether this commit continues `last` without a hole."""
+        """Return whether this commit continues `last` without a gap."""
         begin = last.stop if last is not None and last.phase == self.phase else 0
         return self.start == begin and self.previous in (None, last.name if last else "")
 
@@ -92,9 +103,9 @@ def marker_names(folder: Path) -> set[str]:
 
 
 def read_markers(folder: Path) -> list[Commit]:
-    """Return the markers of a chain group, warmup first, by start, without replaced ones.
+    """Return the markers of a chain group without replaced ones: warmup first, then by start.
 
-    A writer may commit at the same time.
+    A writer may commit meanwhile.
 
     Raises:
         StoreError: a marker cannot be read, or lacks a key.
@@ -108,10 +119,9 @@ def read_markers(folder: Path) -> list[Commit]:
                 raise
             # A writer has just removed a replaced marker.
             continue
-        replaced = {c.replaces for c in found}
-        return sorted(
-            (c for c in found if c.name not in replaced), key=lambda c: (c.phase == "sample", c.start, c.stop)
-        )
+        replaced = {commit.replaces for commit in found}
+        kept = (commit for commit in found if commit.name not in replaced)
+        return sorted(kept, key=lambda commit: (commit.phase == "sample", commit.start, commit.stop))
 
 
 def _read_marker(path: Path) -> Commit:
@@ -132,6 +142,6 @@ def _read_marker(path: Path) -> Commit:
 
 
 def write_marker(folder: Path, commit: Commit) -> None:
-    """Write a marker atomically; this commits its segment."""
+    """Write a marker atomically, which commits its iterations."""
     content = {k: v for k, v in dataclasses.asdict(commit).items() if k not in ("phase", "start", "stop")}
     write_sealed(folder / "commits" / commit.name, content)

@@ -14,7 +14,7 @@ from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 
 BLOCK_BYTES = 64 * 2**20
-"""Target size of a block of draws in memory, over all requested latents."""
+"""Target size of a block of draws in memory, over all requested latents, in bytes."""
 
 _REMEDY = "run the assemble stage again"
 
@@ -24,7 +24,7 @@ class Posterior:
 
     Attributes:
         path: the Zarr store.
-        num_chains, num_draws: numbers of chains and of draws per chain.
+        num_chains, num_draws: number of chains, and of draws per chain.
         latents: names of the group `posterior`, sorted.
     """
 
@@ -58,14 +58,14 @@ class Posterior:
     def blocks(
         self, names: Sequence[str] | None = None, *, block_bytes: int = BLOCK_BYTES, group: str = "posterior"
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yield all draws, in blocks of bounded size.
+        """Yield all draws in blocks of bounded size.
 
-        Draws come draw by draw and, within a draw, chain by chain: position ``draw * num_chains + chain``. Every draw
-        counts once; a rejected proposal repeats its state, as the Markov chain does.
+        The order is draw by draw and, within a draw, chain by chain: position ``draw * num_chains + chain``. Every draw
+        counts once; after a rejected proposal, the Markov chain repeats its state.
 
         Args:
             names: latents to read; all if None.
-            block_bytes: limit on the size of a block, in bytes; a block holds at least one draw of all chains.
+            block_bytes: largest size of a block, in bytes; a block holds at least one draw of all chains.
             group: group to read from.
 
         Yields:
@@ -80,9 +80,9 @@ class Posterior:
 
 
 def open_posterior(path: Path) -> Posterior:
-    """Open ``posterior.zarr``.
+    """Open ``posterior.zarr`` after comparing its metadata with the list of hashes, if it has one.
 
-    Its metadata is compared with the list of hashes, if there is one; draws have their own checksums.
+    Draws have their own checksums.
 
     Raises:
         StoreError: the store is missing, has no latents, or its metadata has changed.

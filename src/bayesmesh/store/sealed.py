@@ -1,4 +1,4 @@
-"""Write and read JSON that contains its own digest, so that every change is noticed."""
+"""Write and read JSON that contains its own digest, which reveals any change."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def _seal(name: str, content: Mapping[str, object]) -> dict[str, object]:
 
 
 def _digest(name: str, content: Mapping[str, object]) -> str:
-    """Return a sha256 over a file's name and content."""
+    """Return a sha256 over the name and content of a file."""
     return hashlib.sha256(json.dumps([name, content], sort_keys=True).encode()).hexdigest()
 
 
 def _is_nearly_key(name: str) -> bool:
-    """Return whether a key differs from the digest's by one letter, so that such damage is not taken for a file without one."""
+    """Return whether a key differs from the digest's in one letter; such damage must not pass as a file without digest."""
     return len(name) == len(_KEY) and sum(a != b for a, b in zip(name, _KEY, strict=True)) == 1

@@ -116,14 +116,14 @@ class ChainStore:
         return read_markers(self.folder)
 
     def damage(self) -> Iterator[str]:
-        """Yield one line per deviation from the markers: a missing or changed file, a hole."""
+        """Yield one line per deviation from the markers: a missing or changed file, a gap."""
         yield from find_damage(self.folder, self.segment_draws, self._commits)
 
     def resume(self) -> Commit | None:
         """Return the last commit after verifying all of them; None without commits.
 
         Raises:
-            StoreError: a file of a marker is missing or damaged, or there is a hole between markers.
+            StoreError: a file of a marker is missing or damaged, or there is a gap between markers.
         """
         for line in self.damage():
             raise StoreError(line, DAMAGE_REMEDY)
@@ -161,13 +161,13 @@ class ChainStore:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def next_count(self, start: int, wanted: int) -> int:
-        """Return the number of iterations to make from `start`: to the end of the segment, at most `wanted`."""
+        """Return how many iterations to make from `start`: to the end of the segment or to `wanted`, the nearer one."""
         return min(self.segment_draws - start % self.segment_draws, wanted - start)
 
     def begin_writing(self) -> Commit | None:
-        """Return the last commit as `resume` does; if its writer was killed, settle it and delete the remains."""
+        """Return the last commit, verified as by `resume`; settle it and delete the remains if its writer was killed."""
         last = self.resume()
-        committed = {n.removeprefix(f"{DRAWS}/"): h for n, h in last.files.items()} if last is not None else {}
+        committed = last.shards if last is not None else {}
         for path in [p for p in (self.folder / STAGED).rglob("c/**/*") if p.is_file()]:
             if committed.get(path.relative_to(self.folder / STAGED).as_posix()) != hash_file(path):
                 path.unlink()
@@ -194,8 +194,8 @@ class ChainStore:
             start: absolute index of the first iteration; continues the last commit.
             values: group -> array name -> (iteration, chain, ...); at most one segment, ending within its shard.
             checkpoint: leaves of the state after the last iteration.
-            facts: facts about the segment (seconds, gradients, device).
-            count: number of iterations; by default that of `values`, which must then not be empty.
+            facts: facts about the iterations (seconds, gradients, device).
+            count: number of iterations; required if `values` is empty.
             is_final: settle immediately. Otherwise the commit can be withdrawn until `settle` is called, which must
                 precede the next commit.
 
@@ -216,11 +216,12 @@ class ChainStore:
             for name, value in arrays.items()
         ]
         self._draws.flush(staged)
-        state = self._write_checkpoint(f"{phase}-{stop:09d}.npz", checkpoint)
+        state = f"checkpoints/{phase}-{stop:09d}.npz"
+        with atomic_path(self.folder / state) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, allow_pickle=False, **checkpoint)
         files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
-        name = state.relative_to(self.folder).as_posix()
         commit = Commit(
-            phase, first, stop, {**files, name: hash_file(state)}, name, {**facts, "first_new": start},
+            phase, first, stop, {**files, state: hash_file(self.folder / state)}, state, {**facts, "first_new": start},
             old.all_facts if old else (), before[-1].name if before else "", old.name if old else "",
             self._draws.describe([s.array for s in staged]),
         )  # fmt: skip
@@ -235,8 +236,7 @@ class ChainStore:
         """Move the shards of the last commit into place and delete replaced files; idempotent."""
         if self._commits:
             last = self._commits[-1]
-            shards = [n.removeprefix(f"{DRAWS}/") for n in last.files if n != last.checkpoint]
-            self._draws.publish([Staged(n.rpartition("/c/")[0], Path(n), last.stop) for n in shards])
+            self._draws.publish([Staged(name.rpartition("/c/")[0], Path(name), last.stop) for name in last.shards])
         self._tidy()
 
     def withdraw(self) -> None:
@@ -247,7 +247,7 @@ class ChainStore:
         del self._commits
 
     def end_writing(self) -> None:
-        """Remove the empty folder of staged shards."""
+        """Remove the folder of staged shards, which is then empty."""
         shutil.rmtree(self.folder / STAGED, ignore_errors=True)
         self.__dict__.pop("_draws", None)
 
@@ -266,12 +266,6 @@ class ChainStore:
         if len(counts) != 1 or not 0 < min(counts) <= self.segment_draws - start % self.segment_draws:
             raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
         return counts.pop()
-
-    def _write_checkpoint(self, name: str, leaves: Mapping[str, np.ndarray]) -> Path:
-        path = self.folder / "checkpoints" / name
-        with atomic_path(path) as temporary, temporary.open("wb") as handle:
-            np.savez(handle, allow_pickle=False, **leaves)
-        return path
 
     def _tidy(self) -> None:
         """Remove replaced markers, and all checkpoints except those of the two newest commits."""

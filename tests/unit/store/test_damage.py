@@ -58,7 +58,7 @@ def test_flipped_bit(
     folder: Path, refuses: Callable[[Path, str], None], flip_bit: Callable[[Path], None], name: str
 ) -> None:
     flip_bit(folder / name)
-    refuses(folder, f"{name}: is damaged: its sha256 is not the one in .*commits/.*json\n  remedy: move")
+    refuses(folder, f"{name}: is damaged: its sha256 differs from that in .*commits/.*json\n  remedy: move")
 
 
 @pytest.mark.parametrize("name", [*SHARDS, STATS, WARMUP, CHECKPOINT])
@@ -213,7 +213,7 @@ def test_damaged_descriptions_of_arrays(
         about.write_bytes(about.read_bytes()[:-9])
     else:
         about.write_text(about.read_text().replace('"zarr_format": 3', '"zarr_format": 2').replace("little", "big"))
-    refuses(folder, r"zarr\.json: is missing or damaged: not as .*commits.* has it\n  remedy: move")
+    refuses(folder, r"zarr\.json: is missing or damaged: it differs from .*commits.*\n  remedy: move")
 
 
 @pytest.mark.parametrize("segment_draws", [0, -4, 2, "4", 4.0, None, True])

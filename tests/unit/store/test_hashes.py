@@ -60,4 +60,4 @@ def test_a_damaged_list_is_named(folder: Path, content: bytes) -> None:
         hashes_of(folder)
     assert ["posterior.sha256: is damaged" in line for line in check_hashes(folder)] == [True]
     path.unlink()
-    assert ["posterior.sha256: is not there" in line for line in check_hashes(folder)] == [True]
+    assert ["posterior.sha256: does not exist" in line for line in check_hashes(folder)] == [True]
