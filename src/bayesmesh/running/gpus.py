@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import itertools
 import logging
 import os
 import time
@@ -31,12 +32,9 @@ def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> li
     """
     readable = [path for path in devices.glob("nvidia[0-9]*") if os.access(path, os.R_OK)]
     files = sorted(readable, key=lambda path: int(path.name.removeprefix("nvidia")))
-    every = [(str(number), path) for number, path in enumerate(files)]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return every
-    wanted = [name.strip() for name in visible.split(",")]
-    return [(name, path) for name, path in every if name in wanted]
+    wanted = None if visible is None else [name.strip() for name in visible.split(",")]
+    return [(str(number), path) for number, path in enumerate(files) if wanted is None or str(number) in wanted]
 
 
 def tpu_chips(devices: Path = Path("/dev")) -> list[Path]:
@@ -46,10 +44,9 @@ def tpu_chips(devices: Path = Path("/dev")) -> list[Path]:
 
 def has_accelerator(environ: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
     """Return whether JAX should find a GPU or a TPU, judging by device files, variables and installed packages."""
-    is_there = (visible_gpus(environ, devices) and _is_installed("jax_plugins")) or (
-        tpu_chips(devices) and _is_installed("libtpu")
-    )
-    return bool(is_there) and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
+    has_gpu = bool(visible_gpus(environ, devices)) and _is_installed("jax_plugins")
+    has_tpu = bool(tpu_chips(devices)) and _is_installed("libtpu")
+    return (has_gpu or has_tpu) and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
 
 
 def _is_installed(package: str) -> bool:
@@ -98,10 +95,8 @@ def _lock_gpus(count: int, visible: list[tuple[str, Path]], held: contextlib.Exi
     has_logged = False
     while True:
         with contextlib.ExitStack() as attempt:
-            names: list[str] = []
-            for name, path in visible:
-                if len(names) < count and _try_lock(path, attempt):
-                    names.append(name)
+            locked = (name for name, path in visible if _try_lock(path, attempt))
+            names = list(itertools.islice(locked, count))
             if len(names) == count:
                 held.push(attempt.pop_all())
                 return names

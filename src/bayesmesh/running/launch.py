@@ -1,4 +1,4 @@
-"""Run a stage as several processes: restart the command under srun in a Slurm job, else on this machine."""
+"""Run a stage as several processes: restart the command under srun in a Slurm job, or several times on this machine."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bayesmesh.errors import ConfigError, DeviceError
 from bayesmesh.running.arguments import CORES, GPUS, command_of
 from bayesmesh.running.gpus import hold_gpus, visible_gpus
 from bayesmesh.running.machine import usable_cores
+from bayesmesh.running.process_rank import VARIABLES
 from bayesmesh.running.slurm.commands import srun_command
 from bayesmesh.running.slurm.variables import job_id, num_tasks, owns_its_step
 
@@ -37,9 +38,8 @@ def parse_processes(text: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", text)
     if match is None:
-        raise ConfigError(
-            f"--processes {text}: is not NODESxPROCESSES", "write for example 2x4: two nodes with four processes each"
-        )
+        example = "write for example 2x4: two nodes with four processes each"
+        raise ConfigError(f"--processes {text}: is not NODESxPROCESSES", example)
     return int(match[1]), int(match[2])
 
 
@@ -101,11 +101,7 @@ def split_resources(count: int, cores: int, names: Sequence[str], port: int) -> 
     """
     split = []
     for index in range(count):
-        variables = {
-            "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
-            "JAX_NUM_PROCESSES": str(count),
-            "JAX_PROCESS_ID": str(index),
-        }
+        variables = dict(zip(VARIABLES, (f"localhost:{port}", str(count), str(index)), strict=True))
         each = len(names) // count
         if each:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(names[index * each : (index + 1) * each])
@@ -139,8 +135,7 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
         for child in children:
-            if child.poll() is None:
-                child.send_signal(number)
+            child.send_signal(number)
 
     # Installed before the first start, so that a stop request during the starts reaches all.
     before = {number: signal.signal(number, forward) for number in _SIGNALS}
@@ -153,9 +148,8 @@ def run_processes(arguments: Sequence[str], count: int, cores: int | None, envir
         return _wait(children)
     finally:
         for child in children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
+            child.kill()
+            child.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -57,12 +57,9 @@ def _from_variables(environ: Mapping[str, str]) -> ProcessRank | None:
     found = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if not found:
         return None
-    for name in VARIABLES:
-        if name not in found:
-            raise ConfigError(
-                f"{name}: is not set, but {' and '.join(found)} need it",
-                f"give every process {', '.join(VARIABLES)}, or none of them",
-            )
+    for name in (name for name in VARIABLES if name not in found):
+        remedy = f"give every process {', '.join(VARIABLES)}, or none of them"
+        raise ConfigError(f"{name}: is not set, but {' and '.join(found)} need it", remedy)
     address, count, index = (found[name] for name in VARIABLES)
     if not re.fullmatch(r".+:\d+", address):
         raise ConfigError(f"{VARIABLES[0]}={address}: is not HOST:PORT", "name a host that all reach, and a free port")
@@ -92,13 +89,12 @@ def check_num_processes(rank: ProcessRank, processes: int, experiment: str) -> N
     """
     if rank.num_processes == processes:
         return
+    remedy = f"set\n    compute:\n      processes: {rank.num_processes}"
     if processes == 1:
-        remedy = f"start it once, or set\n    compute:\n      processes: {rank.num_processes}"
+        remedy = f"start it once, or {remedy}"
     else:
-        remedy = (
-            f"start them here with `--processes 1x{processes}`, on a cluster with a profile for several,"
-            f" or set\n    compute:\n      processes: {rank.num_processes}"
-        )
+        profile = "on a cluster with a profile for several"
+        remedy = f"start them here with `--processes 1x{processes}`, {profile}, or {remedy}"
     raise ConfigError(
         f"experiment '{experiment}': key 'compute.processes': is {processes}, but there are {rank.num_processes} processes ({rank.source})",
         remedy,

@@ -84,13 +84,9 @@ def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:
     if rule is None:
         return []
     named = {"summaries": rule.summaries or (), "max_mcse": tuple(rule.max_mcse or ())}
-    for key, names in named.items():
-        for name in names:
-            if name not in valid:
-                with in_file_of(spec):
-                    raise ConfigError(
-                        f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid)
-                    )
+    for key, name in ((key, name) for key, names in named.items() for name in names if name not in valid):
+        with in_file_of(spec):
+            raise ConfigError(f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid))
     # `max_mcse` names its own summaries; without other targets nothing else is computed.
     others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
     judged = (rule.summaries or valid) if any(target is not None for target in others) else ()

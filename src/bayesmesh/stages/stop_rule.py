@@ -7,7 +7,9 @@ one, the code of the diagnostics is not part of the chains' fingerprint.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,12 +122,9 @@ class StopRule:
 
     def _out_of_time(self, pieces: list[tuple[int, float]]) -> int | None:
         """Return the draws that were committed when the time limit was reached; None before."""
-        spent = 0.0
-        for stop, seconds in pieces:
-            spent += seconds
-            if self._settings.max_seconds is not None and spent >= self._settings.max_seconds:
-                return stop
-        return None
+        totals = itertools.accumulate(seconds for _, seconds in pieces)
+        limit = math.inf if self._settings.max_seconds is None else self._settings.max_seconds
+        return next((stop for (stop, _), total in zip(pieces, totals, strict=True) if total >= limit), None)
 
     def _look(self, number: int) -> Look:
         """Return the values of a look; after a missed target, the remaining summaries are not evaluated."""

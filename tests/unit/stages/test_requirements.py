@@ -123,7 +123,7 @@ class Mine(softmax_regression.SoftmaxRegression):
     ("field", "more", "said"),
     [
         ("'label'", "", ""),
-        ("'labels'", "", "model Mine asks for 'labels'; the test rows have features, label"),
+        ("'labels'", "", "model Mine asks for 'labels'; the rows have features, label"),
         ("'label'", " + 0.5", "outcomes must be 359 integer labels from 0 to 9"),
         ("'label'", " * 2", "outcomes must be 359 integer labels from 0 to 9"),
         ("'features'", "", "outcomes must be 359 integer labels from 0 to 9"),
