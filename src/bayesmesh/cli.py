@@ -50,9 +50,9 @@ VERBS = {
         (option("--check", action="store_true", help="only check whether they are up to date"),),
     ),
     "new": Verb(
-        "write a new model, source, kernel or analysis with its test, or an experiment", "operations.scaffold.new:run",
+        "write a new model, source, kernel, metric or analysis with its test, or an experiment", "operations.scaffold.new:run",
         (
-            option("kind", choices=("model", "source", "kernel", "analysis", "experiment")),
+            option("kind", choices=("model", "source", "kernel", "metric", "analysis", "experiment")),
             option("name", metavar="NAME", help="name of the component or the experiment, and of its file"),
         ),
     ),

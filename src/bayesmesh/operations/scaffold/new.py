@@ -1,4 +1,4 @@
-"""Write a model, source, kernel or analysis with its test, or an experiment, from a template that runs unchanged."""
+"""Write a model, source, kernel, metric or analysis with its test, or an experiment, from a template that runs unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from bayesmesh.errors import ConfigError
 
 __all__ = ["KINDS", "run", "write_new"]
 
-KINDS = (*PACKAGES, "experiment")
+FOLDERS = {**PACKAGES, "metric": "kernels/hamiltonian/metrics"}
+"""Kind -> folder of the package, and of tests/unit, with one file for each component."""
+
+KINDS = (*FOLDERS, "experiment")
 
 COMPONENT_PATTERN = r"^[a-z][a-z0-9_]{0,31}$"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -75,11 +78,16 @@ def _next_steps(kind: str, name: str) -> str:
             f"next: edit it, preview the jobs with `snakemake --dry-run {name}`, and run it with `snakemake {name}`.\n"
             "Add it to `experiments` in config/config.yaml to include it in `make run`."
         )
-    used = {"source": f"data: {{source: {name}}}", "analysis": f"{name}: {{}}"}.get(kind, f"{kind}: {{name: {name}}}")
+    used = {
+        "source": f"data: {{source: {name}}}",
+        "metric": f"kernel: {{name: nuts, metric: {name}}}",
+        "analysis": f"{name}: {{}}",
+    }.get(kind, f"{kind}: {{name: {name}}}")
     contract = "test_analyses.py" if kind == "analysis" else f"test_{kind}s.py"
+    described = "kernel.md#a-metric" if kind == "metric" else f"{kind}.md"
     test = _plan(kind, name)[1].path
     return (
-        f"next: replace the example by your own {kind}; its contract is docs/contracts/{kind}.md.\n"
+        f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n"
         f"Check it: python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
         "Then run `make schema` to add its keys to config/README.md.\n"
         f"Use it in an experiment: {used}"
@@ -110,7 +118,7 @@ def _a(kind: str) -> str:
 def _plan(kind: str, name: str) -> list[_Planned]:
     if kind == "experiment":
         return [_Planned("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
-    folder = PACKAGES[kind]
+    folder = FOLDERS[kind]
     return [
         _Planned(f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
         _Planned(f"check_{kind}.py", Path("tests", "unit", folder, f"test_{name}.py")),
@@ -123,7 +131,7 @@ def _fill(kind: str, name: str, text: str) -> str:
     if kind == "experiment":
         return text.replace("New experiment", f'"{spoken}"')
     example, own = f"New{kind.capitalize()}", "".join(map(str.capitalize, name.split("_"))) + kind.capitalize()
-    module = f"bayesmesh.{PACKAGES[kind].replace('/', '.')}.{name}"
+    module = f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
     names = {
         f"bayesmesh.operations.scaffold.templates.{kind}": module,
         f"new_{kind}": name,

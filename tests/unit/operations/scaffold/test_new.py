@@ -23,6 +23,7 @@ NAMES = {
     "model": ["a" * 32, "op_t", "x_new_model", "json"],
     "source": ["source", "np1"],
     "kernel": ["z", "langevin"],
+    "metric": ["spread"],
     "analysis": ["drift"],
 }
 
@@ -30,7 +31,7 @@ NAMES = {
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The folders of a project."""
-    for folder in ("models", "kernels", "data/sources", "analyses"):
+    for folder in ("models", "kernels/hamiltonian/metrics", "data/sources", "analyses"):
         (tmp_path / "src" / "bayesmesh" / folder).mkdir(parents=True)
     (tmp_path / "config" / "experiments").mkdir(parents=True)
     return tmp_path
@@ -46,6 +47,13 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("model", ["src/bayesmesh/models/mine.py", "tests/unit/models/test_mine.py"]),
         ("source", ["src/bayesmesh/data/sources/mine.py", "tests/unit/data/sources/test_mine.py"]),
         ("kernel", ["src/bayesmesh/kernels/mine.py", "tests/unit/kernels/test_mine.py"]),
+        (
+            "metric",
+            [
+                "src/bayesmesh/kernels/hamiltonian/metrics/mine.py",
+                "tests/unit/kernels/hamiltonian/metrics/test_mine.py",
+            ],
+        ),
         ("analysis", ["src/bayesmesh/analyses/mine.py", "tests/unit/analyses/test_mine.py"]),
         ("experiment", ["config/experiments/mine.yaml"]),
     ],
@@ -62,7 +70,7 @@ def test_a_component_is_one_file_and_one_test(
     assert sorted(written) == sorted(paths)
     for text in written.values():
         assert b"scaffold" not in text
-        assert not re.search(rb"new[_ ]?(model|source|kernel|analysis|experiment)", text, re.IGNORECASE)
+        assert not re.search(rb"new[_ ]?(model|source|kernel|metric|analysis|experiment)", text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("name", ["mine", "a-b_c", "123", "true", "null", "1e3", "x" * 64])
@@ -126,7 +134,7 @@ def test_an_unknown_kind_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as caught:
         main(["new", "modle", "mine"])
     assert caught.value.code == 2
-    assert re.search("model.*source.*kernel.*analysis.*experiment", capsys.readouterr().err)
+    assert re.search("model.*source.*kernel.*metric.*analysis.*experiment", capsys.readouterr().err)
 
 
 # -- what was written, run -----------------------------------------------------------------------------------------------
