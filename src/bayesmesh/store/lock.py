@@ -106,7 +106,7 @@ class WriterLock:
         """
         if not self._is_ours():
             raise StoreError(
-                f"{self.path}: the lock is no longer this process's", "another job has taken over; stop one of the two"
+                f"{self.path}: this process no longer holds the lock", "another job has taken over; stop one of the two"
             )
 
     def _take(self) -> bool:
@@ -155,7 +155,7 @@ class WriterLock:
                 if self._is_ours():
                     os.utime(self.path)
             except OSError as error:
-                _log.warning("%s: no heartbeat: %s", self.path, error)
+                _log.warning("%s: the heartbeat failed: %s", self.path, error)
 
 
 def is_process_there(owner: Owner) -> bool | None:

@@ -17,7 +17,7 @@ from bayesmesh.store.sealed import read_sealed, write_sealed
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 """File name of a marker: phase, first iteration, end of the range."""
 
-DAMAGE_REMEDY = "move the chain's folder away to start it again, or restore the file"
+DAMAGE_REMEDY = "move the folder of the chain group away to sample it again, or restore the file"
 
 
 class Facts(TypedDict, total=False):

@@ -150,7 +150,7 @@ def test_who_lost_the_lock_notices_and_leaves_it_to_the_new_owner(tmp_path: Path
         path.write_text(other)
         with pytest.raises(
             StoreError,
-            match=r"writer\.json: the lock is no longer this process's\n  remedy: another job has taken over",
+            match=r"writer\.json: this process no longer holds the lock\n  remedy: another job has taken over",
         ):
             lock.check()
         before = path.stat().st_mtime_ns

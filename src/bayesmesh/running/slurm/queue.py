@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,11 +41,11 @@ class Queue:
 
 def read_queue(experiments: Iterable[str], folder: Path) -> Queue:
     """Return the jobs that this user submitted from a folder."""
-    if shutil.which("squeue") is None:
-        return Queue()
     command = ["squeue", "--me", "--noheader", "--format=%T|%N|%r|%Z|%k"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    except FileNotFoundError:
+        return Queue()
     except subprocess.TimeoutExpired:
         return Queue(failure=f"squeue did not answer in {TIMEOUT_SECONDS:g} s")
     except OSError as error:
@@ -102,7 +101,7 @@ def job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, Jo
     """Return the times of jobs that the queue or the accounting still knows."""
     found = queued_job_times(jobs, environ)
     forgotten = [job for job in jobs if job not in found]
-    return {**found, **(_ask_sacct(forgotten, environ) if forgotten else {})}
+    return found | (_ask_sacct(forgotten, environ) if forgotten else {})
 
 
 def queued_job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
@@ -127,8 +126,6 @@ def _ask_sacct(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, J
 
 def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
     """Return lines of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
-    if shutil.which(command[0], path=environ.get("PATH")) is None:
-        return []
     asked = {**environ, "SLURM_TIME_FORMAT": "%s"}
     try:
         done = subprocess.run(
