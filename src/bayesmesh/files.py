@@ -18,6 +18,10 @@ from bayesmesh.errors import StoreError
 type JSON = Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None
 """A value that JSON can hold."""
 
+MISSING_REMEDY = (
+    "run the stage that writes it, or let `snakemake --cores all EXPERIMENT` run every stage whose results are missing"
+)
+
 
 def sync(path: Path) -> None:
     """Flush a file or a folder to the disk."""
@@ -129,7 +133,7 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: does not exist", "run the stage that writes it") from error
+        raise StoreError(f"{path}: does not exist", MISSING_REMEDY) from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}", "check its permissions") from error
     except (ValueError, RecursionError) as error:

@@ -79,7 +79,7 @@ def test_a_wrong_call_is_exit_code_2(arguments: list[str], capsys: pytest.Captur
         (["sample", "--experiment", "one", "--group", "first"], 2, "--group first: is not a chain group"),
         (["sample", "--experiment", "one", "--group", "group-001"], 2, "remedy: valid: group-000"),
         (["sample", "--experiment", "one", "--group", "group-0"], 2, "--group group-0: is not a chain group"),
-        (["diagnose", "--experiment", "one"], 5, "posterior.zarr"),
+        (["diagnose", "--experiment", "one"], 5, "posterior.zarr: no Zarr group there\n  remedy: run the stage that writes it, or let `snakemake"),
     ],
 )  # fmt: skip
 def test_an_error_of_a_user_is_a_message_and_an_exit_code(
@@ -98,6 +98,20 @@ def test_a_wrong_configuration_is_exit_code_2_for_every_verb(folder: Path, capsy
     for arguments in (["status"], ["index"], ["report", "--experiment", "one"]):
         assert main(arguments) == 2
         assert "config/experiments/one.yaml: unknown key 'sampling.drwas'" in capsys.readouterr().err
+
+
+def test_a_wrong_file_stops_no_command_about_another_experiment(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "config" / "experiments" / "two.yaml").write_text(GOOD + "sampling: {drwas: 3}\n")
+    said = "config/experiments/two.yaml: unknown key 'sampling.drwas'"
+    for arguments in (["fetch", "--experiment", "one"], ["index"]):
+        assert main(arguments) == 0
+        assert f"warning: left out: {said}" in capsys.readouterr().err
+    (folder / "config" / "config.yaml").write_text("experiments: [one, two]\n")
+    for arguments in (["fetch", "--experiment", "two"], ["index"], ["status"], ["gc"], ["verify"]):
+        assert main(arguments) == 2
+        assert f"error: {said}" in capsys.readouterr().err
 
 
 def test_a_folder_without_configuration_is_exit_code_2(

@@ -43,7 +43,7 @@ def untouched(workspace: Any) -> Iterator[None]:
 def test_a_wrong_configuration_starts_nothing(workspace: Any, text: str, said: list[str]) -> None:
     before = set(workspace.root.rglob("*"))
     with workspace.changed(workspace.experiment("more"), text):
-        done = workspace.snakemake("--cores", "2", "films", "--forceall")
+        done = workspace.snakemake("--cores", "2", "more")
     output = done.stdout + done.stderr
     assert done.returncode == 2, output
     for part in said:
@@ -53,6 +53,21 @@ def test_a_wrong_configuration_starts_nothing(workspace: Any, text: str, said: l
     assert "Job stats" not in output, "jobs were planned"
     created = {p for p in set(workspace.root.rglob("*")) - before if ".snakemake" not in p.parts}
     assert {p for p in created if "__pycache__" not in p.parts} == set()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_wrong_file_stops_no_other_experiment(workspace: Any) -> None:
+    with workspace.changed(workspace.experiment("more"), PLAIN + "sampling: {drwas: 10}\n"):
+        done = workspace.snakemake("-n", "--cores", "2", "films", "quickstart")
+        page = workspace.snakemake("-n", "--cores", "2", "results/more/report.html")
+        with workspace.changed(workspace.root / "config" / "config.yaml", "experiments: [films, more]\n"):
+            listed = workspace.snakemake("-n", "--cores", "2")
+    assert done.returncode == 0, done.stderr
+    assert "warning: left out: config/experiments/more.yaml: unknown key 'sampling.drwas'" in done.stderr
+    for refused in (page, listed):
+        assert refused.returncode == 2, refused.stderr
+        assert "error: config/experiments/more.yaml: unknown key 'sampling.drwas'" in refused.stderr
+        assert "Traceback" not in refused.stdout + refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ rule quickstart:
         "results/index.html",
 
 
-for _name in PLAN.experiments:
+for _name in PLAN.targets:
 
     rule:
         name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
@@ -16,28 +16,13 @@ from bayesmesh.config.registry import component_path, list_components, parse_cla
 from bayesmesh.config.settings import Settings
 from bayesmesh.errors import ConfigError, suggest
 
-__all__ = ["AnalysisDeclaration", "analysis_of_verb", "declared", "list_analyses", "offer_words", "read_offers"]
-
 STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"})
 """The stages before and after the analyses: their rules and verbs."""
 
-TARGET_NAMES = frozenset(
-    [
-        "all",
-        "quickstart",
-        "reproduce",
-        "benchmark",
-        "benchmark_page",
-        "benchmarks",
-        "claims",
-        "reproduction",
-        "study",
-        "studies",
-        "data",
-        "logs",
-        "index",
-    ]
-)
+TARGET_NAMES = frozenset({
+    "all", "quickstart", "reproduce", "benchmark", "benchmark_page", "benchmarks", "claims", "reproduction", "study",
+    "studies", "data", "logs", "index",
+})  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
 OTHER_VERBS = frozenset({"doctor", "gc", "new", "schema", "status", "verify"})
@@ -171,12 +156,12 @@ def _check_names(declaration: AnalysisDeclaration) -> None:
             raise ConfigError(f"{declaration.path}: {problem}", remedy)
 
 
-def _literals(node: ast.ClassDef) -> dict[str, tuple[Any, int]]:
+def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:
     """Return attribute -> value and line, for what a class assigns; the value is None where it is not written out.
 
     An annotation alone assigns nothing.
     """
-    found: dict[str, tuple[Any, int]] = {}
+    found: dict[str, tuple[object, int]] = {}
     for statement in node.body:
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -204,12 +189,10 @@ def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
     Raises:
         ConfigError: ``offers`` is not a tuple of words, or a word is not one of `offer_words`.
     """
-    path, attribute = component_path(kind, name), name.partition(":")[2]
-    classes = [_literals(node) for node in parse_classes(path) if attribute in ("", node.name)]
-    declared = [literals["offers"] for literals in classes if "offers" in literals]
-    if len(declared) != 1:
+    declared = _assigned_once(kind, name, "offers")
+    if declared is None:
         return None
-    (offers, line), valid = declared[0], offer_words()
+    path, (offers, line), valid = component_path(kind, name), declared, offer_words()
     where = f"{path}, line {line}: offers"
     if not isinstance(offers, tuple) or not all(isinstance(word, str) for word in offers):
         example = f'for example `offers = ("{valid[0] if valid else "word"}",)`, or `()`'
@@ -218,3 +201,17 @@ def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
         if word not in valid:
             raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, valid))
     return offers
+
+
+def read_trait(kind: str, name: str, trait: str) -> int | None:
+    """Return a number that the class of a component assigns, read from its source text; None if it is not written out."""
+    value, _ = _assigned_once(kind, name, trait) or (None, 0)
+    return value if isinstance(value, int) else None
+
+
+def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:
+    """Return value and line of an attribute that one class of a component's file assigns, else None."""
+    class_name = name.partition(":")[2]
+    classes = [_literals(node) for node in parse_classes(component_path(kind, name)) if class_name in ("", node.name)]
+    found = [literals[attribute] for literals in classes if attribute in literals]
+    return found[0] if len(found) == 1 else None

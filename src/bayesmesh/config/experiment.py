@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
 
@@ -21,16 +21,6 @@ from bayesmesh.config.declarations import STAGE_NAMES, TARGET_NAMES, list_analys
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import Name, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
-
-__all__ = [
-    "RESERVED_NAMES",
-    "ExperimentBase",
-    "NamedBlock",
-    "RunSettings",
-    "SourceBlock",
-    "component_options",
-    "experiment_class",
-]
 
 RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}
 """Names of targets, rules and folders, which an experiment must not have."""
@@ -88,6 +78,12 @@ class ExperimentBase(Settings):
     report: ReportSettings = Field(ReportSettings())
     """The page."""
 
+    if TYPE_CHECKING:
+        # Added by `experiment_class`, from the registries.
+        data: SourceBlock
+        model: NamedBlock
+        kernel: NamedBlock
+
     def analyses(self) -> dict[str, Settings]:
         """Return name -> settings of the analyses that the experiment asks for, sorted by name."""
         asked = {each.name: getattr(self, each.name, None) for each in list_analyses()}
@@ -98,64 +94,68 @@ class ExperimentBase(Settings):
         return tuple(getattr(getattr(self, analysis, None), "experiments", ()))
 
     @model_validator(mode="after")
-    def _check_groups(self) -> ExperimentBase:
+    def _check_conflicts(self) -> ExperimentBase:
+        for key, problem, remedy in (*self._mesh_conflicts(), *self._stop_conflicts()):
+            raise does_not_fit(key, problem, remedy)
+        return self
+
+    def _mesh_conflicts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield key, problem and remedy where chain groups, mesh and processes do not go together."""
         sampling, compute = self.sampling, self.compute
         if sampling.chains % sampling.chain_groups:
-            raise does_not_fit(
+            yield (
                 "sampling.chain_groups",
                 f"{sampling.chain_groups} groups do not divide {sampling.chains} chains evenly",
                 f"use one of {_divisors(sampling.chains)}, or another number of chains",
             )
         if sampling.mode == "sharded" and sampling.chain_groups != 1:
-            raise does_not_fit(
+            yield (
                 "sampling.chain_groups",
                 f"must be 1 when sampling.mode is sharded (one job spans all devices), found {sampling.chain_groups}",
                 "use\n    sampling:\n      mode: independent",
             )
         if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
-            raise does_not_fit(
+            yield (
                 "compute.mesh.chain",
                 f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
                 f"use one of {_divisors(sampling.chains_per_group)}",
             )
         if compute.processes > 1 and sampling.mode != "sharded":
-            raise does_not_fit(
+            yield (
                 "compute.processes",
                 f"{compute.processes} processes share the rows of one program, but sampling.mode is {sampling.mode}",
                 "use\n    sampling:\n      mode: sharded\n  or set compute.processes to 1: chain groups are separate processes",
             )
         if compute.mesh != "auto" and compute.mesh.data % compute.processes:
-            raise does_not_fit(
+            yield (
                 "compute.mesh.data",
                 f"{compute.mesh.data} devices along the rows cannot be shared evenly by {compute.processes} processes (compute.processes)",
                 f"use a multiple of {compute.processes}, or `mesh: auto`",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _check_stop(self) -> ExperimentBase:
+    def _stop_conflicts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield key, problem and remedy where the stopping rule does not fit chains and processes."""
         sampling, stop = self.sampling, self.sampling.stop
         if stop is None:
-            return self
+            return
         if self.compute.processes > 1:
-            raise does_not_fit(
+            yield (
                 "sampling.stop",
                 f"needs all draws in one process, but compute.processes is {self.compute.processes}",
                 "remove sampling.stop, or use one process",
             )
         if stop.max_r_hat is not None and sampling.chains_per_group < 2:
-            raise does_not_fit(
+            yield (
                 "sampling.stop.max_r_hat",
                 "R-hat compares the chains of a group, but the groups have one chain each",
                 "use fewer chain_groups, more chains, or another target",
             )
         if stop.first_look > sampling.draws:
-            raise does_not_fit(
+            yield (
                 "sampling.stop.first_look",
                 f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look",
                 "raise sampling.draws, the limit, or lower first_look",
             )
-        return self
 
 
 def _divisors(number: int) -> str:

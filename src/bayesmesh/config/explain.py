@@ -9,15 +9,16 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import Tag, ValidationError
 
-from bayesmesh.config.descriptions import descriptions
 from bayesmesh.config.registry import list_components
-from bayesmesh.config.settings import NAME_PATTERN, Settings
+from bayesmesh.config.settings import NAME_PATTERN, Settings, descriptions
 from bayesmesh.errors import ConfigError, suggest
-
-__all__ = ["Place", "explain", "locate"]
 
 _COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
 """Top-level key -> kind of component, and the key with its name."""
+
+
+_RENAMED = {"preconditioner": ("metric", "`none` is now `identity`; `diagonal` keeps its name")}
+"""Former key -> its present name, and what else changed."""
 
 
 class Place(NamedTuple):
@@ -118,6 +119,9 @@ def _say(place: Place, details: list[Any]) -> tuple[str, str]:
     first = details[0]
     kind, name = first["type"], place.key
     if kind == "extra_forbidden":
+        new, change = _RENAMED.get(place.keys[-1], ("", ""))
+        if new in place.owner.model_fields:
+            return f"key '{name}' was renamed to '{new}'", f"write\n{_as_yaml([*place.keys[:-1], new])}\n  {change}"
         return f"unknown key '{name}'", suggest(place.keys[-1], place.owner.model_fields)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _say_component(name, first["input"])
@@ -127,6 +131,9 @@ def _say(place: Place, details: list[Any]) -> tuple[str, str]:
         return f"key '{_key_within(place, first['ctx']['key'])}': {first['ctx']['problem']}", first["ctx"]["remedy"]
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME_PATTERN:
         return f"key '{name}': {first['input']!r} is not a valid name", f"names match {NAME_PATTERN}"
+    if kind in ("list_type", "tuple_type") and isinstance(first["input"], str):
+        remedy = f"write\n{_as_yaml(place.keys, f'[{first["input"]:.80}]')}{_description(place)}"
+        return f"key '{name}': should be a list, found the word {first['input']!r:.80}", remedy
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
 
@@ -176,5 +183,5 @@ def _description(place: Place) -> str:
     return f"\n  {place.keys[-1]}: {text}" if text else ""
 
 
-def _as_yaml(keys: Sequence[str]) -> str:
-    return "\n".join("    " + "  " * depth + f"{part}:" for depth, part in enumerate(keys)) + " ..."
+def _as_yaml(keys: Sequence[str], value: str = "...") -> str:
+    return "\n".join("    " + "  " * depth + f"{part}:" for depth, part in enumerate(keys)) + f" {value}"

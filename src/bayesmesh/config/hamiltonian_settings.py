@@ -10,8 +10,6 @@ from pydantic import Field, model_validator
 from bayesmesh.config.settings import Argument, Settings, does_not_fit
 from bayesmesh.errors import suggest
 
-__all__ = ["METRICS", "HamiltonianSettings", "MetricName", "metric_path"]
-
 _FOLDER = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"
 
 METRICS = tuple(sorted(p.stem for p in _FOLDER.glob("*.py") if p.stem not in ("__init__", "base")))

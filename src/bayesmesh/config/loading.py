@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
-from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, RunSettings, experiment_class
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers, read_trait
+from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, ExternalModel, RunSettings, experiment_class
 from bayesmesh.config.explain import explain
-from bayesmesh.config.named_experiments import check_named
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
 from bayesmesh.errors import ConfigError, suggest
 
-__all__ = ["load_all", "load_experiment", "load_run", "refuse_overrides"]
+
+class Configuration(NamedTuple):
+    """The configuration as it was read.
+
+    Attributes:
+        run: settings of `config.yaml`.
+        experiments: name -> settings of every valid experiment, sorted by name.
+        broken: name -> error of every other file of an experiment.
+    """
+
+    run: RunSettings
+    experiments: dict[str, ExperimentBase]
+    broken: dict[str, ConfigError]
 
 
 def load_run(path: Path) -> RunSettings:
@@ -50,25 +62,40 @@ def load_experiment(path: Path) -> ExperimentBase:
         experiment = experiment_class().model_validate(value)
     except ValidationError as error:
         raise explain(path, error, experiment_class()) from error
-    _check_external(path, experiment)
+    if isinstance(experiment.model, ExternalModel):
+        _check_external(path, experiment.model)
+    _check_chains(path, experiment)
     _check_offers(path, experiment)
     return experiment
 
 
-def _check_external(path: Path, experiment: Any) -> None:
+def _check_external(path: Path, model: ExternalModel) -> None:
     """Validate the options of a model `module:attribute` and read all its code, before any job starts."""
-    if ":" not in experiment.model.name:
-        return
     try:
-        file = component_path("model", experiment.model.name)
+        file = component_path("model", model.name)
         options = read_options(file)
         source_closure([file])
     except ConfigError as error:
         raise ConfigError(f"{path}: key 'model.name': {error.message}", error.remedy) from error
     try:
-        options.model_validate(experiment.model.options)
+        options.model_validate(model.options)
     except ValidationError as error:
         raise explain(path, error, options, under="model.options") from error
+
+
+def _check_chains(path: Path, experiment: ExperimentBase) -> None:
+    """Refuse a number of chains that the kernel's declarations exclude; computed ones are checked when compiling."""
+    kernel, sampling = experiment.kernel.name, experiment.sampling
+    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
+    if sampling.chains_per_group >= least and sampling.chains_per_group % multiple == 0:
+        return
+    needed = f"at least {least} chains" if sampling.chains_per_group < least else f"chains in groups of {multiple}"
+    step = math.lcm(multiple, max(least, multiple)) * sampling.chain_groups
+    raise ConfigError(
+        f"{path}: key 'sampling.chains': kernel '{kernel}' takes {needed},"
+        f" and a chain group has {sampling.chains_per_group}",
+        f"use for example\n    sampling:\n      chains: {math.ceil(sampling.chains / step) * step}",
+    )
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase] | None = None) -> None:
@@ -90,7 +117,7 @@ def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, E
                 raise ConfigError(f"{path}: {where}: {problem}", _other_components(analysis))
 
 
-def _misfit(analysis: AnalysisDeclaration, experiment: Any) -> str:
+def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
     """Return a message about the component that does not offer what an analysis needs; empty if none."""
     for kind, name in {"source": experiment.data.source, "model": experiment.model.name}.items():
         offers, needs = read_offers(kind, name), analysis.needs(kind)
@@ -115,21 +142,58 @@ def _other_components(analysis: AnalysisDeclaration) -> str:
     )
 
 
-def _experiment_files(folder: Path) -> dict[str, Path]:
-    """Return name -> file of all experiments; a file with a similar ending is an error."""
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder", f"create it, and write one file per experiment\n{EXAMPLE}")
-    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    for path in files:
-        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
+def check_named(
+    path: Path, name: str, experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
+) -> None:
+    """Check that the experiments that an experiment's analyses name are valid, without duplicates or cycles.
+
+    Args:
+        path: file of the experiment.
+        name: its name.
+        experiments: name -> experiment.
+        broken: name -> error of those that are not valid.
+
+    Raises:
+        ConfigError: a named experiment has no file or is not valid, is named twice, or leads back to the experiment.
+    """
+    for analysis in experiments[name].analyses():
+        named = experiments[name].named_experiments(analysis)
+        where = f"{path}: key '{analysis}.experiments'"
+        for other in named:
+            if other in broken:
+                raise ConfigError(f"{where}: '{other}' is not valid: {broken[other].message}", broken[other].remedy)
+            if other not in experiments:
+                raise ConfigError(f"{where}: no experiment '{other}'", suggest(other, set(experiments) - {name}))
+            if named.count(other) > 1:
+                raise ConfigError(f"{where}: '{other}' is named twice", "name each experiment once")
+        if circle := _circle(analysis, [name], experiments):
             raise ConfigError(
-                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
-                f"rename it to {path.name.partition('.')[0]}.yaml, or move it out of {folder}",
+                f"{where}: the request is circular: {' -> '.join(circle)}",
+                f"an analysis always reads its own experiment; name only others in '{analysis}',"
+                " and none that names this one",
             )
-    return {path.stem: path for path in files if path.suffix == ".yaml"}
 
 
-def refuse_overrides(given: Any, own: Path) -> None:
+def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentBase]) -> list[str]:
+    """Return a cycle from an experiment through named ones back to itself, empty if there is none."""
+    for other in experiments[way[-1]].named_experiments(analysis):
+        if other == way[0]:
+            return [*way, other]
+        if other in experiments and other not in way and (found := _circle(analysis, [*way, other], experiments)):
+            return found
+    return []
+
+
+class _Overrides(Protocol):
+    """Snakemake's settings: keys and values, and files."""
+
+    @property
+    def config(self) -> Mapping[str, object]: ...
+    @property
+    def configfiles(self) -> Iterable[str | Path]: ...
+
+
+def refuse_overrides(given: _Overrides, own: Path) -> None:
     """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
 
     Args:
@@ -156,19 +220,68 @@ def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
     Raises:
         ConfigError: any file is invalid, or `config.yaml` names an experiment that has no file.
     """
-    run = load_run(config / "config.yaml")
-    folder = config / "experiments"
-    listed = [
-        (key, name) for key in ("experiments", "reproduce", "reproduce_accelerated") for name in getattr(run, key)
-    ]
-    paths = _experiment_files(folder)
-    for key, name in listed:
-        if name not in paths:
-            raise ConfigError(
-                f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml does not exist): {suggest(name, paths)}"
+    found = load_configuration(config)
+    for error in found.broken.values():
+        raise error
+    return found.run, found.experiments
+
+
+def load_configuration(config: Path) -> Configuration:
+    """Return `config/config.yaml`, every valid experiment beside it, and the errors of the others.
+
+    Args:
+        config: the folder with ``config.yaml`` and ``experiments/``.
+
+    Raises:
+        ConfigError: `config.yaml` is invalid, or names an experiment that has no file; or there is no folder.
+    """
+    run, folder = load_run(config / "config.yaml"), config / "experiments"
+    paths, broken = _experiment_files(folder)
+    for key in ("experiments", "reproduce", "reproduce_accelerated"):
+        for name in getattr(run, key):
+            if name not in paths and name not in broken:
+                raise ConfigError(
+                    f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml does not exist): {suggest(name, paths)}"
+                )
+    experiments: dict[str, ExperimentBase] = {}
+    for name, path in paths.items():
+        try:
+            experiments[name] = load_experiment(path)
+        except ConfigError as error:
+            broken[name] = error
+    # Repeated, because an experiment that names an invalid one is not valid either.
+    while wrong := _wrong_together(paths, experiments, broken):
+        broken |= wrong
+        experiments = {name: each for name, each in experiments.items() if name not in wrong}
+    return Configuration(run, experiments, broken)
+
+
+def _experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, ConfigError]]:
+    """Return name -> file of all experiments, and name -> error of files with a similar ending."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder", f"create it, and write one file per experiment\n{EXAMPLE}")
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    paths = {path.stem: path for path in files if path.suffix == ".yaml"}
+    misnamed: dict[str, ConfigError] = {}
+    for path in files:
+        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
+            name = path.name.partition(".")[0]
+            misnamed[path.name if name in paths else name] = ConfigError(
+                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
+                f"rename it to {name}.yaml, or move it out of {folder}",
             )
-    experiments = {name: load_experiment(path) for name, path in paths.items()}
-    check_named(paths, experiments)
+    return paths, misnamed
+
+
+def _wrong_together(
+    paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError]
+) -> dict[str, ConfigError]:
+    """Return the errors of experiments that are valid alone but not with those that they name."""
+    wrong: dict[str, ConfigError] = {}
     for name, experiment in experiments.items():
-        _check_offers(paths[name], experiment, experiments)
-    return run, experiments
+        try:
+            check_named(paths[name], name, experiments, broken)
+            _check_offers(paths[name], experiment, experiments)
+        except ConfigError as error:
+            wrong[name] = error
+    return wrong

@@ -12,44 +12,29 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 
 from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
 from bayesmesh.config.hamiltonian_settings import HamiltonianSettings, MetricName, metric_path
 from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.config.source_imports import python_path
+from bayesmesh.config.source_imports import file_in, parse_file, python_path
 from bayesmesh.errors import ConfigError, suggest
-
-__all__ = [
-    "PACKAGES",
-    "component_files",
-    "component_path",
-    "list_components",
-    "load_component",
-    "parse_classes",
-    "read_options",
-    "resolve_component",
-]
 
 _ROOT = Path(__file__).resolve().parent.parent
 
 PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel": "kernels", "analysis": "analyses"}
 """Kind of component -> folder of its files, relative to the package."""
 
-_CONTRACTS = {
-    "source": "bayesmesh.data.base",
-    "model": "bayesmesh.models.base",
-    "kernel": "bayesmesh.kernels.base",
-    "analysis": "bayesmesh.analyses.base",
-}
-"""Kind of component -> module of the class that it derives from."""
+_IN_OPTIONS: dict[str, Any] = {
+    "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "Argument": Argument, "MetricName": MetricName,
+    "Field": Field, "Literal": Literal, "Annotated": Annotated,
+}  # fmt: skip
+"""Names that a class ``Options`` may use."""
 
 
 def list_components(kind: str) -> list[str]:
@@ -85,25 +70,19 @@ def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
 
 def _external_path(kind: str, name: str) -> Path:
     module = name.partition(":")[0]
-    relative = Path(*module.split("."))
-    for entry in python_path():
-        for candidate in (entry / relative.with_suffix(".py"), entry / relative / "__init__.py"):
-            if candidate.is_file():
-                return candidate
-    raise ConfigError(
-        f"unknown {kind} '{name}': no module {module} on the Python path",
-        "install your package into .venv, or start from the folder that holds it",
-    )
+    found = next(filter(None, (file_in(entry, module.split(".")) for entry in python_path())), None)
+    if found is None:
+        raise ConfigError(
+            f"unknown {kind} '{name}': no module {module} on the Python path",
+            "install your package into .venv, or start from the folder that holds it",
+        )
+    return found
 
 
 @functools.cache
 def parse_classes(path: Path) -> list[ast.ClassDef]:
     """Return the classes of a file, as syntax."""
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
-    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return [node for node in parse_file(path).body if isinstance(node, ast.ClassDef)]
 
 
 @functools.cache
@@ -121,23 +100,15 @@ def read_options(path: Path) -> type[Settings]:
         raise ConfigError(
             f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none"
         )
-    namespace: dict[str, Any] = {
-        "Settings": Settings,
-        "HamiltonianSettings": HamiltonianSettings,
-        "Argument": Argument,
-        "MetricName": MetricName,
-        "Field": Field,
-        "Literal": Literal,
-        "Annotated": Annotated,
-        "__name__": f"options_of_{path.parent.name if path.stem == 'settings' else path.stem}",
-    }
+    name = path.parent.name if path.stem == "settings" else path.stem
+    namespace: dict[str, Any] = {**_IN_OPTIONS, "__name__": f"options_of_{name}"}
     code = compile(ast.Module(body=[found[0]], type_ignores=[]), str(path), "exec", dont_inherit=True)
     try:
         exec(code, namespace)  # the project's own source, not user input
     except (NameError, TypeError, ValueError, AttributeError, PydanticUserError, SchemaError) as error:
         raise ConfigError(
             f"{path}: class Options: {error}",
-            "use only Settings, HamiltonianSettings, Argument, Field, Literal and Annotated in it",
+            f"use only {', '.join(_IN_OPTIONS)} in it",
         ) from error
     options: type[Settings] = namespace["Options"]
     if not issubclass(options, Settings):
@@ -162,35 +133,33 @@ def load_component(kind: str, name: str) -> type[Any]:
         ConfigError: the file defines none, or several; or the named attribute is not there.
     """
     path = component_path(kind, name)
-    contract = getattr(importlib.import_module(_CONTRACTS[kind]), kind.capitalize())
+    # The contract is in the file base.py of the first folder.
+    base = importlib.import_module(f"bayesmesh.{PACKAGES[kind].partition('/')[0]}.base")
+    contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
-        module_name, _, attribute = name.partition(":")
-        module = _import_from_here(module_name)
-        if not hasattr(module, attribute):
-            raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
-        return _checked(kind, name, getattr(module, attribute), contract)
+        return _load_external(kind, name, contract)
     module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
-    found = [
-        c
-        for c in vars(module).values()
-        if isinstance(c, type) and issubclass(c, contract) and c.__module__ == module.__name__
-    ]
+    found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
     if len(found) != 1:
-        raise ConfigError(
-            f"{module.__file__}: {len(found)} subclasses of {contract.__name__}; a component is exactly one"
-        )
+        raise ConfigError(f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")
     return found[0]
 
 
-def _import_from_here(module_name: str) -> ModuleType:
+def _is_subclass(value: object, contract: type) -> TypeGuard[type]:
+    return isinstance(value, type) and issubclass(value, contract)
+
+
+def _load_external(kind: str, name: str, contract: type) -> type[Any]:
+    """Import ``module:attribute`` from the current folder or the Python path."""
+    module_name, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     finally:
         sys.path.pop(0)
-
-
-def _checked(kind: str, name: str, component: Any, contract: type) -> type[Any]:
-    if not (isinstance(component, type) and issubclass(component, contract)):
+    if not hasattr(module, attribute):
+        raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
+    component = getattr(module, attribute)
+    if not _is_subclass(component, contract):
         raise ConfigError(f"{kind} '{name}' is not a subclass of {contract.__module__}.{contract.__name__}")
     return component

@@ -12,13 +12,10 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.descriptions import descriptions
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import Settings, descriptions
 from bayesmesh.files import atomic_path
-
-__all__ = ["documents", "drifted", "run", "write_documents"]
 
 
 def documents(folder: Path) -> dict[Path, str]:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from bayesmesh.errors import ConfigError
 
-__all__ = ["PACKAGE_ROOT", "enclosing_packages", "imported_modules", "own_imports", "python_path", "source_closure"]
-
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayesmesh"
 _LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli")
@@ -29,11 +27,24 @@ def python_path() -> list[Path]:
     return list(dict.fromkeys([Path.cwd(), *(Path(entry).absolute() for entry in sys.path)]))
 
 
+def parse_file(path: Path) -> ast.Module:
+    """Return a source file as syntax.
+
+    Raises:
+        ConfigError: it is not valid Python.
+    """
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
+
+
 def _file_of(module: str) -> Path | None:
-    return _file_in(PACKAGE_ROOT, module.split(".")[1:])
+    return file_in(PACKAGE_ROOT, module.split(".")[1:])
 
 
-def _file_in(folder: Path, parts: Sequence[str]) -> Path | None:
+def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
+    """Return the file of a module, or of a package, below a folder; None if there is neither."""
     place = folder.joinpath(*parts)
     candidates = [place.with_suffix(".py"), place / "__init__.py"] if parts else [place / "__init__.py"]
     return next((candidate for candidate in candidates if candidate.is_file()), None)
@@ -42,12 +53,8 @@ def _file_in(folder: Path, parts: Sequence[str]) -> Path | None:
 @functools.cache
 def _imports(path: Path) -> list[tuple[int, str]]:
     """Return all imports of a file: level of a relative import, and dotted name."""
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
     found: list[tuple[int, str]] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(parse_file(path)):
         if isinstance(node, ast.Import):
             found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -84,8 +91,8 @@ def own_imports(path: Path) -> set[Path]:
             top = name.split(".")[0]
             holding = [f for f in python_path() if top != PACKAGE and _is_own(f, top, path)]
             # As in Python: the first regular package or module, else all folders of that name.
-            folders = [f for f in holding if _file_in(f, [top])][:1] or holding
-        found |= {file for folder in folders for parts in _prefixes(name) if name and (file := _file_in(folder, parts))}
+            folders = [f for f in holding if file_in(f, [top])][:1] or holding
+        found |= {file for folder in folders for parts in _prefixes(name) if name and (file := file_in(folder, parts))}
     return found
 
 

@@ -11,8 +11,6 @@ import yaml
 
 from bayesmesh.errors import ConfigError
 
-__all__ = ["EXAMPLE", "MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "read_yaml"]
-
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 20

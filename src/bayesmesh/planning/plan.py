@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
-from bayesmesh.config.experiment import ExperimentBase
-from bayesmesh.config.loading import load_all
+from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
+from bayesmesh.config.loading import load_configuration
+from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import atomic_path
 from bayesmesh.planning.code_fingerprint import fingerprint
@@ -26,7 +29,7 @@ from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
 
-__all__ = ["Plan", "use_own_environment"]
+_log = logging.getLogger("bayesmesh")
 
 
 def use_own_environment() -> None:
@@ -34,6 +37,30 @@ def use_own_environment() -> None:
     folder = str(Path(sys.executable).parent)
     if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
+
+
+class _Experiments(dict[str, ExperimentBase]):
+    """Experiments by name; an invalid or unknown one is an error of the user when it is asked for."""
+
+    def __init__(
+        self, valid: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError], folder: Path, *, is_in_rule: bool
+    ) -> None:
+        super().__init__(valid)
+        self._broken, self._folder, self._is_in_rule = broken, folder, is_in_rule
+
+    def __missing__(self, name: str) -> ExperimentBase:
+        error = self._broken.get(name) or ConfigError(
+            f"no experiment '{name}' in {self._folder}: {suggest(name, self)}"
+        )
+        if self._is_in_rule:
+            _exit_with(error)
+        raise error
+
+
+def _exit_with(error: ConfigError) -> NoReturn:
+    """End the planning of Snakemake, which would wrap an exception from a rule in its own."""
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 class Plan:
@@ -44,21 +71,34 @@ class Plan:
         results: folder of results.
         workflow: Snakemake's workflow, which knows at planning whether this is a dry run, where jobs run, and how many
             cores they have; None outside Snakemake, where no spec is written.
+        is_partial: whether to warn of invalid files of experiments, and refuse an experiment when it is asked for;
+            otherwise the first such file is an error. Always so within Snakemake.
 
     Raises:
         ConfigError: the configuration is invalid.
     """
 
-    def __init__(self, config: str = "config", results: str = "results", *, workflow: Any = None) -> None:
+    def __init__(
+        self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False
+    ) -> None:
         self.config, self.results, self.workflow = Path(config), results, workflow
-        self.run, self.experiments = load_all(self.config)
+        self.run, experiments, self.broken = load_configuration(self.config)
+        self.experiments = _Experiments(
+            experiments, self.broken, self.config / "experiments", is_in_rule=workflow is not None
+        )
+        if workflow is None and not is_partial:
+            self.refuse_broken(self.broken)
+        # Not by each job, for all of them read the configuration again.
+        for error in self.broken.values():
+            if workflow is None or workflow.is_main_process:
+                _log.warning("warning: left out: %s", error)
         self._datasets = {self.dataset(n): n for n in self.experiments}
         self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
 
     def _check_job(self, stage: str, name: str) -> None:
         """Exit with code 2 if a requested experiment does not fit this machine or the profile.
 
-        Snakemake knows where jobs run only when it plans them, and would wrap our exception in its own.
+        Snakemake knows where jobs run only when it plans them.
         """
         if self.workflow is None:
             return
@@ -71,8 +111,7 @@ class Plan:
             if self._processes is not None and not all(file.exists() for file in made):
                 check_processes(path, experiment, *self._processes, load_site()[0])
         except ConfigError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(error.exit_code)
+            _exit_with(error)
 
     def _asked(self, resource: str) -> str | None:
         """A resource of sampling jobs as written in the profile or on the command line; None if unset."""
@@ -87,17 +126,21 @@ class Plan:
         asked = self._asked("processes")
         return None if asked is None else parse_processes(asked)
 
-    def experiment(self, name: str) -> ExperimentBase:
-        """Return one experiment.
+    def refuse_broken(self, names: Iterable[str]) -> None:
+        """Refuse invalid experiments among some.
 
         Raises:
-            ConfigError: no experiment has that name.
+            ConfigError: that of the first.
         """
-        if name not in self.experiments:
-            raise ConfigError(
-                f"no experiment '{name}' in {self.config / 'experiments'}: {suggest(name, self.experiments)}"
-            )
-        return self.experiments[name]
+        for name in names:
+            if name in self.broken:
+                raise self.broken[name]
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the targets of one experiment each; that of an invalid one is refused when it is asked for."""
+        named = (name for name in self.broken if re.fullmatch(NAME_PATTERN, name) and name not in RESERVED_NAMES)
+        return sorted([*self.experiments, *named])
 
     def _data(self, name: str) -> dict[str, Any]:
         data: dict[str, Any] = self.experiments[name].model_dump(mode="json")["data"]
@@ -217,7 +260,8 @@ class Plan:
         """
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
-        pages = [self.layout(n).page for n in self.experiments if n in listed or self.layout(n).page.exists()]
+        there = [n for n in self.experiments if n not in listed and self.layout(n).page.exists()]
+        pages = [self.layout(n).page for n in sorted({*listed, *there})]
         claims = ReproductionLayout(Path(self.results)).page
         return [*pages, claims] if is_reproduction or claims.exists() else pages
 

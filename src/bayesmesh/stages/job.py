@@ -59,8 +59,8 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     later = [parse_spec(file, "sample", *LATER, option="--later") for file in files]
     if arguments.spec is not None:
         return parse_spec(arguments.spec, stage), later
-    plan = Plan()
-    experiment = plan.experiment(name)
+    plan = Plan(is_partial=True)
+    experiment = plan.experiments[name]
     wanted = [stage, *([] if later else later_stages(experiment))]
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
     return spec, later or found

@@ -32,7 +32,8 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
 def run_index(arguments: argparse.Namespace) -> int:
     """Write the index of existing pages and return the exit code."""
     del arguments
-    plan = Plan()
+    plan = Plan(is_partial=True)
+    plan.refuse_broken(plan.run.experiments)
     named: list[IndexedPage] = [
         {"experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses()}
         for name, e in plan.experiments.items()

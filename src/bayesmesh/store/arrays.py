@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from zarr.codecs import ZstdCodec
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import JSON
+from bayesmesh.files import JSON, MISSING_REMEDY
 
 # Write chunks that equal the fill value, so that a missing file always means missing data, and reading it is an error.
 # The setting also covers arrays that were opened rather than created.
@@ -97,7 +97,7 @@ def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> za
     try:
         return zarr.open_group(str(path), mode=mode, zarr_format=3)
     except (FileNotFoundError, zarr.errors.GroupNotFoundError) as error:
-        raise StoreError(f"{path}: no Zarr group there", "run the stage that writes it again") from error
+        raise StoreError(f"{path}: no Zarr group there", MISSING_REMEDY) from error
 
 
 def dimension_names(array: zarr.Array) -> tuple[str, ...]:

@@ -61,6 +61,23 @@ def test_a_misspelt_key_is_named_with_the_nearest_one(refused: Refused, key: str
     assert not INTERNAL.search(str(error))
 
 
+def test_a_renamed_key_is_named_with_its_present_name(refused: Refused) -> None:
+    error = refused(_with("kernel.preconditioner", "none"))
+    assert error.message.endswith(": key 'kernel.preconditioner' was renamed to 'metric'")
+    assert (
+        error.remedy == "write\n    kernel:\n      metric: ...\n  `none` is now `identity`; `diagonal` keeps its name"
+    )
+    assert "unknown key 'model.preconditioner'" in refused(_with("model.preconditioner", "none")).message
+
+
+def test_a_word_in_place_of_a_list_comes_with_the_list(refused: Refused) -> None:
+    error = refused(_with("sampling.stop", {"max_r_hat": 1.1, "summaries": "mean"}))
+    assert "key 'sampling.stop.summaries': should be a list, found the word 'mean'" in error.message
+    assert error.remedy.startswith(
+        "write\n    sampling:\n      stop:\n        summaries: [mean]\n  summaries: Summaries for"
+    )
+
+
 def test_every_block_has_a_misspelt_case() -> None:
     blocks = {key.partition(".")[0] for key, _ in MISSPELT}
     assert {"data", "model", "kernel", *ExperimentBase.model_fields} - {"title"} <= blocks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -156,6 +157,23 @@ DIGITS = "title: A test\ndata: {source: digits}\nmodel: {name: softmax_regressio
 FILMS = "title: A test\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
 
 
+@pytest.mark.parametrize(
+    ("kernel", "sampling", "said", "remedy"),
+    [
+        ("replica_exchange", "chains: 3", "takes chains in groups of 2, and a chain group has 3", "chains: 4"),
+        ("replica_exchange", "chains: 6, chain_groups: 2, mode: independent", "in groups of 2, .* has 3", "chains: 8"),
+        ("chees", "chains: 1", "takes at least 2 chains, and a chain group has 1", "chains: 2"),
+        ("chees", "chains: 5, chain_groups: 5, mode: independent", "at least 2 chains, .* has 1", "chains: 10"),
+    ],
+)
+def test_chains_that_the_kernel_does_not_take_are_refused(
+    refused: Refused, good: str, kernel: str, sampling: str, said: str, remedy: str
+) -> None:
+    error = refused(good.replace("name: hmc", f"name: {kernel}") + f"sampling: {{{sampling}}}\n")
+    assert re.search(f"key 'sampling.chains': kernel '{kernel}' .*{said}", error.message)
+    assert error.remedy == f"use for example\n    sampling:\n      {remedy}"
+
+
 def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
     for number, text in enumerate((DIGITS + "averaging: {}\n", FILMS + "recommendation: {}\n")):
         path = tmp_path / f"offered-{number}.yaml"
@@ -262,7 +280,11 @@ def test_a_listed_experiment_without_file_gets_the_nearest_name(tmp_path: Path, 
         ("experiments: [../../etc/passwd]\n", "key 'experiments[0]': '../../etc/passwd' is not a valid name"),
         ("experiments: [a, Films]\n", "key 'experiments[1]': 'Films' is not a valid name"),
         ("experiments: [a]\nreproduce: [a/b]\n", "key 'reproduce[0]': 'a/b' is not a valid name"),
-        ("experiments: films\n", "key 'experiments': should be a valid list, found 'films'"),
+        (
+            "experiments: ud\n",
+            "key 'experiments': should be a list, found the word 'ud'\n  remedy: write\n    experiments: [ud]",
+        ),
+        ("experiments: {ud: 1}\n", "key 'experiments': should be a valid list, found {'ud': 1}"),
         ("experiments: [1]\n", "key 'experiments[0]': should be a valid string, found 1"),
         ("experiments: []\n", "key 'experiments': should have at least 1 item"),
         ("reproduce: []\n", "key 'experiments' is missing"),

@@ -165,7 +165,7 @@ def test_code_covers_what_a_model_of_ones_own_imports(config: Path, monkeypatch:
 
 def test_an_experiment_that_is_not_there_is_named_with_the_nearest(config: Path) -> None:
     with pytest.raises(ConfigError, match=r"no experiment 'aa' in .*: did you mean 'a'"):
-        _plan(config).experiment("aa")
+        _ = _plan(config).experiments["aa"]
 
 
 def test_pages_that_are_there_stay_in_the_index(config: Path) -> None:

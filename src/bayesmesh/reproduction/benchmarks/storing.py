@@ -66,7 +66,7 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     Raises:
         ConfigError: there are no chains to continue.
     """
-    spec = make_spec("sample", name, plan.experiment(name), plan.results)
+    spec = make_spec("sample", name, plan.experiments[name], plan.results)
     configure_jax(spec.compute, cores)
     use_cache(spec.results)
     layout, (shards, data_spec) = plan.layout(name), shards_of(spec)
