@@ -92,8 +92,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copytree(ROOT / "tests" / "contract", folder / "tests" / "contract", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name in ("conftest.py", "rank_promotion.py"):
-        shutil.copy(ROOT / "tests" / name, folder / "tests")
+    for path in (ROOT / "tests").glob("*.py"):
+        shutil.copy(path, folder / "tests")
     for name, text in example_files().items():
         path = folder / name
         assert not (ROOT / name).exists(), f"{name} is in the project already: take another name for the example"

@@ -148,8 +148,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("src", "config", "tests/contract"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name in ("conftest.py", "rank_promotion.py"):
-        shutil.copy(ROOT / "tests" / name, folder / "tests")
+    for path in (ROOT / "tests").glob("*.py"):
+        shutil.copy(path, folder / "tests")
     for kind, names in NAMES.items():
         for name in names[1:]:
             write_new(kind, name, folder)
