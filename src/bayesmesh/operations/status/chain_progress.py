@@ -1,4 +1,4 @@
-"""status: the progress of a chain group, from the names and the newest facts of its markers.
+"""status: the progress of a chain group, from its lock and the names and newest facts of its markers.
 
 `ChainStore` is for writers and creates folders; this module only reads. A file may vanish between listing and reading.
 """
@@ -9,23 +9,62 @@ import dataclasses
 import json
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.status.manifest_facts import Manifest
-from bayesmesh.operations.status.writers import Writer, read_writer
-from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, is_process_there, read_owner
 from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Facts
 
-__all__ = ["FEWEST_DRAWS", "GroupProgress", "current_groups", "read_group"]
+__all__ = ["FEWEST_DRAWS", "STALE_BEATS", "GroupProgress", "Writer", "current_groups", "read_group", "read_writer"]
 
 FEWEST_DRAWS = 8
 """Draws per chain from which R-hat is shown."""
 
 NEWEST = 8
 """Number of newest markers to open; of the others the names suffice."""
+
+STALE_BEATS = 6
+"""Heartbeats that may be missed; more than a writer allows, because clocks of two machines differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """Holder of a chain group, from `writer.json`.
+
+    Attributes:
+        host: its machine; empty if the lock is damaged.
+        is_running: whether its process exists; None if only the heartbeat can tell, as on another machine.
+        last_beat: time of its last heartbeat, in seconds since the epoch.
+        heartbeat_seconds: interval between heartbeats.
+    """
+
+    host: str
+    is_running: bool | None
+    last_beat: float
+    heartbeat_seconds: float
+
+    def is_alive(self, now: float) -> bool:
+        """Return whether the holder is at work at `now`, in seconds since the epoch."""
+        if self.is_running is not None:
+            return self.is_running
+        return now - self.last_beat < STALE_BEATS * self.heartbeat_seconds
+
+
+def read_writer(folder: Path) -> Writer | None:
+    """Return the holder of a chain group; None without a lock.
+
+    Raises:
+        StoreError: the lock is not a file.
+        OSError: the lock is unreadable.
+    """
+    path = folder / LOCK_NAME
+    last_beat = _modified(path)
+    if not last_beat or (owner := read_owner(path)) is None:
+        return None
+    beat = min(float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
+    return Writer(str(owner.get("host", "")), is_process_there(owner), last_beat, beat)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,30 +94,27 @@ class GroupProgress:
     writer: Writer | None = None
 
 
-def current_groups(chains: Path, names: Sequence[str], manifests: Sequence[Manifest]) -> list[Path]:
+def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, float]) -> list[Path]:
     """Return the groups of the current identity: of several, the one that was written last.
 
     Args:
         chains: folder ``results/<experiment>/chains``.
         names: groups of the configuration; an earlier run may have had more.
-        manifests: existing manifests; a run without new commits also writes one.
+        written_at: identity -> time of its newest manifest, which a run without new commits also writes.
 
     Raises:
         OSError: a folder is unreadable, or not a folder.
     """
-    newest: dict[str, float] = {}
-    for identity in _names_in(chains):
-        for folder in (chains / identity / name for name in names):
-            if (folder / "store.json").exists():
-                touched = [_modified(folder / name) for name in ("store.json", "commits", LOCK_NAME)]
-                newest[identity] = max(newest.get(identity, 0.0), *touched)
-    for manifest in manifests:
-        if manifest.identity in newest:
-            newest[manifest.identity] = max(newest[manifest.identity], manifest.written_at)
-    if not newest:
-        return []
-    folder = chains / max(newest, key=lambda identity: newest[identity])
-    return [folder / name for name in names if (folder / name / "store.json").exists()]
+    begun = {
+        identity: [folder for name in names if ((folder := chains / identity / name) / "store.json").exists()]
+        for identity in _names_in(chains)
+    }
+
+    def newest(identity: str) -> float:
+        files = [folder / name for folder in begun[identity] for name in ("store.json", "commits", LOCK_NAME)]
+        return max(written_at.get(identity, 0.0), *map(_modified, files))
+
+    return begun[max(filter(begun.get, begun), key=newest)] if any(begun.values()) else []
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -13,10 +13,10 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
-from bayesmesh.operations.status.manifest_facts import read_manifest
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import QueuedJob, read_queue
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.manifests import GroupManifest, read_manifest
 
 __all__ = ["age", "status_table"]
 
@@ -89,18 +89,29 @@ def _explain(error: StoreError | OSError) -> UserError:
 
 def _standing(plan: Plan, name: str) -> Standing:
     layout, sampling = plan.layout(name), plan.experiments[name].sampling
-    manifests = [found for path in plan.manifests(name) if (found := read_manifest(path)) is not None]
-    groups = [read_group(folder) for folder in current_groups(layout.chains, plan.groups(name), manifests)]
-    identity = groups[0].folder.parent.name if groups else ""
-    ended = [m for m in manifests if m.identity == identity and m.satisfies(sampling)]
-    # The posterior has as many draws of each group as the group with the fewest.
-    fewest = min(ended, key=lambda m: m.num_draws, default=None)
+    paths = sorted((path for path in plan.manifests(name) if path.exists()), key=lambda path: path.stat().st_mtime)
+    manifests = {path: read_manifest(path) for path in paths}
+    written_at = {manifest.identity: path.stat().st_mtime for path, manifest in manifests.items()}
+    groups = [read_group(folder) for folder in current_groups(layout.chains, plan.groups(name), written_at)]
     if not groups:
         return Standing(groups, None, "", _verdict(layout))
-    if fewest is None or len(ended) < sampling.chain_groups:
+    identity = groups[0].folder.parent.name
+    ended = [m for m in manifests.values() if m.identity == identity and _satisfies(m, sampling)]
+    if len(ended) < sampling.chain_groups:
         return Standing(groups, None, "", None)
+    # The posterior has as many draws of each group as the group with the fewest.
+    fewest = min(ended, key=lambda m: m.num_draws)
+    reason = str((fewest.stop or {}).get("reason", ""))
     verdict = _verdict(layout, identity, min(fewest.num_draws, sampling.draws))
-    return Standing(groups, fewest.num_draws, fewest.reason, verdict)
+    return Standing(groups, fewest.num_draws, reason, verdict)
+
+
+def _satisfies(manifest: GroupManifest, sampling: SamplingSettings) -> bool:
+    """Return whether the draws satisfy a configuration; a changed rule must be evaluated again."""
+    if sampling.stop is None:
+        return manifest.num_draws >= sampling.draws
+    rule = {**sampling.stop.model_dump(mode="json"), "draws": sampling.draws}
+    return manifest.stop is not None and manifest.stop.get("rule") == rule
 
 
 def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Verdict | None:

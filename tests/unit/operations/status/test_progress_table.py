@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
-from bayesmesh.operations.status import progress_table, status_table, writers
+from bayesmesh.operations.status import progress_table, status_table
+from bayesmesh.operations.status.chain_progress import STALE_BEATS
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, WriterLock
@@ -63,7 +64,9 @@ def _end(plan: Plan, name: str, num_draws: int, reason: str = "", identity: str 
         rule = {**sampling.stop.model_dump(mode="json"), "draws": sampling.draws}
         stop = {"rule": rule, "reason": reason, "num_draws": num_draws}
     for path in plan.manifests(name):
-        path.write_text(json.dumps({"identity": identity, "num_draws": num_draws, "stop": stop}))
+        about = {"folder": f"chains/{identity}/{path.stem}", "num_chains": 2, "segment_draws": SEGMENT}
+        rest = {"environment": {}, "changed_environment": []}
+        path.write_text(json.dumps({"identity": identity, "num_draws": num_draws, "stop": stop, **about, **rest}))
 
 
 def _ask(plan: Plan, name: str, sampling: str) -> Plan:
@@ -208,7 +211,7 @@ def test_a_lock_says_who_is_at_work_and_whether_it_lives(plan: Plan, sample: Cal
     _lock(sample().folder, NOW + 50)
     assert row(plan, "listed", NOW + 60)["where"] == "a card on node7"
     assert row(plan, "listed", NOW + 60)["state"] == "sampling"
-    assert row(plan, "listed", NOW + 50 + 5 * writers.STALE_BEATS)["state"] == "stale lock"
+    assert row(plan, "listed", NOW + 50 + 5 * STALE_BEATS)["state"] == "stale lock"
 
 
 def test_a_process_of_this_machine_is_looked_up(plan: Plan, sample: Callable[..., ChainStore]) -> None:
