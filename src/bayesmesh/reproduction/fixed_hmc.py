@@ -17,8 +17,8 @@ SEED = 20261121
 
 
 def run_hmc(
-    log_density: Callable[[jax.Array], jax.Array], start: jax.Array, keys: jax.Array, num_draws: int, *,
-    step_size: float, num_leapfrog_steps: int,
+    log_density: Callable[[jax.Array], jax.Array], start: jax.Array, keys: jax.Array, num_draws: int, step_size: float,
+    num_leapfrog_steps: int,
 ) -> tuple[jax.Array, HamiltonianInfo]:  # fmt: skip
     """Return the states (draw, chain, coordinate) and the statistics (draw, chain) of all trajectories.
 

@@ -1,6 +1,6 @@
 """Answer the rules for benchmarks, claims and studies; only their rule files import this module.
 
-Each function takes the plan of the workflow. Nothing here imports JAX or pandas.
+Parsing the Snakefile imports this module, so nothing here imports JAX or pandas.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from bayesmesh.reproduction.benchmarks.command import benchmark_files, list_benc
 from bayesmesh.reproduction.claims.inputs import FOLDERS
 from bayesmesh.store.layout import BenchmarkLayout
 
-_ROOM = PACKAGE_ROOT / "reproduction"
+_FOLDER = PACKAGE_ROOT / "reproduction"
 
 
 def _code(*entries: str, also: Iterable[Path] = ()) -> str:
-    return fingerprint(source_closure([*(_ROOM / entry for entry in entries), *also]))
+    return fingerprint(source_closure([*(_FOLDER / entry for entry in entries), *also]))
 
 
 def _code_of_page(entry: str) -> str:
-    """Return the fingerprint of code that writes a page, and of the templates."""
-    templates = [*(_ROOM / "pages" / "templates").iterdir(), *(PACKAGE_ROOT / "report" / "templates").iterdir()]
-    return fingerprint([*source_closure([_ROOM / entry]), *templates])
+    """Return the fingerprint of the code that writes a page, and of the templates."""
+    templates = [*(_FOLDER / "pages" / "templates").iterdir(), *(PACKAGE_ROOT / "report" / "templates").iterdir()]
+    return fingerprint([*source_closure([_FOLDER / entry]), *templates])
 
 
 def benchmark_names() -> list[str]:
@@ -75,8 +75,8 @@ def reproduced(plan: Plan) -> list[Path]:
 def claims_inputs(plan: Plan) -> list[Path]:
     """Return the results to make before claims are checked: all of the target `reproduce` if it is requested.
 
-    Requested alone, claims are checked against existing results and run nothing, because inputs made by earlier code
-    would be made again first. Instead, `claims_digest` changes with the results.
+    The target `claims` alone checks existing results and runs nothing else: declared inputs that earlier code made would
+    be made again first. `claims_digest` changes with the results instead.
     """
     return reproduced(plan) if plan.is_asked("reproduce") else []
 

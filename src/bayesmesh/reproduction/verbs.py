@@ -1,4 +1,4 @@
-"""The verbs benchmark, claims and study; the command line knows this module of the reproduction, and no other."""
+"""The verbs benchmark, claims and study: the only module of the reproduction that the command line imports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ def add_verbs(verbs: Any) -> None:
     """Add the verbs to the command line; each sets ``run``, which takes the arguments and returns the exit code."""
     job = argparse.ArgumentParser(add_help=False)
     add_options(job, JOB)
-    about = "hold the published figures against what is stored, each with a verdict"
-    claims = verbs.add_parser("claims", parents=[job], help=about)
+    claims = verbs.add_parser("claims", parents=[job], help="compare every published figure with stored results")
     claims.add_argument("--gate", action="store_true", help="write nothing; exit code 1 when a claim failed")
     claims.set_defaults(run=_run_claims)
-    study = verbs.add_parser("study", parents=[job], help="measure on known posteriors what a choice of method costs")
-    study.add_argument("name", choices=("stopping",), help="stopping: what ending a run by a rule costs")
+    study = verbs.add_parser("study", parents=[job], help="measure the cost of a method on known posteriors")
+    study.add_argument("name", choices=("stopping",), help="stopping: the cost of ending a run by a rule")
     study.set_defaults(run=_run_study)
     add_benchmark(verbs, [job]).set_defaults(run=_run_benchmark)
 

@@ -1,4 +1,4 @@
-"""What the rules for benchmarks, claims and studies ask."""
+"""Answers to the rules for benchmarks, claims and studies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _plan(config: Path, target: str) -> Plan:
     return Plan(str(config), str(config.parent / "results"), workflow=workflow)
 
 
-def test_claims_are_held_against_what_is_there_or_against_all_that_reproduce_makes(config: Path) -> None:
+def test_claims_read_existing_results_or_all_that_reproduce_makes(config: Path) -> None:
     alone, whole = _plan(config, "claims"), _plan(config, "reproduce")
     assert planning.claims_inputs(alone) == []
     made = planning.reproduced(whole)

@@ -10,15 +10,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_csv, render_csv
-from bayesmesh.files import write_text
+from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.reproduction.benchmarks.harness import Outcome, Ratio, describe_case
 from bayesmesh.reproduction.benchmarks.worker import version_line
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh.store.receipts import write_receipts
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _log = logging.getLogger("bayesmesh")
 
@@ -48,6 +52,26 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterabl
     rows = [{**row, **about} for row in rows]
     _write(path, rows, _columns(rows))
     write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
+
+
+def write_store(path: Path, arrays: Mapping[str, np.ndarray], dims: tuple[str, ...]) -> Path:
+    """Replace a Zarr store of a benchmark and its list of hashes; returns the path of the list.
+
+    Args:
+        path: the store, in the folder of benchmarks.
+        arrays: name -> array of the group ``posterior``.
+        dims: dimensions of every array.
+    """
+    # The rules read this module through `planning`, which must not import Zarr.
+    from bayesmesh.store.arrays import open_group, write_array
+    from bayesmesh.store.hashes import write_hashes
+
+    with atomic_folder(path) as partial:
+        group = open_group(partial, "w").create_group("posterior")
+        for name, values in arrays.items():
+            write_array(group, name, values, dims)
+    write_hashes(path, {})
+    return path.with_suffix(".sha256")
 
 
 def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_quick: bool = False) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bayesmesh.config.blocks import BenchmarkSettings
+from bayesmesh.config.explain import explain
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Options, Outcome
@@ -41,9 +42,7 @@ def parse_benchmarks(text: str) -> BenchmarkSettings:
     try:
         return BenchmarkSettings.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        raise ConfigError(f"--settings: {where}{first['msg']}", "leave it out to read config/config.yaml") from error
+        raise explain(Path("--settings"), error, BenchmarkSettings) from error
 
 
 def list_benchmarks() -> dict[str, str]:

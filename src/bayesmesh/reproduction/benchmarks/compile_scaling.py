@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -33,12 +32,6 @@ _START_S = 60.0
 
 _DENSITIES = ((-2.0, 1.0), (1.0, 2.0))
 """Mean and standard deviation of the two normal densities."""
-
-
-class GridCase(TypedDict):
-    """Points of the grid."""
-
-    n: int
 
 
 def run(options: Options) -> Outcome:
@@ -100,7 +93,7 @@ class Compilation:
     def __init__(self, *, arm: str) -> None:
         self._arm = arm
 
-    def prepare(self, case: GridCase) -> dict[str, object]:
+    def prepare(self, case: dict[str, int]) -> dict[str, object]:
         """Count equations, and compile once."""
         from bayesmesh.sampling.audit import count_equations
 
@@ -126,7 +119,7 @@ class Compilation:
 class Uncompiled:
     """The integral with `jnp.sum`, operation by operation."""
 
-    def prepare(self, case: GridCase) -> dict[str, object]:
+    def prepare(self, case: dict[str, int]) -> dict[str, object]:
         """Run once: each operation is compiled then."""
         self._inputs, self._work = _inputs(case["n"]), make_integral(JNP_SUM)
         return self.run(-1)

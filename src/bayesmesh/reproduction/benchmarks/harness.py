@@ -276,14 +276,9 @@ def describe_case(case: Mapping[str, object]) -> str:
 
 
 def ratio(
-    measured: Iterable[Measurement],
-    case: Mapping[str, object],
-    contender: str,
-    *,
-    against: str,
-    least: float | None = None,
-    fact: str = "",
-) -> Ratio:
+    measured: Iterable[Measurement], case: Mapping[str, object], contender: str, *, against: str,
+    least: float | None = None, fact: str = "",
+) -> Ratio:  # fmt: skip
     """Return how many times faster one contender is than a baseline, round by round.
 
     Args:

@@ -1,1 +1,1 @@
-"""Samplers that keep running moments instead of draws, so memory does not grow with the number of steps."""
+"""Sample with running moments instead of stored draws, so that memory does not grow with the number of steps."""

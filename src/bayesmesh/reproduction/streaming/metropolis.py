@@ -41,6 +41,9 @@ the program a third faster, and the counter is mixed as thoroughly as the key.""
 
 _AXIS = "chain"
 
+Shape = tuple[int, int, int]
+"""Chains as (device, tile, chain of tile), padded at the end; padding chains run and are dropped."""
+
 _State = tuple[jax.Array, ...]
 """State of the chains of a tile: the fields of a `Walk` without `taken`, in order."""
 
@@ -77,30 +80,17 @@ class Moments(NamedTuple):
     variance: float
 
 
-class Layout(NamedTuple):
-    """Chains as (device, tile, chain of tile), padded at the end; padding chains run and are dropped."""
-
-    num_chains: int
-    num_devices: int
-    num_tiles: int
-    tile_chains: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.num_devices, self.num_tiles, self.tile_chains
-
-
-def lay_out(num_chains: int, num_devices: int, tile_chains: int = TILE_CHAINS) -> Layout:
+def lay_out(num_chains: int, num_devices: int, tile_chains: int = TILE_CHAINS) -> Shape:
     """Split chains over devices and tiles, with as little padding as whole vectors allow.
 
     >>> lay_out(100_000, 2)
-    Layout(num_chains=100000, num_devices=2, num_tiles=25, tile_chains=2000)
+    (2, 25, 2000)
     """
     num_devices = min(num_devices, -(-num_chains // _LANES))
     each = -(-num_chains // num_devices)
     num_tiles = -(-each // tile_chains)
     tile = -(-each // num_tiles)
-    return Layout(num_chains, num_devices, num_tiles, -(-tile // _LANES) * _LANES)
+    return num_devices, num_tiles, -(-tile // _LANES) * _LANES
 
 
 class _Control(NamedTuple):
@@ -174,39 +164,42 @@ def _walk_tile(density_fn: DensityFn, walk: _State, chain: jax.Array, control: _
 
 
 def _walk_device(
-    density_fn: DensityFn, layout: Layout, walk: Walk, steps: jax.Array, scale: jax.Array, seed: jax.Array
+    density_fn: DensityFn, shape: Shape, walk: Walk, steps: jax.Array, scale: jax.Array, seed: jax.Array
 ) -> Walk:
     """Take all steps of the chains of one device, tile after tile; called within `shard_map`."""
     control = _Control(seed, scale, walk.taken, walk.taken + steps)
-    before = lax.axis_index(_AXIS) * (layout.num_tiles * layout.tile_chains)
+    _, num_tiles, tile_chains = shape
+    before = lax.axis_index(_AXIS) * (num_tiles * tile_chains)
 
     def tile(carry: tuple[jax.Array, ...]) -> _State:
         number, *state = carry
-        chain = jnp.arange(layout.tile_chains) + (before + number * layout.tile_chains)
+        chain = jnp.arange(tile_chains) + (before + number * tile_chains)
         return _walk_tile(density_fn, tuple(state), chain.astype(jnp.uint32), control)
 
-    walked = lax.map(tile, (jnp.arange(layout.num_tiles), *(each[0] for each in walk[:-1])))
-    return Walk(*(each[None] for each in walked), control.stop)
+    walked = lax.map(tile, (jnp.arange(num_tiles), *(each[0] for each in walk[:-1])))
+    return Walk._make([*(each[None] for each in walked), control.stop])
 
 
 class Program(NamedTuple):
     """A compiled walk; the number of steps, the scale and the seed are arguments, so one program serves all of them.
 
     Attributes:
-        layout: chains over devices and tiles.
+        num_chains: number of chains.
+        shape: chains over devices and tiles.
         sharding: sharding of the arrays of a `Walk`; its scalar is replicated.
         walk: takes (Walk, steps, scale, seed); returns the Walk after that many more steps.
     """
 
-    layout: Layout
+    num_chains: int
+    shape: Shape
     sharding: NamedSharding
     walk: Callable[[Walk, np.int64, np.float32, np.uint32], Walk]
 
     def start(self, position: float) -> Walk:
         """Return all chains at one position, with no steps taken."""
-        shape, everywhere = self.layout.shape, NamedSharding(self.sharding.mesh, PartitionSpec())
-        arrays = [np.full(shape, position, np.float32), *(np.zeros(shape) for _ in range(3))]
-        return Walk(*jax.device_put(arrays, self.sharding), jax.device_put(np.int64(0), everywhere))
+        everywhere = NamedSharding(self.sharding.mesh, PartitionSpec())
+        arrays = [np.full(self.shape, position, np.float32), *(np.zeros(self.shape) for _ in range(3))]
+        return Walk._make([*jax.device_put(arrays, self.sharding), jax.device_put(np.int64(0), everywhere)])
 
     def advance(self, walk: Walk, num_steps: int, *, scale: float, seed: int) -> Walk:
         """Return the chains after more steps; splitting a run into several calls does not change a bit of its positions.
@@ -226,7 +219,7 @@ class Program(NamedTuple):
         The sums are float64 about 0, and squares of float32 are exact in float64. The variance loses about 1e-16 times the
         squared mean times the root of the number of blocks, less than float32 positions lose that far from 0.
         """
-        taken, chains = int(walk.taken), self.layout.num_chains
+        taken, chains = int(walk.taken), self.num_chains
         mean, blocks = float(self.chains(walk.total).mean()) / taken, taken // BLOCK_STEPS
         if not blocks:
             return Moments(taken * chains, mean, float("nan"))
@@ -235,7 +228,7 @@ class Program(NamedTuple):
 
     def chains(self, array: jax.Array) -> np.ndarray:
         """Return an array of a `Walk` as (chain,), without padding."""
-        return np.asarray(array).ravel()[: self.layout.num_chains]
+        return np.asarray(array).ravel()[: self.num_chains]
 
 
 def compile_walk(
@@ -249,12 +242,12 @@ def compile_walk(
         devices: devices to spread chains over; few chains use fewer.
         tile_chains: largest tile; on an accelerator use the number of chains.
     """
-    layout = lay_out(num_chains, len(devices), tile_chains)
-    mesh = Mesh(np.array(devices[: layout.num_devices]), (_AXIS,))
+    shape = lay_out(num_chains, len(devices), tile_chains)
+    mesh = Mesh(np.array(devices[: shape[0]]), (_AXIS,))
     spread, whole = PartitionSpec(_AXIS), PartitionSpec()
-    specs = Walk(spread, spread, spread, spread, whole)
-    body = functools.partial(_walk_device, density_fn, layout)
+    specs = Walk._make([spread, spread, spread, spread, whole])
+    body = functools.partial(_walk_device, density_fn, shape)
     walk = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(specs, whole, whole, whole), out_specs=specs))
-    program = Program(layout, NamedSharding(mesh, spread), walk)
+    program = Program(num_chains, shape, NamedSharding(mesh, spread), walk)
     compiled = walk.lower(program.start(0.0), np.int64(0), np.float32(0), np.uint32(0)).compile()
     return program._replace(walk=compiled)

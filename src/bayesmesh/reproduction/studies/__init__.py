@@ -1,1 +1,1 @@
-"""Measure what a choice of method costs, on posteriors that are known exactly."""
+"""Measure the cost of a method on posteriors that are known exactly."""

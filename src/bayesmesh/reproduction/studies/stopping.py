@@ -12,7 +12,6 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -46,20 +45,21 @@ RULES: dict[str, StopSettings] = {
 """Rules from cautious to greedy; a standard error of 0.1 posterior deviations takes 100 effective draws."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
+LIMITS = {"gates": (1139, 2563), "ESS 100, early": (400, 800), "MCSE 0.1, often": (400, 800)}
+"""Rule -> largest number of draws of a quick and of a slow chain; longer than nearly all runs need."""
+
+
+class Setting(NamedTuple):
     """Size of the study.
 
     Attributes:
         replications: runs of `CHAINS` chains each.
-        limits: rule -> largest number of draws of a quick and of a slow chain; longer than nearly all runs need.
+        limits: see `LIMITS`.
         seed: seed of all chains.
     """
 
     replications: int = 1000
-    limits: Mapping[str, tuple[int, int]] = dataclasses.field(
-        default_factory=lambda: {"gates": (1139, 2563), "ESS 100, early": (400, 800), "MCSE 0.1, often": (400, 800)}
-    )
+    limits: Mapping[str, tuple[int, int]] = LIMITS
     seed: int = SEED
 
 
@@ -74,6 +74,10 @@ class Runs(NamedTuple):
     mass: np.ndarray
 
 
+def _log_density(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum(x**2)
+
+
 def make_draws(replications: int, num_draws: int, num_leapfrog_steps: int, seed: int) -> np.ndarray:
     """Return draws of all replications, shape (chain, draw, replication, quantity), float64.
 
@@ -85,8 +89,7 @@ def make_draws(replications: int, num_draws: int, num_leapfrog_steps: int, seed:
         key_start, key_steps = jax.random.split(key)
         keys = jax.random.split(key_steps, CHAINS * replications)
         start = jax.random.normal(key_start, (CHAINS * replications, DIMENSION), jnp.float64)
-        settings = {"step_size": STEP_SIZE, "num_leapfrog_steps": num_leapfrog_steps}
-        states, info = run_hmc(lambda x: -0.5 * jnp.sum(x**2), start, keys, num_draws, **settings)
+        states, info = run_hmc(_log_density, start, keys, num_draws, STEP_SIZE, num_leapfrog_steps)
         return jnp.concatenate([states, info.lp[..., None]], axis=-1)
 
     drawn = np.asarray(run(jax.random.key(seed)))

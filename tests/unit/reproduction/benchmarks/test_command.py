@@ -1,4 +1,4 @@
-"""The verb `benchmark`: found by file, gated by ratio, told by the configuration."""
+"""The verb `benchmark`: finding files, gates on ratios, settings from the configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Opti
     ours.setLevel(levels[1])
 
 
-def test_a_ratio_below_its_gate_is_an_exit_code_only_when_asked(
+def test_a_ratio_below_its_gate_changes_the_exit_code_only_with_gate(
     asked: list[Options], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["benchmark", "metropolis"]) == 0
@@ -58,15 +58,15 @@ def test_a_ratio_below_its_gate_is_an_exit_code_only_when_asked(
     assert "n 1: ours 0.5 (0.4 to 0.6) x theirs, failed: at least 1" in printed.out
     assert "a ratio is below its gate" in printed.err
     assert Path("results/benchmarks/metropolis.csv").exists()
-    assert [o.layout.is_trial for o in asked] == [False, True], "a trial does not replace what a run of full size found"
+    assert [o.layout.is_trial for o in asked] == [False, True], "a trial does not replace the results of a full run"
     assert Path("results/benchmarks/metropolis-quick.csv").exists()
 
 
-def test_the_workflow_hands_over_the_settings(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_workflow_passes_the_settings(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "metropolis", "--settings", '{"quick": true, "seconds_limit": 5.0}']) == 0
     assert asked == [Options(True, 5.0, BenchmarkLayout(Path("results")))]
     assert main(["benchmark", "metropolis", "--settings", '{"quikc": true}']) == 2
-    assert "--settings: quikc" in capsys.readouterr().err
+    assert "--settings: unknown key 'quikc'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["nothing"], ["metropolis", "--seconds-limit", "0"], ["metropolis", "--cores", "0"]])
@@ -82,7 +82,7 @@ def test_writing_asks_for_its_experiment(asked: list[Options], capsys: pytest.Ca
     assert "--experiment NAME" in capsys.readouterr().err
 
 
-def test_the_page_is_written_over_what_has_run(asked: list[Options]) -> None:
+def test_the_page_shows_the_benchmarks_that_have_run(asked: list[Options]) -> None:
     assert main(["benchmark", "metropolis"]) == 0
     assert main(["benchmark", "page"]) == 0
     text = Path("results/benchmarks/index.html").read_text(encoding="utf-8")
@@ -95,9 +95,9 @@ def test_benchmarks_are_found_by_their_files() -> None:
     assert {"metropolis", "primer", "compile_scaling"} <= found.keys()
     assert not {"harness", "worker", "table", "command", "writing"} & found.keys()
     for name, about in found.items():
-        assert about, f"{name}: its docstring says what it measures"
+        assert about, f"{name}: its docstring describes the measurement"
         assert all(path.suffix == ".py" for path in benchmark_files(name))
-    assert len(benchmark_files("metropolis")) > 3, "contenders are named by strings, and are in the fingerprint"
+    assert len(benchmark_files("metropolis")) > 3, "contenders are named by strings, and belong to the fingerprint"
     with pytest.raises(ConfigError, match="did you mean 'metropolis'"):
         benchmark_files("metroplis")
     with pytest.raises(ConfigError, match="seconds_limit"):

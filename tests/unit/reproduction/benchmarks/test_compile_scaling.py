@@ -1,4 +1,4 @@
-"""Both arms integrate the same, one grows and the other does not, and the stored programs say so."""
+"""Both arms give the same integral, only one program grows, and the stored programs prove it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def measured() -> list[Measurement]:
     return found
 
 
-def test_arms_integrate_the_same_and_one_grows(measured: list[Measurement]) -> None:
+def test_arms_give_the_same_integral_and_one_program_grows(measured: list[Measurement]) -> None:
     python_few, jnp_few, python_many, jnp_many = (m.facts for m in measured)
     assert python_many["equations"] - python_few["equations"] >= 10
     assert jnp_many["equations"] == jnp_few["equations"]
     assert python_many["value"] == pytest.approx(jnp_many["value"], rel=1e-4)
     assert 0 < jnp_many["trace_s"] < jnp_many["build_s"] == jnp_many["seconds"]
-    # Far below the tolerance where the grid is fine: the closed form is a normal density of the two means.
+    # The closed form is a normal density of the two means; on a fine grid the error is far below the tolerance.
     exact = np.exp(-0.5 * 9 / 5) / np.sqrt(2 * np.pi * 5)
     assert Uncompiled().prepare({"n": 2001})["value"] == pytest.approx(exact, rel=1e-3)
 
@@ -49,12 +49,12 @@ def judge(results: Path, measured: list[Measurement]) -> Finding:
     return judge_all(results, (claim,))[0]
 
 
-def test_a_constant_number_of_equations_holds_by_the_programs_themselves(
+def test_a_constant_number_of_equations_is_counted_in_the_stored_programs(
     tmp_path: Path, measured: list[Measurement]
 ) -> None:
     finding = judge(tmp_path, measured)
     assert (finding.verdict, finding.ours.value, finding.again) == (HOLDS, 1.0, 1.0)
-    # Another constant than the programs have: counted, it is not computed.
-    typed_in = [dataclasses.replace(m, facts={**m.facts, "equations": 12}) for m in measured]
-    finding = judge(tmp_path, typed_in)
+    # A constant that differs from the count in the stored programs.
+    made_up = [dataclasses.replace(m, facts={**m.facts, "equations": 12}) for m in measured]
+    finding = judge(tmp_path, made_up)
     assert (finding.verdict, "and the program has 27" in finding.reason) == (FAILED, True)

@@ -1,4 +1,4 @@
-"""The harness: turns, limits, failures that stay with who failed, memory of each, ratios of pairs."""
+"""The harness: turns, limits, isolated failures, memory of each contender, ratios of pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TESTS = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the contenders write what they are asked; their file can be imported."""
+    """Return the file in which contenders record their requests, and make their module importable."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     return tmp_path / "record"
 
@@ -54,7 +54,7 @@ def test_contenders_take_turns_and_keep_their_process(record: Path) -> None:
     assert measured[0].facts["process"] == measured[2].facts["process"] != measured[1].facts["process"]
 
 
-def test_the_time_limit_ends_the_slow_one_only(record: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_time_limit_ends_only_the_slow_contender(record: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bayesmesh")
     slow, swift = fake(record, "slow", seconds=30), fake(record, "swift")
     begin = time.monotonic()
@@ -79,7 +79,7 @@ def test_the_time_limit_ends_the_slow_one_only(record: Path, caplog: pytest.LogC
         ("killed", "memory", "run: killed by the system, as it does when memory runs out"),
     ],
 )
-def test_who_fails_is_a_row_and_is_started_again(record: Path, does: str, status: str, message: str) -> None:
+def test_a_contender_that_fails_is_a_row_and_starts_again(record: Path, does: str, status: str, message: str) -> None:
     measured = compare(cases([fake(record, "bad", does=does), fake(record, "good")], 1, 2), Limits(rounds=2))
     assert [(m.contender, m.status) for m in measured] == [("bad", status), ("good", "ok")] * 2
     assert measured[0].message == message
@@ -94,7 +94,7 @@ def test_a_contender_that_cannot_start_is_a_row(record: Path) -> None:
     assert math.isnan(measured.peak_mib)
 
 
-def test_memory_is_each_contenders_own_and_begins_anew_with_a_case(record: Path) -> None:
+def test_memory_is_measured_per_contender_and_case(record: Path) -> None:
     both = [fake(record, "large", does="hold"), fake(record, "small")]
     first, small, second, _ = compare(cases(both, 64, 1), Limits(rounds=1))
     assert 64 < first.peak_mib - small.peak_mib < 80
@@ -105,10 +105,10 @@ def test_memory_has_a_limit(record: Path) -> None:
     (measured,) = compare(cases([fake(record, "large", does="grow")], 1), Limits(rounds=1, memory_mib=100))
     assert measured.status == "memory"
     assert "more than 100" in measured.message
-    assert measured.peak_mib > 100, "what it had got to"
+    assert measured.peak_mib > 100, "the peak when it was killed"
 
 
-def test_time_of_a_case_is_bounded_but_for_the_least_rounds(record: Path) -> None:
+def test_the_time_of_a_case_is_bounded_after_the_least_rounds(record: Path) -> None:
     one = [fake(record, "a", seconds=0.02)]
     (measured,) = compare(cases(one, 1), Limits(rounds=50, case_s=0.0, least_rounds=3))
     assert len(measured.seconds) == 3
@@ -128,10 +128,10 @@ def test_ratios_are_of_pairs() -> None:
     assert ratio(both, {"n": 3}, "theirs", against="ours", fact="ess_per_s").ratio == 3
     absent = ratio(both, {"n": 4}, "ours", against="theirs", least=1.0)
     assert math.isnan(absent.ratio)
-    assert absent.verdict == "failed", "what was not measured does not hold"
+    assert absent.verdict == "failed", "an unmeasured ratio fails"
 
 
-def test_tables_are_of_the_newest_run_and_the_history_of_all(tmp_path: Path) -> None:
+def test_tables_hold_the_newest_run_and_the_history_all_runs(tmp_path: Path) -> None:
     def outcome(seconds: float) -> Outcome:
         one = Measurement({"n": 3}, "ours", seconds=[seconds], facts={"ess": 5.0}, peak_mib=9.0)
         return Outcome([one.row()], [Ratio("n 3", "ours", "theirs", 2.0, 1.0, 3.0, 3, 1.5)], ("ess",))
@@ -151,7 +151,9 @@ def test_tables_are_of_the_newest_run_and_the_history_of_all(tmp_path: Path) -> 
     assert len(kept) == 8
 
 
-def test_a_damaged_history_is_set_aside_and_a_torn_line_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_history_is_set_aside_and_an_incomplete_line_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     layout = BenchmarkLayout(tmp_path)
     outcome = Outcome([Measurement({"n": 3}, "ours", seconds=[1.0]).row()])
     write_outcome(layout, "b", outcome)
@@ -159,8 +161,8 @@ def test_a_damaged_history_is_set_aside_and_a_torn_line_ended(tmp_path: Path, ca
     layout.history.write_text(whole + "2026,b,n 3,ours,medi")
     write_outcome(layout, "b", outcome)
     lines = layout.history.read_text().splitlines()
-    assert len(lines) == 2 * len(whole.splitlines())  # a header less, half a line more
-    assert "2026,b,n 3,ours,medi" in lines, "half a line does not spoil the next one"
+    assert len(lines) == 2 * len(whole.splitlines())  # one header less, half a line more
+    assert "2026,b,n 3,ours,medi" in lines, "the next line starts after the incomplete one"
     layout.history.write_bytes(b"\xff\xfe no table")
     write_outcome(layout, "b", outcome)
     assert layout.history.read_text().splitlines()[0] == lines[0]
@@ -169,7 +171,7 @@ def test_a_damaged_history_is_set_aside_and_a_torn_line_ended(tmp_path: Path, ca
     assert f"kept as {aside.name}" in caplog.text
 
 
-def test_a_table_of_rows_that_was_damaged_is_begun_anew(tmp_path: Path) -> None:
+def test_a_damaged_table_is_set_aside_and_a_new_one_begins(tmp_path: Path) -> None:
     path = tmp_path / "benchmarks" / "writing.csv"
     add_row(path, {"a": 1})
     add_row(path, {"a": 2})
@@ -180,7 +182,7 @@ def test_a_table_of_rows_that_was_damaged_is_begun_anew(tmp_path: Path) -> None:
     assert len(list(path.parent.glob("writing.damaged-*"))) == 1
 
 
-def test_a_trial_stands_beside_the_tables_of_the_workflow(tmp_path: Path) -> None:
+def test_a_trial_does_not_replace_the_tables_of_the_workflow(tmp_path: Path) -> None:
     outcome = Outcome([Measurement({"n": 3}, "ours", seconds=[1.0]).row()])
     write_outcome(BenchmarkLayout(tmp_path), "b", outcome)
     before = BenchmarkLayout(tmp_path).table("b").read_bytes()
@@ -191,27 +193,27 @@ def test_a_trial_stands_beside_the_tables_of_the_workflow(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_a_gate_with_a_reason_does_not_hold() -> None:
+def test_a_gate_with_a_reason_fails() -> None:
     good = Ratio("n 3", "ours", "theirs", 2.0, 1.0, 3.0, 3, 1.5)
     assert good.verdict == "holds"
     assert good._replace(reason="theirs: failed").verdict == "failed"
 
 
-def test_versions_are_those_that_the_contender_imported(record: Path) -> None:
+def test_versions_are_those_of_the_imports_of_the_contender(record: Path) -> None:
     (measured,) = compare(cases([fake(record, "a")], 1), Limits(rounds=1))
     assert measured.versions.startswith("python 3.")
     assert f"bayesmesh {version('bayesmesh')}" in measured.versions
     assert "jax" not in measured.versions, "the fake imports none"
 
 
-def test_who_is_asked_once_ends_also_when_it_fails(record: Path) -> None:
+def test_ask_once_reports_a_failure(record: Path) -> None:
     with pytest.raises(Ended, match="failed: prepare: ModuleNotFoundError"):
         ask_once(Contender("a", "bayesmesh.no_such:Thing"), {}, 60.0)
     assert ask_once(fake(record, "a"), {"n": 1}, 60.0) is not None
 
 
-def test_a_contender_ends_with_who_asks(record: Path, tmp_path: Path) -> None:
-    """In the middle of a run, and though it has a session of its own."""
+def test_a_contender_ends_with_its_parent(record: Path, tmp_path: Path) -> None:
+    """Even during a run, and although it has its own session."""
     code = (
         "import sys\nfrom bayesmesh.reproduction.benchmarks.process import Contender, Process\n"
         f"process = Process(Contender('a', 'contenders:Fake', {{'record': {str(record)!r}, 'name': 'a', 'seconds': 600}}))\n"
@@ -223,7 +225,7 @@ def test_a_contender_ends_with_who_asks(record: Path, tmp_path: Path) -> None:
         assert asks.stdout is not None
         worker = os.pidfd_open(int(asks.stdout.readline()))
         asks.kill()
-        assert select.select([worker], [], [], 60)[0], "it lives on"
+        assert select.select([worker], [], [], 60)[0], "the contender is still running"
         os.close(worker)
 
 

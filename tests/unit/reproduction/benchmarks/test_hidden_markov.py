@@ -1,4 +1,4 @@
-"""The benchmark of samplers on the hidden Markov model: the likelihood that the others get, and what is said of draws."""
+"""The benchmark of samplers on the hidden Markov model: the likelihood of the others, and the summary of draws."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import pytest
 
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
 from bayesmesh.reproduction.benchmarks import hidden_markov
-from bayesmesh.reproduction.benchmarks.harness import Measurement, Options
+from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement, Options
 from bayesmesh.reproduction.benchmarks.hidden_markov import _contenders, _ratios
 from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact
 from bayesmesh.reproduction.benchmarks.hidden_markov.published import jax_log_likelihood, pytensor_log_likelihood
 from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import describe
-from bayesmesh.reproduction.benchmarks.process import Contender, Ended
 
 EMISSIONS = simulate_processes(70, 50, 104109109)
 
 
 def test_the_others_sample_the_published_posterior() -> None:
-    """Their likelihoods, in JAX and in PyTensor, have the value and the derivative that were published."""
+    """Their likelihoods, in JAX and in PyTensor, have the published value and derivative."""
     arguments = (SIGNAL, NOISE, INITIAL, TRANSITION)
     assert f"{float(jax_log_likelihood(EMISSIONS, *arguments)):.8f}" == "-37.00348857"
     symbols = [pytensor.tensor.as_tensor(value).type() for value in map(np.asarray, arguments)]
@@ -46,7 +45,7 @@ def test_exact_rows_hold_the_published_numbers_and_others() -> None:
 
 
 def test_the_worst_coordinate_counts() -> None:
-    """Independent draws but for one entry of the transition, which is sticky."""
+    """All draws are independent except one entry of the transition, which is sticky."""
     generator = np.random.default_rng(0)
     draws = {
         "signal": generator.standard_normal((4, 500)),
@@ -80,7 +79,7 @@ def test_all_contenders_get_one_data_file_and_the_published_budget() -> None:
     }
 
 
-def test_the_gate_holds_only_when_all_answered_and_ours_converged() -> None:
+def test_the_gate_needs_every_sampler_and_convergence_of_ours() -> None:
     def measured(**changes: object) -> list[Measurement]:
         def one(name: str, rate: float) -> Measurement:
             return Measurement({"processes": 70}, name, seconds=[1.0], facts={"ess_per_s": rate, "max_r_hat": 1.004})
@@ -96,22 +95,24 @@ def test_the_gate_holds_only_when_all_answered_and_ours_converged() -> None:
 
     assert judge() == ("nutpie", "holds", "")
     failed = {"status": "failed", "facts": {}, "seconds": []}
-    assert judge(nutpie=failed) == ("PyMC", "failed", "nutpie: failed"), "the strongest did not answer"
+    assert judge(nutpie=failed) == ("PyMC", "failed", "nutpie: failed"), "the best other sampler failed"
     stuck = {"facts": {"ess_per_s": 100.0, "max_r_hat": 1.9}}
     assert judge(ours=stuck) == ("nutpie", "failed", "ours: ChEES-HMC: R-hat 1.9, more than 1.02")
 
 
-def test_what_was_measured_is_kept_when_peers_cannot_be_asked(
+def test_measurements_are_kept_if_the_peers_fail(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def answer(contender: Contender, case: object, limit_s: float) -> dict[str, object]:
-        if contender.python == "peers":
-            raise Ended("failed", "prepare: ImportError: no PyMC")
-        return {"rows": [{"quantity": "q", "case": "published", "value": 1.0}]}
+    def measure(cases: list[Case], limits: Limits) -> list[Measurement]:
+        exact, in_pymc = cases[0].contenders
+        assert (in_pymc.python, limits.rounds) == ("peers", 0)
+        rows = [{"quantity": "q", "case": "published", "value": 1.0}]
+        failed = Measurement(cases[0].values, in_pymc.name, "failed", "prepare: ImportError: no PyMC")
+        return [Measurement(cases[0].values, exact.name, facts={"rows": rows}), failed]
 
-    monkeypatch.setattr(hidden_markov, "ask_once", answer)
+    monkeypatch.setattr(hidden_markov, "compare", measure)
     (row,), (silent,) = hidden_markov._exact("peers", {"processes": 70})
     assert row["value"] == 1.0
     assert (silent.contender, silent.status) == ("exact numbers: ExactInPymc", "failed")
-    assert silent.row()["message"] == "prepare: ImportError: no PyMC"
+    assert (silent.row()["processes"], silent.row()["message"]) == (70, "prepare: ImportError: no PyMC")
     assert "no PyMC" in caplog.text

@@ -1,4 +1,4 @@
-"""The benchmark metropolis: what its contenders compute, and what is made of their times."""
+"""The benchmark metropolis: the results of its contenders, and rates and ratios from their times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
 
-def test_the_target_has_the_moments_that_it_says() -> None:
+def test_the_target_has_the_declared_moments() -> None:
     assert pytest.approx(0.92) == MEAN
     assert pytest.approx(9.7016) == VARIANCE
     x = np.linspace(-60, 60, 200_001)
@@ -79,14 +79,14 @@ def test_moments_of_the_kernels_hold_and_a_wrong_one_fails(tmp_path: Path) -> No
     _store_kernels(tmp_path)
     assert set(_verdicts(tmp_path).values()) == {HOLDS}
     saved = tmp_path / "states" / "adapted ours.npy"
-    # As without the acceptance test: the walk alone.
+    # The walk without the accept step.
     np.save(saved, np.random.default_rng(0).normal(0, 6.3 * math.sqrt(1_000), 10_000))
     write_moments(BenchmarkLayout(tmp_path), tmp_path / "states")
     failed = {name for name, verdict in _verdicts(tmp_path).items() if verdict == FAILED}
     assert failed == {"mean, adapted scale", "variance, adapted scale"} or failed == {"variance, adapted scale"}
 
 
-def test_moments_that_are_typed_in_fail(tmp_path: Path) -> None:
+def test_made_up_moments_fail(tmp_path: Path) -> None:
     states = tmp_path / "states"
     states.mkdir()
     for name in ("published ours", "adapted ours", "adapted numpy, correct", "published jax compiled loop"):
@@ -125,7 +125,7 @@ def test_rows_have_rates_and_ratios_their_gates(monkeypatch: pytest.MonkeyPatch)
     assert (row["steps_per_s"], row["with_compile_s"], row["ess_per_s"]) == (2e9, 2.0, 80.0)
     gated = [r for r in outcome.ratios if r.least == metropolis.GATE]
     assert [(r.against, r.ratio, r.verdict) for r in gated] == [("numpy", 200.0, "holds")] * 2
-    # Everyone, wherever there are a thousand chains or more: six sizes of samples, with one contender more, four of chains.
+    # All contenders for a thousand chains or more: six sizes of samples, with one more contender, and four of chains.
     assert len([r for r in outcome.ratios if r.least == 1.0]) == 6 * 6 + 4 * 5
     assert {c["scale"] for c in asked if c["arm"] == "adapted"} == {6.3}
 

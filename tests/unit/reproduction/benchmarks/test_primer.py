@@ -1,4 +1,4 @@
-"""The phases of the primer, and its claim: what code returns without computing it, or computes wrongly, fails."""
+"""The phases of the primer, and its claim, which wrong or made-up numbers fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bayesmesh.store.layout import BenchmarkLayout
 
 
 @pytest.mark.parametrize("work", ["product", "selu"])
-def test_both_works_are_the_same_in_numpy_and_jax(work: str) -> None:
+def test_both_tasks_agree_in_numpy_and_jax(work: str) -> None:
     x = primer._input({"work": work, "n": 7})
     expected = primer.make_work(work, np)(x)
     np.testing.assert_allclose(primer.make_work(work, jnp)(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-6)
@@ -50,8 +50,8 @@ def wrong_constant(x: Any) -> Any:
     return jnp.sum(1.0 / (1.0 + jnp.exp(-1.001 * x)))
 
 
-def typed_in(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a result that is not computed looks like: the published numbers, whatever the function and the point."""
+def made_up(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the published numbers, whatever the function and the point."""
     del function
     return lambda x: np.resize(np.array([0.25, 0.19661197, 0.10499357], np.float32), x.shape)
 
@@ -61,8 +61,8 @@ def test_a_wrong_constant_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [finding.verdict for finding in judge(tmp_path)] == [FAILED] * 3
 
 
-def test_typed_in_numbers_fail_though_they_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jax.grad", typed_in)
+def test_made_up_numbers_fail_even_if_they_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jax.grad", made_up)
     findings = judge(tmp_path)
     assert [finding.verdict for finding in findings] == [FAILED] * 3
     assert findings[0].ours.value == 0.25

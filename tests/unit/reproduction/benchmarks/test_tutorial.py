@@ -1,4 +1,4 @@
-"""What runs on eight devices, and its claims; a broken kernel turns them red."""
+"""The examples on eight devices and their claims, which a broken kernel fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics import base
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, chains, collectives, precision, store_chains
+from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, devices, precision, store_chains
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
@@ -26,7 +26,7 @@ def verdicts(results: Path, claim: str) -> dict[str, str]:
 def sample(results: Path) -> None:
     for name, options in (("chains", {}), ("coarse", COARSE)):
         states = results / f"{name}.npy"
-        contender = chains.Ours(saved=str(states), **options)
+        contender = devices.Chains(package="ours", saved=str(states), **options)
         contender.prepare({"draws": 1000})
         assert contender.run(0)["shape"] == f"{NUM_DEVICES} 1000 2 2"
         store_chains(BenchmarkLayout(results), name, np.load(states))
@@ -41,7 +41,7 @@ def test_chains_on_devices_are_independent_and_hold(tmp_path: Path) -> None:
 
 
 def test_a_broken_kernel_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Momenta with a standard deviation of 1.2, where the acceptance test takes them for 1."""
+    """Momenta have a standard deviation of 1.2, but the accept step assumes 1."""
     drawn = base.standard_normal
     monkeypatch.setattr(base, "standard_normal", lambda *a: jax.tree.map(lambda x: 1.2 * x, drawn(*a)))
     sample(tmp_path)
@@ -51,7 +51,7 @@ def test_a_broken_kernel_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_kernel_that_takes_every_proposal_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the published step size hardly any is rejected, and the claims would not see it: hence the coarse steps."""
+    """Hardly any proposal is rejected at the published step size, so only the coarse steps detect this."""
     monkeypatch.setattr(trajectory, "_select", lambda accepted, proposal, state: proposal)
     sample(tmp_path)
     found = verdicts(tmp_path, "E2")
@@ -65,7 +65,7 @@ def collected(tmp_path: Path) -> Any:
     """Return a function that evaluates sums and densities, stores them, and gives the verdicts of both claims."""
 
     def collect() -> dict[str, str]:
-        for table, rows in collectives.Collectives().prepare({"seed": 11}).items():
+        for table, rows in devices.Collectives().prepare({"seed": 11}).items():
             write_rows(BenchmarkLayout(tmp_path).table(f"tutorial-{table}"), rows)
         return {**verdicts(tmp_path, "E1"), **verdicts(tmp_path, "E3")}
 
@@ -76,11 +76,9 @@ def test_sums_and_densities_hold(collected: Any) -> None:
     assert set(collected().values()) == {HOLDS}
 
 
-def test_sums_that_are_typed_in_and_densities_that_are_not_summed_fail(
-    collected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(collectives, "sum_over_devices", lambda x: 0 * x + 28)
-    monkeypatch.setattr(collectives.tfed, "Sharded", lambda distribution, shard_axis_name: distribution)
+def test_made_up_sums_and_unsummed_densities_fail(collected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "sum_over_devices", lambda x: 0 * x + 28)
+    monkeypatch.setattr(devices.tfed, "Sharded", lambda distribution, shard_axis_name: distribution)
     found = collected()
     single, joint = "sharded over plain", "sharded over plain, joint distribution"
     failed = {name for name, verdict in found.items() if verdict == FAILED}

@@ -1,4 +1,4 @@
-"""The page of benchmarks: what was measured, what was not and why, ratios with gates, drawings that stand alone."""
+"""The page of benchmarks: measurements, missing ones with the reason, ratios with gates, standalone figures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome, Ratio
-from bayesmesh.reproduction.pages.benchmark_page import read_section, write_benchmark_page
-from bayesmesh.reproduction.pages.benchmark_panels import FIGURES
+from bayesmesh.reproduction.pages.benchmark_page import FIGURES, read_section, write_benchmark_page
 from bayesmesh.store.layout import BenchmarkLayout
 
 
 def metropolis(results: Path) -> BenchmarkLayout:
-    """Two contenders over two sizes of each sweep; one meets its time limit on the second."""
+    """Two contenders over two sizes of each sweep; one reaches its time limit on the second."""
     measured = []
     for arm, x in (("samples", "samples"), ("chains", "chains")):
         for size in (10, 1000):
@@ -33,7 +32,7 @@ def metropolis(results: Path) -> BenchmarkLayout:
     return layout
 
 
-def test_the_page_says_what_was_measured_and_what_was_not(tmp_path: Path) -> None:
+def test_the_page_shows_measurements_and_limits(tmp_path: Path) -> None:
     layout = metropolis(tmp_path)
     page = write_benchmark_page(tmp_path, [("metropolis", "what & how"), ("later", "not run")])
     text = page.read_text(encoding="utf-8")
@@ -52,7 +51,7 @@ def test_the_page_says_what_was_measured_and_what_was_not(tmp_path: Path) -> Non
     assert text.count('class="plot"') == len(FIGURES["metropolis"])
 
 
-def test_drawings_are_documents_with_colours_of_their_own(tmp_path: Path) -> None:
+def test_figures_are_documents_with_their_own_colours(tmp_path: Path) -> None:
     layout = metropolis(tmp_path)
     write_benchmark_page(tmp_path, [("metropolis", "")])
     for figure in FIGURES["metropolis"]:
@@ -70,5 +69,5 @@ def test_a_contender_without_a_time_has_no_point(tmp_path: Path) -> None:
     assert "<slow>" not in section.panels["metropolis-samples"].svg
 
 
-def test_a_page_without_benchmarks_says_what_to_do(tmp_path: Path) -> None:
+def test_a_page_without_benchmarks_names_the_command(tmp_path: Path) -> None:
     assert "make bench" in write_benchmark_page(tmp_path, []).read_text(encoding="utf-8")

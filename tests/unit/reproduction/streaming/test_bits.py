@@ -14,7 +14,7 @@ from bayesmesh.reproduction.streaming.variates import LARGEST, normal_pair, phil
 
 STEPS, CHAINS = 1 << 8, 1 << 10
 LEAST = 1e-5
-"""Smallest p-value that passes: some forty are looked at, on fixed seeds."""
+"""Smallest p-value that passes: about forty are computed, on fixed seeds."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ KNOWN = {
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
 }
-"""Counter, key and answer, as the authors of Philox publish them with their library Random123."""
+"""Counter, key and answer, as published by the authors of Philox with their library Random123."""
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -42,7 +42,7 @@ def test_philox_gives_the_published_answers(name: str) -> None:
 
 
 def words_of(generator: Callable[..., tuple[jax.Array, ...]], seed: int) -> np.ndarray:
-    """Return words (word, step, chain) as the sampler asks for them: counters that differ in a few bits."""
+    """Return words (word, step, chain) for counters that differ in a few bits, as in the sampler."""
     step = jnp.arange(STEPS, dtype=jnp.uint32)[:, None] + jnp.zeros((1, CHAINS), jnp.uint32)
     chain = jnp.arange(CHAINS, dtype=jnp.uint32)[None] + jnp.zeros((STEPS, 1), jnp.uint32)
     zero = jnp.zeros_like(step)
@@ -99,7 +99,7 @@ def test_bits_pass_the_battery() -> None:
 
 
 def weyl(counter: tuple[jax.Array, ...], key: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """Equally spread over all words, and nothing else."""
+    """Equidistributed over all words, without any mixing."""
     return (counter[0] * jnp.uint32(0x9E3779B9) + counter[2] * jnp.uint32(0xBB67AE85) + key[0],)
 
 
@@ -127,7 +127,7 @@ def normals(seed: int) -> np.ndarray:
     return np.stack(jax.jit(normal_pair)(radius, angle)).astype(np.float64)
 
 
-def test_numbers_are_uniform_and_normal_and_the_two_of_a_pair_independent() -> None:
+def test_numbers_are_uniform_and_normal_and_pairs_are_independent() -> None:
     numbers = normals(3)
     for each in numbers:
         assert stats.kstest(each.ravel(), "norm").pvalue > LEAST
@@ -141,7 +141,7 @@ def test_numbers_are_uniform_and_normal_and_the_two_of_a_pair_independent() -> N
 
 def test_normal_numbers_are_as_accurate_as_float32_and_exactly_symmetric() -> None:
     radius, angle, *_ = words_of(philox4x32, 5)
-    # Extremes of both words, that no sample reaches.
+    # Extremes of both words, which no sample reaches.
     ends = np.array([0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
     radius, angle = (np.append(w.ravel(), e) for w, e in zip((radius, angle), np.meshgrid(ends, ends), strict=True))
     numbers = np.stack(jax.jit(normal_pair)(radius, angle))
@@ -149,7 +149,7 @@ def test_normal_numbers_are_as_accurate_as_float32_and_exactly_symmetric() -> No
     turn = (angle >> 2) * 2.0**-30 * np.pi / 2
     for number, part, bit in zip(numbers, (np.cos(turn), np.sin(turn)), (0, 1), strict=True):
         wanted = exact * part * np.where(angle >> bit & 1, -1, 1)
-        # A radius near 0 comes from a number near 1, of which float32 has few.
+        # A radius near 0 comes from a number near 1, where float32 is coarse.
         np.testing.assert_allclose(number, wanted, rtol=0, atol=2.5e-4)
         np.testing.assert_allclose(number[exact > 0.1], wanted[exact > 0.1], rtol=0, atol=2e-6)
     assert np.abs(numbers).max() <= LARGEST * (1 + 1e-6)

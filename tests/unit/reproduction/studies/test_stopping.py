@@ -1,4 +1,4 @@
-"""The study of stopping: its chains are the posterior's, its rules those of a run, and its numbers those we quote."""
+"""The study of stopping: chains sample the posterior, rules stop where a run would, and numbers match the documentation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_chains_are_in_the_posterior_from_the_first_draw(draws: np.ndarray) -> N
         assert abs(log_density[:, at].mean() + 1) < 5 / np.sqrt(240)
 
 
-def test_autocorrelation_is_the_one_that_is_told(draws: np.ndarray) -> None:
+def test_autocorrelation_is_as_documented(draws: np.ndarray) -> None:
     for steps, told in ((4, 0.54), (3, 0.73)):
         x = (draws if steps == 4 else make_draws(60, 500, steps, 7))[..., :2]
         assert (x[:, 1:] * x[:, :-1]).mean() == pytest.approx(told, abs=0.02)
@@ -89,7 +89,7 @@ def test_rows_compare_both_ways_on_the_same_length(rows: list[dict[str, object]]
 
 
 def test_a_greedy_rule_is_optimistic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the documentation says of it, on fewer runs: the log density's sd too small, its standard error too."""
+    """As documented, on fewer runs: the sd and the standard error of the log density are too small."""
     name = "MCSE 0.1, often"
     monkeypatch.setattr(stopping, "RULES", {name: RULES[name]})
     monkeypatch.setattr(stopping, "SPEEDS", {"quick": SPEEDS["quick"]})

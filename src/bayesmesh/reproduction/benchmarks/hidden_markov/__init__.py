@@ -8,6 +8,7 @@ effective sample size over all numbers of all latents, divided by the seconds of
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import os
@@ -23,7 +24,7 @@ from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, Ended, ask_once, list_platforms, on_platforms
+from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, list_platforms, on_platforms
 
 _log = logging.getLogger("bayesmesh")
 
@@ -45,15 +46,15 @@ LONG = {"target_acceptance": 0.55, "initial_leapfrog_steps": 40}
 """Options of ChEES-HMC: rare states cause long tails, which trajectories of a dozen steps cross in one draw."""
 
 
-OTHERS: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("BlackJAX NUTS", "BlackjaxNuts", {}),
-    ("NumPyro NUTS", "NumpyroNuts", {}),
-    ("nutpie, JAX", "Nutpie", {"backend": "jax"}),
-    ("nutpie, Numba", "Nutpie", {"backend": "numba"}),
-    ("PyMC NUTS, JAX operation", "PymcNuts", {"likelihood": "jax"}),
-    ("PyMC NUTS, PyTensor", "PymcNuts", {"likelihood": "pytensor"}),
+OTHERS = (
+    ("BlackJAX NUTS", "BlackjaxNuts", ""),
+    ("NumPyro NUTS", "NumpyroNuts", ""),
+    ("nutpie, JAX", "Nutpie", "jax"),
+    ("nutpie, Numba", "Nutpie", "numba"),
+    ("PyMC NUTS, JAX operation", "PymcNuts", "jax"),
+    ("PyMC NUTS, PyTensor", "PymcNuts", "pytensor"),
 )
-"""The other samplers: name, class in `contenders`, and its options."""
+"""The other samplers: name, class in `contenders`, and variant."""
 
 
 def run(options: Options) -> Outcome:
@@ -100,7 +101,8 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
         return found
     rows = options.pick(OTHERS, quick=OTHERS[:1])
     others = [
-        Contender(name, f"{__name__}.contenders:{work}", {**budget, **settings}, peers) for name, work, settings in rows
+        Contender(name, f"{__name__}.contenders:{work}", {**budget, "variant": variant}, peers)
+        for name, work, variant in rows
     ]
     return [*found, *on_platforms(others, ON_CPU)]
 
@@ -132,16 +134,11 @@ def _exact(peers: str | None, values: Mapping[str, object]) -> tuple[list[dict[s
     Some need PyMC. If that fails, the result is a measurement with the reason, so that earlier measurements are kept
     and claims find no number.
     """
-    rows: list[dict[str, object]] = []
-    silent: list[Measurement] = []
-    case = {"seed": time.time_ns()}
-    for python, work in ((sys.executable, "Exact"), (peers, "ExactInPymc")):
-        if python is None:
-            continue
-        (contender,) = on_platforms([Contender(work, f"{__name__}.exact:{work}", {}, python)], ON_CPU)
-        try:
-            rows += ask_once(contender, case, 300.0)["rows"]
-        except Ended as ended:
-            _log.error("benchmark hidden_markov: %s: %s", work, ended)
-            silent.append(Measurement(values, f"exact numbers: {work}", ended.status, ended.message))
-    return rows, silent
+    works = [("Exact", sys.executable), *([("ExactInPymc", peers)] if peers else [])]
+    contenders = [Contender(f"exact numbers: {work}", f"{__name__}.exact:{work}", {}, python) for work, python in works]
+    case = Case({"seed": time.time_ns()}, on_platforms(contenders, ON_CPU))
+    measured = compare([case], Options().limits(rounds=0, prepare_s=300.0))
+    silent = [dataclasses.replace(m, case=values) for m in measured if m.status != OK]
+    for m in silent:
+        _log.error("benchmark hidden_markov: %s", m.describe())
+    return [row for m in measured for row in m.facts.get("rows", ())], silent

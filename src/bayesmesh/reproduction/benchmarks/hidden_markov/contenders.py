@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import numpy as np
 from bayesmesh.reproduction.benchmarks.hidden_markov.published import (
     NUM_STATES,
     jax_log_likelihood,
+    pymc_model,
     pytensor_log_likelihood,
 )
 from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import LATENTS, Draws, Sampler, describe
@@ -33,19 +34,12 @@ LOWERING_AND_COMPILING = (
 """Events whose durations JAX reports."""
 
 
-def pymc_model(emissions: np.ndarray, likelihood: str) -> pymc.Model:
+def _pymc_model(emissions: np.ndarray, likelihood: str) -> pymc.Model:
     """Return the model in PyMC; `likelihood` is ``jax`` (one operation that wraps JAX) or ``pytensor``."""
-    import pymc
     import pytensor
 
-    log_likelihood: Any = pytensor.wrap_jax(jax_log_likelihood) if likelihood == "jax" else pytensor_log_likelihood
-    with pymc.Model() as model:
-        signal = pymc.Normal("signal", 0, 1)
-        noise = pymc.HalfNormal("noise", 1)
-        initial = pymc.Dirichlet("initial", np.ones(NUM_STATES))
-        transition = pymc.Dirichlet("transition", np.ones((NUM_STATES, NUM_STATES)))
-        pymc.Potential("log_likelihood", log_likelihood(emissions, signal, noise, initial, transition))
-    return model
+    log_likelihood = pytensor.wrap_jax(jax_log_likelihood) if likelihood == "jax" else pytensor_log_likelihood
+    return pymc_model(lambda **latents: log_likelihood(emissions, *latents.values()))
 
 
 def _from_trace(trace: xr.DataTree) -> Draws:
@@ -53,11 +47,7 @@ def _from_trace(trace: xr.DataTree) -> Draws:
 
 
 class PymcNuts(Sampler):
-    """PyMC's own NUTS, with chains in separate processes. The time is the one that PyMC reports."""
-
-    def __init__(self, likelihood: str, **budget: Any) -> None:
-        super().__init__(**budget)
-        self.likelihood = likelihood
+    """PyMC's own NUTS, with chains in separate processes. The time is the one that PyMC reports; variants are likelihoods."""
 
     def _trace(self, warmup: int, draws: int, seed: int) -> xr.DataTree:
         import pymc
@@ -70,7 +60,7 @@ class PymcNuts(Sampler):
 
     def compile(self) -> None:
         """Build and compile, by sampling a few draws."""
-        self.model = pymc_model(self.emissions, self.likelihood)
+        self.model = _pymc_model(self.emissions, self.variant)
         self._trace(5, 5, 0)
 
     def run(self, repeat: int) -> dict[str, object]:
@@ -80,11 +70,7 @@ class PymcNuts(Sampler):
 
 
 class Nutpie(Sampler):
-    """nutpie on the PyMC model, with chains in threads."""
-
-    def __init__(self, backend: str, **budget: Any) -> None:
-        super().__init__(**budget)
-        self.backend = backend
+    """nutpie on the PyMC model, with chains in threads; variants are backends."""
 
     def _trace(self, warmup: int, draws: int, seed: int) -> xr.DataTree:
         import nutpie
@@ -97,8 +83,8 @@ class Nutpie(Sampler):
         """Compile, and sample a few draws."""
         import nutpie
 
-        model = pymc_model(self.emissions, "jax" if self.backend == "jax" else "pytensor")
-        self.compiled = nutpie.compile_pymc_model(model, backend=self.backend)
+        model = _pymc_model(self.emissions, "jax" if self.variant == "jax" else "pytensor")
+        self.compiled = nutpie.compile_pymc_model(model, backend=self.variant)
         self._trace(5, 5, 0)
 
     def sample(self, seed: int) -> Draws:

@@ -14,6 +14,7 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sources.hidden_markov import INITIAL, NOISE, SIGNAL, TRANSITION, simulate_processes
 from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.models.hidden_markov import HiddenMarkov, Options
+from bayesmesh.reproduction.benchmarks.hidden_markov.published import pymc_model
 
 NUM_PROBES = 2
 """Number of points for our model in addition to the published ones."""
@@ -75,20 +76,16 @@ class Exact:
                 "log_likelihood_all": value,
                 "derivative_signal": gradient["signal"],
             }
-            densities, volumes = prior.log_prob_parts(latents), _log_volumes(point)
+            densities, volumes = prior.log_prob_parts(latents), _log_volumes(point.latents())
             quantities |= {f"log_prior_{k}": float(v) + volumes[k] for k, v in densities.items()}
             found += [_row(quantity, name, "model", value, point) for quantity, value in quantities.items()]
         return {"rows": found}
 
 
-def _log_volumes(point: Point) -> dict[str, float]:
+def _log_volumes(latents: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Log Jacobian of PyMC's map from unconstrained space, by which its terms differ from densities of the latents."""
-
-    def simplex(p: np.ndarray) -> float:
-        return float(np.sum(np.log(p)) + p.size / 3 * np.log(3))
-
-    noise = float(np.log(point.noise))
-    return {"signal": 0.0, "noise": noise, "initial": simplex(point.initial), "transition": simplex(point.transition)}
+    volumes = {name: float(np.sum(np.log(p)) + p.size / 3 * np.log(3)) for name, p in latents.items() if p.ndim}
+    return {"signal": 0.0, "noise": float(np.log(latents["noise"])), **volumes}
 
 
 class ExactInPymc:
@@ -96,19 +93,9 @@ class ExactInPymc:
 
     def prepare(self, case: Mapping[str, int]) -> dict[str, object]:
         """Evaluate at PyMC's starting point, and at a point from the ``seed`` of the case."""
-        import pymc
-
         from bayesmesh.models.pymc.operation import log_likelihood_operation
 
-        model, rows = _model()
-        with pymc.Model() as in_pymc:
-            latents = {
-                "signal": pymc.Normal("signal", 0, 1),
-                "noise": pymc.HalfNormal("noise", 1),
-                "initial": pymc.Dirichlet("initial", np.ones(3)),
-                "transition": pymc.Dirichlet("transition", np.ones((3, 3))),
-            }
-            pymc.Potential("log_likelihood", log_likelihood_operation(model, rows)(**latents))
+        in_pymc = pymc_model(log_likelihood_operation(*_model()))
         start, point = in_pymc.initial_point(0), draw_point(case["seed"])
         values, there = point.latents(), {}
         for rv in in_pymc.free_RVs:

@@ -1,4 +1,4 @@
-"""The likelihood as published: a forward algorithm in log scale, in JAX and in PyTensor, for the contenders.
+"""The model as published: a forward algorithm in log scale, in JAX and in PyTensor, and the priors in PyMC.
 
 "How to wrap a JAX function for use in PyMC" (PyMC example gallery): a scan over the steps of one process, mapped over
 the processes. Implemented from the description in the text; our own model does not use it.
@@ -7,6 +7,7 @@ the processes. Implemented from the description in the text; our own model does 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,9 +15,29 @@ import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
+    import pymc
     from pytensor.tensor.variable import TensorVariable
 
 NUM_STATES = 3
+
+
+def pymc_model(log_likelihood: Callable[..., object]) -> pymc.Model:
+    """Return the model in PyMC.
+
+    Args:
+        log_likelihood: takes the latents, by name and in the order of the gallery.
+    """
+    import pymc
+
+    with pymc.Model() as model:
+        latents = {
+            "signal": pymc.Normal("signal", 0, 1),
+            "noise": pymc.HalfNormal("noise", 1),
+            "initial": pymc.Dirichlet("initial", np.ones(NUM_STATES)),
+            "transition": pymc.Dirichlet("transition", np.ones((NUM_STATES, NUM_STATES))),
+        }
+        pymc.Potential("log_likelihood", log_likelihood(**latents))
+    return model
 
 
 def _process(

@@ -20,13 +20,14 @@ class Sampler:
     Args:
         data: file with the emissions (process, time), float64.
         chains, warmup, draws: the budget.
+        variant: which of several programs of a package, such as its backend.
     """
 
     platform = "cpu"
 
-    def __init__(self, data: str, chains: int, warmup: int, draws: int) -> None:
+    def __init__(self, data: str, chains: int, warmup: int, draws: int, variant: str = "") -> None:
         self.emissions = np.load(data, allow_pickle=False)
-        self.chains, self.warmup, self.num_draws = chains, warmup, draws
+        self.chains, self.warmup, self.num_draws, self.variant = chains, warmup, draws, variant
 
     def compile(self) -> None:
         """Build the model and compile what it needs."""

@@ -13,12 +13,9 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesmesh.files import atomic_folder
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows, write_store
 from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
 from bayesmesh.reproduction.benchmarks.process import Contender
-from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
 
 STATES = "BAYESMESH_STATES"
@@ -129,14 +126,9 @@ def write_moments(layout: BenchmarkLayout, folder: Path) -> None:
         folder: folder with the states.
     """
     found = {path.stem: np.load(path, allow_pickle=False) for path in sorted(folder.glob("*.npy"))}
-    store = layout.folder / "metropolis-states.zarr"
-    with atomic_folder(store) as partial:
-        group = open_group(partial, "w").create_group("posterior")
-        for name, states in found.items():
-            write_array(group, re.sub(r"\W+", "_", name), states[:, None], (CHAIN, DRAW))
-    write_hashes(store, {})
-    rows = [_moments(name, states) for name, states in found.items()]
-    write_rows(layout.table("metropolis-moments"), rows, [store.with_suffix(".sha256")])
+    arrays = {re.sub(r"\W+", "_", name): states[:, None] for name, states in found.items()}
+    hashes = write_store(layout.folder / "metropolis-states.zarr", arrays, (CHAIN, DRAW))
+    write_rows(layout.table("metropolis-moments"), [_moments(*item) for item in found.items()], [hashes])
 
 
 def _moments(name: str, states: np.ndarray) -> dict[str, object]:

@@ -13,12 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.files import atomic_folder
-from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
+from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows, write_store
 from bayesmesh.reproduction.benchmarks.harness import Case, Options, Outcome, compare, ratio
 from bayesmesh.reproduction.benchmarks.process import Contender, ask_once
-from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
 
 NUM_DEVICES = 8
@@ -40,14 +37,15 @@ def run(options: Options) -> Outcome:
     draws, rounds = options.pick(1000, quick=50), options.pick(3, quick=1)
     with tempfile.TemporaryDirectory() as folder:
         saved = {name: Path(folder) / f"{name}.npy" for name in ("chains", "coarse")}
-        ours = Contender("ours", f"{__name__}.chains:Ours", {"saved": str(saved["chains"])}, variables=ON_DEVICES)
-        chains = [ours, Contender("tfp", f"{__name__}.chains:Tfp", {}, variables=ON_DEVICES)]
-        coarse = ours._replace(options={"saved": str(saved["coarse"]), **COARSE})
+        options_of_ours = {"package": "ours", "saved": str(saved["chains"])}
+        ours = Contender("ours", f"{__name__}.devices:Chains", options_of_ours, variables=ON_DEVICES)
+        tfp = ours._replace(name="tfp", options={"package": "tfp"})
+        coarse = ours._replace(options={**options_of_ours, "saved": str(saved["coarse"]), **COARSE})
         work = f"{__name__}.precision:Trajectories"
         alone = {**ON_DEVICES, "XLA_FLAGS": ""}
         precision = [Contender(name, work, {"precision": name}, variables=alone) for name in ("highest", "bfloat16")]
         cases = [
-            Case({"work": "chains", "draws": draws}, chains),
+            Case({"work": "chains", "draws": draws}, [ours, tfp]),
             Case({"work": "coarse steps", "draws": draws}, [coarse]),
             Case({"work": "precision", "draws": options.pick(20, quick=3)}, precision),
         ]
@@ -56,7 +54,7 @@ def run(options: Options) -> Outcome:
         for name, path in saved.items():
             if path.exists() and not options.is_quick:
                 store_chains(layout, name, np.load(path))
-    collectives = Contender("collectives", f"{__name__}.collectives:Collectives", variables=ON_DEVICES)
+    collectives = Contender("collectives", f"{__name__}.devices:Collectives", variables=ON_DEVICES)
     for table, rows in ask_once(collectives, {"seed": time.time_ns() % 2**31}).items():
         write_rows(layout.table(f"tutorial-{table}"), rows)
     ratios = [ratio(measured, {"work": "chains"}, "ours", against="tfp")]
@@ -72,17 +70,11 @@ def store_chains(layout: BenchmarkLayout, name: str, states: np.ndarray) -> None
         states: (device, draw, chain, coordinate).
     """
     merged = np.moveaxis(states, 2, 1).reshape(-1, states.shape[1], states.shape[3])
-    store = layout.folder / f"tutorial-{name}.zarr"
     if name == "chains":
-        _write_store(layout.folder / "tutorial-devices.zarr", states, ("device", DRAW, CHAIN, "coordinate"))
-    _write_store(store, merged, (CHAIN, DRAW, "coordinate"))
-    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [store.with_suffix(".sha256")])
-
-
-def _write_store(path: Path, values: np.ndarray, dims: tuple[str, ...]) -> None:
-    with atomic_folder(path) as partial:
-        write_array(open_group(partial, "w").create_group("posterior"), "state", values, dims)
-    write_hashes(path, {})
+        devices = layout.folder / "tutorial-devices.zarr"
+        write_store(devices, {"state": states}, ("device", DRAW, CHAIN, "coordinate"))
+    hashes = write_store(layout.folder / f"tutorial-{name}.zarr", {"state": merged}, (CHAIN, DRAW, "coordinate"))
+    write_rows(layout.table(f"tutorial-{name}"), moments(merged), [hashes])
 
 
 def moments(draws: np.ndarray) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.data.sources import digits
-from bayesmesh.reproduction.benchmarks.tutorial.chains import DrawsCase
+from bayesmesh.reproduction.benchmarks.tutorial.devices import DrawsCase
 from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 REPEATS = 8
@@ -77,8 +77,7 @@ class Trajectories:
         @jax.jit
         def sample(start: jax.Array) -> tuple[jax.Array, jax.Array]:
             start, keys = jnp.tile(start.ravel(), (CHAINS, 1)), jax.random.split(jax.random.key(SEED), CHAINS)
-            settings = {"step_size": STEP_SIZE, "num_leapfrog_steps": NUM_STEPS}
-            _, info = run_hmc(of_chain, start, keys, case["draws"], **settings)
+            _, info = run_hmc(of_chain, start, keys, case["draws"], STEP_SIZE, NUM_STEPS)
             return info.acceptance_rate, info.diverging
 
         self._sample, self._start = sample, _ascend(features, labels)

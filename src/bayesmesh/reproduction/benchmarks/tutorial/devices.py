@@ -1,15 +1,19 @@
-"""Sums over devices, and densities of distributions with parts on different devices."""
+"""What eight devices compute: independent chains, sums over devices, and densities of distributions in parts."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.reproduction.benchmarks.tutorial.chains import on_devices
+from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 tfd, tfed = tfp.distributions, tfp.experimental.distribute
 
@@ -17,6 +21,73 @@ SCALE = 2.0
 """Standard deviation of the sharded part."""
 
 Array = np.ndarray | jax.Array
+
+CHAINS, DIMENSION = 2, 2
+"""Chains per device, and coordinates per state."""
+
+STEP_SIZE, NUM_STEPS, WARMUP = 0.1, 10, 1000
+"""Parameters of Hamiltonian Monte Carlo; the step size is fixed, so warmup only forgets the start."""
+
+
+def on_devices(function: Callable[..., object]) -> jax.stages.Wrapped:
+    """Compile a function that every device runs on its part of the leading axis of all arguments."""
+    mesh = jax.make_mesh((jax.device_count(),), ("device",), axis_types=(AxisType.Auto,))
+    each = P("device")
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=each, out_specs=each, check_vma=False))
+
+
+def _log_density(x: jax.Array) -> jax.Array:
+    """Log density of a standard normal, nats; `x` is (coordinate,)."""
+    return jnp.sum(-0.5 * x**2 - 0.5 * jnp.log(2 * jnp.pi))
+
+
+class DrawsCase(TypedDict):
+    """Draws of each chain, or trajectories."""
+
+    draws: int
+
+
+class Chains:
+    """A contender with a fixed step size: the kernel `hmc` of this project, or TFP's sampler as in the tutorial.
+
+    Args:
+        package: ``ours`` or ``tfp``.
+        saved: file for the states; empty for none.
+        step_size, num_steps: parameters of a trajectory.
+    """
+
+    def __init__(
+        self, *, package: str, saved: str = "", step_size: float = STEP_SIZE, num_steps: int = NUM_STEPS
+    ) -> None:
+        self._package, self._saved, self._step_size, self._num_steps = package, saved, step_size, num_steps
+
+    def _sample(self, keys: jax.Array, num_draws: int) -> jax.Array:
+        """Return states (1, draw, chain, coordinate) of one device from its keys (1,)."""
+        start, key = jnp.zeros((CHAINS, DIMENSION)), keys[0]
+        if self._package == "ours":
+            keys, settings = jax.random.split(key, CHAINS), (self._step_size, self._num_steps)
+            return run_hmc(_log_density, start, keys, WARMUP + num_draws, *settings)[0][None, WARMUP:]
+        kernel = tfp.mcmc.HamiltonianMonteCarlo(jax.vmap(_log_density), self._step_size, self._num_steps)
+        states = tfp.mcmc.sample_chain(
+            num_draws, start, kernel=kernel, num_burnin_steps=WARMUP, trace_fn=None, seed=key
+        )
+        return states[None]
+
+    def prepare(self, case: DrawsCase) -> dict[str, object]:
+        """Compile, sample once and save the states."""
+        begin = time.perf_counter()
+        self._keys = jax.random.split(jax.random.key(SEED), jax.device_count())
+        self._run = on_devices(lambda keys: self._sample(keys, case["draws"])).lower(self._keys).compile()
+        compile_s = time.perf_counter() - begin
+        if self._saved:
+            np.save(self._saved, np.asarray(self._run(self._keys)))
+        self.run(0)
+        return {"compile_s": compile_s, "device": jax.devices()[0].device_kind, "devices": jax.device_count()}
+
+    def run(self, repeat: int) -> dict[str, object]:
+        """Sample and wait for the states, which are the same in every run."""
+        states = jax.block_until_ready(self._run(self._keys))
+        return {"shape": " ".join(map(str, states.shape))}
 
 
 class Collectives:
@@ -50,7 +121,7 @@ def _single(key: jax.Array) -> Iterator[dict[str, object]]:
         draw = distribution.sample(seed=keys[0])
         return draw[None], distribution.log_prob(draw)[None]
 
-    values, densities = on_devices(sample, 2)(_repeated(key))
+    values, densities = on_devices(sample)(_repeated(key))
     plain = tfd.Sample(tfd.Normal(jnp.zeros(()), SCALE), len(values)).log_prob(values)
     yield from _rows("single", values, densities, plain, np.zeros(len(values)), np.full(len(values), SCALE))
 
@@ -68,7 +139,7 @@ def _joint(key: jax.Array) -> Iterator[dict[str, object]]:
         centre, draw = distribution.sample(seed=keys[0])
         return centre[None], draw[None], distribution.log_prob([centre, draw])[None]
 
-    centres, values, densities = on_devices(sample, 3)(_repeated(key))
+    centres, values, densities = on_devices(sample)(_repeated(key))
     plain = joint(lambda normal: tfd.Sample(normal, len(values))).log_prob([centres[0], values])
     loc = np.concatenate([[0.0], centres])
     scale = np.concatenate([[1.0], np.full(len(values), SCALE)])
