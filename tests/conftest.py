@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import hashlib
 import logging
 import os
@@ -35,22 +36,23 @@ os.environ["XLA_FLAGS"] = " ".join(
 )
 
 CACHE_VARIABLE = "BAYESMESH_TEST_CACHE"
-"""Names another folder for compiled programs than the one in the checkout."""
+"""Names another folder for compiled programs than the one among the user's caches."""
 
 CACHE_BYTES = 2**30
 """What is kept of it from one run to the next."""
 
 
 def _cache_folder() -> str:
-    """Return a folder for programs that this processor can run: a checkout may be mounted on several machines."""
+    """Return a folder for programs that this processor can run: a home may be mounted on several machines."""
     about = Path("/proc/cpuinfo")
     features = re.findall(r"^flags.*|^Features.*", about.read_text() if about.exists() else "", re.MULTILINE)[:1]
     digest = hashlib.sha256(repr((platform.machine(), features)).encode()).hexdigest()[:8]
-    return str(Path(__file__).resolve().parents[1] / ".cache" / f"xla-of-tests-{digest}")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return str(caches / "bayesmesh" / f"xla-of-tests-{digest}")
 
 
-# Shared by the tests of this run, the processes that they start, and later runs: a program is compiled once for each
-# source, version and machine. Programs of stages that run as a user's are kept where those keep them.
+# Shared by the tests of this run, the processes that they start, and later runs of any checkout: a program is compiled
+# once for each text, version and machine. Programs of stages that run as a user's are kept where those keep them.
 os.environ.setdefault(CACHE_VARIABLE, _cache_folder())
 os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[CACHE_VARIABLE]
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
@@ -112,6 +114,10 @@ def pytest_collection_finish() -> None:
     """Refuse rank promotion once the tests that use JAX have imported it; other tests do without the import."""
     if "jax" in sys.modules:
         refuse_rank_promotion()
+    # Modules and collected tests live to the end, and tracing makes garbage fast: collected at the default pace, an
+    # eighth of the processor time goes into walking what is not garbage.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

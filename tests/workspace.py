@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import dataclasses
 import hashlib
@@ -92,9 +93,9 @@ def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str
     for part in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / part, root / part)
     shutil.copy(ROOT / "Snakefile", root)
-    shutil.copytree(
-        ROOT / "src" / "bayesmesh", root / "src" / "bayesmesh", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    # Compiled once and copied with it: every command of a new workspace would compile each module that it imports.
+    compileall.compile_dir(ROOT / "src" / "bayesmesh", quiet=1)
+    shutil.copytree(ROOT / "src" / "bayesmesh", root / "src" / "bayesmesh")
     (root / "config" / "experiments").mkdir(parents=True)
     (root / "config" / "config.yaml").write_text(f"experiments: [{', '.join(experiments)}]\n")
     for name, experiment in experiments.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -119,6 +120,8 @@ def serve(listening: socket.socket, python: str) -> None:
     base = [entry for entry in sys.path[1:] if entry]
     for module in PRELOADED:
         importlib.import_module(module)
+    # Forks neither walk nor copy what is imported.
+    gc.freeze()
     sys.executable = python
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:

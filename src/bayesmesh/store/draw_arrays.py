@@ -68,7 +68,10 @@ class DrawArrays:
         if start > first:
             value = np.concatenate([np.asarray(real[:, first:start]), value], axis=1)
         array = self._array(STAGED, name, value)
-        _lengthen(array, stop)
+        if array.shape[1] < stop:
+            # Nobody reads this length, and each change of it writes the array's description: a shard at a time, doubling.
+            shards = math.ceil(stop / self.segment_draws)
+            _lengthen(array, 2 * shards * self.segment_draws)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
         path = self.folder / STAGED / file
         # The shard of an interrupted run may be incomplete, and Zarr would merge it with the new iterations.
