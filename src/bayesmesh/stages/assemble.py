@@ -101,8 +101,8 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
     """
     known = {}
     for store in stores:
-        for name, value in ((n, v) for c in store.commits()[:-1] for n, v in c.files.items() if n != c.checkpoint):
-            about = (store.folder / name).stat()
+        for name, value in (shard for commit in store.commits()[:-1] for shard in commit.shards.items()):
+            about = (store.folder / DRAWS / name).stat()
             known[about.st_dev, about.st_ino] = value
     return known
 

@@ -67,8 +67,8 @@ class _Group:
         if commit is None:
             return ""
         path, is_newest, expected = self.folder / name, commit == commits[-1], commit.files[name]
-        staged = self._staged_path(name)
-        if is_newest and staged is not None and staged.is_file() and _hash_of(staged) == expected:
+        # Shards of the newest commit may still be staged; checkpoints never are.
+        if is_newest and _hash_of(self.folder / STAGED / name.partition("/")[2]) == expected:
             return ""
         found = _hash_of(path)
         if found is None:
@@ -116,11 +116,6 @@ class _Group:
 
     def _lost(self, path: Path) -> str:
         return f"{path}: no marker in {self.folder / 'commits'} names it: a marker was lost"
-
-    def _staged_path(self, name: str) -> Path | None:
-        """Return the staged path of a shard; None for a checkpoint."""
-        store, _, file = name.partition("/")
-        return self.folder / STAGED / file if store == DRAWS else None
 
     def _marker(self, commit: Commit) -> Path:
         return self.folder / "commits" / commit.name

@@ -102,17 +102,17 @@ class DrawArrays:
         """Move staged shards into place and flush them; idempotent."""
         changed: dict[Path, None] = {}
         for name, file, stop in staged:
-            source, target = self.folder / STAGED / file, self.folder / DRAWS / file
+            source, target, folder = self.folder / STAGED / file, self.folder / DRAWS / file, self.folder / DRAWS / name
             array = self._arrays.get((DRAWS, name)) or self._roots[DRAWS][name]
             assert isinstance(array, zarr.Array)
             if source.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(target)
-                above = target.parent.relative_to(self.folder / DRAWS / name)
-                changed |= dict.fromkeys(self.folder / DRAWS / name / p for p in (above, *above.parents))
+                above = target.parent.relative_to(folder)
+                changed |= dict.fromkeys(folder / parent for parent in (above, *above.parents))
             if array.shape[1] != stop:
                 _lengthen(array, stop)
-                changed |= dict.fromkeys((self.folder / DRAWS / name / "zarr.json", self.folder / DRAWS / name))
+                changed |= dict.fromkeys((folder / "zarr.json", folder))
         for path in changed:
             sync(path)
 
