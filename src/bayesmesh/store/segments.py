@@ -217,8 +217,7 @@ class ChainStore:
         ]
         self._draws.flush(staged)
         state = f"checkpoints/{phase}-{stop:09d}.npz"
-        with atomic_path(self.folder / state) as temporary, temporary.open("wb") as handle:
-            np.savez(handle, allow_pickle=False, **checkpoint)
+        self._write_checkpoint(self.folder / state, checkpoint)
         files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
         commit = Commit(
             phase, first, stop, {**files, state: hash_file(self.folder / state)}, state, {**facts, "first_new": start},
@@ -266,6 +265,10 @@ class ChainStore:
         if len(counts) != 1 or not 0 < min(counts) <= self.segment_draws - start % self.segment_draws:
             raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
         return counts.pop()
+
+    def _write_checkpoint(self, path: Path, leaves: Mapping[str, np.ndarray]) -> None:
+        with atomic_path(path) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, allow_pickle=False, **leaves)
 
     def _tidy(self) -> None:
         """Remove replaced markers, and all checkpoints except those of the two newest commits."""

@@ -120,6 +120,11 @@ def test_constant_coordinates_have_no_r_hat_and_no_spread() -> None:
     assert found["sd"][1] == found["mcse_mean"][1] == 0.0
 
 
+def test_coordinates_without_any_finite_chain_are_all_unknown() -> None:
+    table = convergence_table(np.full((2, 8, 3), -np.inf))
+    assert all(np.isnan(values).all() and values.shape == (3,) for values in table.values())
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_one_draw_that_is_not_finite_makes_its_coordinate_unknown(value) -> None:
     x = np.random.default_rng(0).normal(size=(4, 50, 3))
