@@ -39,6 +39,7 @@ def parse_file(path: Path) -> ast.Module:
         raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
 
 
+@functools.cache
 def _file_of(module: str) -> Path | None:
     return file_in(PACKAGE_ROOT, module.split(".")[1:])
 
@@ -54,13 +55,21 @@ def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
 def _imports(path: Path) -> list[tuple[int, str]]:
     """Return all imports of a file: level of a relative import, and dotted name."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(parse_file(path)):
+    for node in _statements(parse_file(path)):
         if isinstance(node, ast.Import):
             found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             start = f"{node.module}." if node.module else ""
             found += [(node.level, start.rstrip(".")), *((node.level, start + alias.name) for alias in node.names)]
     return found
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Return the statements within a node at any depth, without their expressions, which are most of a file."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(node, block, ()):
+            yield statement
+            yield from _statements(statement)
 
 
 def _prefixes(name: str) -> Iterator[list[str]]:
