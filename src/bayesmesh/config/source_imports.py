@@ -40,8 +40,8 @@ def parse_file(path: Path) -> ast.Module:
 
 
 @functools.cache
-def _file_of(module: str) -> Path | None:
-    return file_in(PACKAGE_ROOT, module.split(".")[1:])
+def _file_of(module: str, root: Path) -> Path | None:
+    return file_in(root, module.split(".")[1:])
 
 
 def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
@@ -83,7 +83,7 @@ def imported_modules(path: Path) -> frozenset[str]:
     """Return the modules of this package that a file imports anywhere, with their parent packages."""
     names = [name for level, name in _imports(path) if not level and name.split(".")[0] == PACKAGE]
     found = {".".join(parts) for name in names for parts in _prefixes(name)}
-    return frozenset(name for name in found if _file_of(name))
+    return frozenset(name for name in found if _file_of(name, PACKAGE_ROOT))
 
 
 def own_imports(path: Path) -> set[Path]:
@@ -143,7 +143,7 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
         for module in imported_modules(path):
             if module.startswith(_LEFT_OUT) or (only and not module.startswith(only)):
                 continue
-            file = _file_of(module)
+            file = _file_of(module, PACKAGE_ROOT)
             if file is not None:
                 waiting.append(file)
     return sorted(seen)
