@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model
 
+Chunks = Iterator[tuple[int, int, dict[str, np.ndarray]]]
+"""Position of the first draw, number of draws that count, latent -> (draws, ...)."""
+
 Shapes = Mapping[str, np.ndarray]
 """Latent -> an array of the shape and dtype of one draw, whose values mean nothing (or a `jax.ShapeDtypeStruct`)."""
 
@@ -186,8 +189,8 @@ def asking_model(key: str, model: Model, fields: Sequence[str]) -> Iterator[None
         raise unsuitable(key, f"model {type(model).__name__} asks for {error}; the rows have {listed}") from error
 
 
-def check_predictive(key: str, model: Model, predictive: object, kind: type, num_axes: int, needed: str) -> None:
-    """Check the kind of a predictive distribution, and the number of axes of its batch shape.
+def check_predictive[T](key: str, model: Model, predictive: object, kind: type[T], num_axes: int, needed: str) -> T:
+    """Return a predictive distribution after checking its kind and the number of axes of its batch shape.
 
     Raises:
         ConfigError: it is another; `needed` ends the message.
@@ -196,6 +199,7 @@ def check_predictive(key: str, model: Model, predictive: object, kind: type, num
     if not isinstance(predictive, kind) or len(shape) != num_axes:
         found = f"{type(predictive).__name__} with batch shape {shape}"
         raise unsuitable(key, f"model {type(model).__name__} predicts {found}; {needed}")
+    return predictive
 
 
 def draw_shapes(posterior: Posterior, dtype: str) -> Shapes:
@@ -216,7 +220,7 @@ def iterate_chunks(
     *,
     ends: Sequence[int] = (),
     select: Callable[[str, np.ndarray], np.ndarray] = lambda name, values: values,
-) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+) -> Chunks:
     """Yield all draws in chunks of one size, so that a program compiles once; padding repeats the last draw.
 
     Args:
@@ -226,9 +230,6 @@ def iterate_chunks(
         block_bytes: limit on the latents in memory, in bytes.
         ends: ascending draw counts at which a chunk ends; the last is the number of draws.
         select: returns the part of a latent to keep, from its name and its values, (draws, ...).
-
-    Yields:
-        Position of the first draw, number of draws that count, name -> (draws, ...).
     """
     arrays = [posterior.array("posterior", name) for name in posterior.latents]
     per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays)

@@ -62,10 +62,8 @@ def class_probabilities(model: Model, latents: Latents, inputs: Rows) -> jax.Arr
     Raises:
         ConfigError: the model does not predict one category per row.
     """
-    predictive = model.predict(latents, inputs)
-    needed = "only one Categorical per row can be averaged and scored"
-    check_predictive(KEY, model, predictive, tfp.distributions.Categorical, 1, needed)
-    return predictive.probs_parameter()
+    kind, needed = tfp.distributions.Categorical, "only one Categorical per row can be averaged and scored"
+    return check_predictive(KEY, model, model.predict(latents, inputs), kind, 1, needed).probs_parameter()
 
 
 def check_averaging(model: Model, latents: Shapes, test_rows: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:

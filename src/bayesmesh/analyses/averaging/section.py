@@ -131,9 +131,8 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
             (line,) = axes.plot(num_draws, values, color=colour, linestyle=dashes, marker="o", linewidth=1.7)
             line.set_markersize(3.5 if is_main else 2.5)
             if is_main:
-                end = (num_draws[-1], values[-1])
-                at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
-                axes.annotate(f"{end[1]:.4f}", end, color=colour, fontsize=10, **at)
+                text, end = f"{values[-1]:.4f}", (num_draws[-1], values[-1])
+                axes.annotate(text, end, (7, 0), textcoords="offset points", color=colour, va="center", fontsize=10)
         axes.set_xscale("log")
         log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
         if num_draws.max() < 10 * num_draws.min():

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.base import cut_tiles, iterate_chunks
+from bayesmesh.analyses.base import Chunks, cut_tiles, iterate_chunks
 from bayesmesh.analyses.recommendation.logits import read_users, split_latents, take_users, watch_logits
 from bayesmesh.analyses.recommendation.ranking_scores import ndcg, random_ndcg, random_recall, recall
 from bayesmesh.data.shards import Shards
@@ -48,6 +48,9 @@ class UserScores(NamedTuple):
 
     recall: np.ndarray
     ndcg: np.ndarray
+
+
+_Programs = tuple[Callable[..., jax.Array], Callable[..., jax.Array]]
 
 
 class _Part(NamedTuple):
@@ -93,16 +96,19 @@ def score_held_out(
     users = np.flatnonzero(np.diff(hidden.indptr))
     step = max(1, accumulator_bytes // (num_films * np.dtype(dtype).itemsize))
     cutoff = min(cutoff, num_films)
+    total = posterior.num_chains * posterior.num_draws
+    single = set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
     # Made once for all tiles of users.
-    add, top = jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff))
+    programs = jax.jit(_make_add(model), donate_argnums=0), jax.jit(_make_top(cutoff))
     pieces = []
-    for start in range(0, len(users), step):
-        some = users[start : start + step]
+    for some in np.split(users, range(step, len(users), step)):
         is_hidden = np.zeros((len(some), num_films), bool)
         for place, user in enumerate(some):
             is_hidden[place, hidden.indices[hidden.indptr[user] : hidden.indptr[user + 1]]] = True
-        ranker = _Ranker(model, add, top, read_users(shards, some), dtype, cutoff)
-        pieces.append(_score_tile(ranker, posterior, some, is_hidden, popularity, block_bytes))
+        ranker = _Ranker(model, programs, read_users(shards, some), dtype, cutoff)
+        select = functools.partial(take_users, model, some)
+        chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select)
+        pieces.append(_score_tile(ranker, chunks, single, is_hidden, popularity))
     return {
         name: UserScores(*map(np.concatenate, zip(*(piece[name] for piece in pieces), strict=True)))
         for name in pieces[0]
@@ -110,13 +116,9 @@ def score_held_out(
 
 
 def _score_tile(
-    ranker: _Ranker,
-    posterior: Posterior,
-    users: np.ndarray,
-    is_hidden: np.ndarray,
-    popularity: np.ndarray,
-    block_bytes: int,
+    ranker: _Ranker, chunks: Chunks, single: set[int], is_hidden: np.ndarray, popularity: np.ndarray
 ) -> dict[str, UserScores]:
+    """Score the rankings of some users; `single` are the positions of the draws to rank by themselves."""
     num_hidden, cutoff = is_hidden.sum(axis=1), ranker.cutoff
     num_candidates = is_hidden.shape[1] - (ranker.watched > 0).sum(axis=1)
 
@@ -124,12 +126,9 @@ def _score_tile(
         is_hit = np.take_along_axis(is_hidden, films, axis=1)
         return UserScores(recall(is_hit, num_hidden), ndcg(is_hit, num_hidden))
 
-    total = posterior.num_chains * posterior.num_draws
-    single = set(np.linspace(0, total - 1, min(NUM_SINGLE_DRAWS, total)).round().astype(int).tolist())
     of_single: list[UserScores] = []
     sums = ranker.zeros()
-    select = functools.partial(take_users, ranker.model, users)
-    for first, count, latents in iterate_chunks(posterior, ranker.dtype, _MAX_DRAWS, block_bytes, select=select):
+    for first, count, latents in chunks:
         sums = ranker.add(sums, latents, count)
         for position in sorted(single.intersection(range(first, first + count))):
             one = {name: values[position - first : position - first + 1] for name, values in latents.items()}
@@ -147,23 +146,17 @@ class _Ranker:
 
     Args:
         model: the model.
-        add, top: jitted functions, see `_make_add` and `_make_top`.
+        programs: jitted functions, see `_make_add` and `_make_top`.
         inputs: name -> (users, ...), rows of the users.
         dtype: dtype of the sums.
         cutoff: films to list.
     """
 
     def __init__(
-        self,
-        model: Model,
-        add: Callable[..., jax.Array],
-        top: Callable[..., jax.Array],
-        inputs: Mapping[str, np.ndarray],
-        dtype: str,
-        cutoff: int,
+        self, model: Model, programs: _Programs, inputs: Mapping[str, np.ndarray], dtype: str, cutoff: int
     ) -> None:
         self.model, self.dtype, self.cutoff, self.watched = model, dtype, cutoff, inputs["watched"]
-        self._add, self._top = add, top
+        self._add, self._top = programs
         devices = jax.local_devices()
         tile_bytes = CPU_TILE_BYTES if devices[0].platform == "cpu" else DEVICE_TILE_BYTES
         tile = max(1, tile_bytes // (self.watched.shape[1] * np.dtype(dtype).itemsize))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,10 +30,8 @@ def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
     Raises:
         ConfigError: the model does not predict one Bernoulli per user and film.
     """
-    predictive = model.predict(latents, inputs)
-    needed = "one Bernoulli per user and film is needed"
-    check_predictive(KEY, model, predictive, tfp.distributions.Bernoulli, 2, needed)
-    return predictive.logits_parameter()
+    kind, needed = tfp.distributions.Bernoulli, "one Bernoulli per user and film is needed"
+    return check_predictive(KEY, model, model.predict(latents, inputs), kind, 2, needed).logits_parameter()
 
 
 def check_watch_matrix(shards: Shards) -> None:
@@ -74,7 +73,7 @@ def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
     check_watch_matrix(shards)
     if not model.local_latents:
         raise unsuitable(KEY, f"model {type(model).__name__} has no latents per user")
-    of_one_user = dict(latents)
+    of_one_user: dict[str, Any] = dict(latents)
     for latent, axis in model.local_latents.items():
         shape = list(latents[latent].shape)
         shape[axis] = 1

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.base import iterate_chunks
+from bayesmesh.analyses.base import Chunks, iterate_chunks
 from bayesmesh.analyses.recommendation.logits import read_users, take_users, watch_logits
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
@@ -83,30 +83,22 @@ def rank_films(
     num_films = shards.fields["watched"].shape[0]
     tile = max(1, work_bytes // (_BYTES_PER_CELL * num_films))
     add_chunk = jax.jit(_make_add_chunk(model, min(top, num_films)), donate_argnums=0)
-    parts = [
-        _rank_tile(add_chunk, model, posterior, shards, users[start : start + tile], dtype, block_bytes)
-        for start in range(0, len(users), tile)
-    ]
+    parts = []
+    for some in np.split(users, range(tile, len(users), tile)):
+        select = functools.partial(take_users, model, some)
+        chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select)
+        parts.append(_rank_tile(add_chunk, read_users(shards, some), chunks))
     best, *others = zip(*parts, strict=True)
     return Ranking(np.concatenate(best, axis=1), *map(np.concatenate, others))
 
 
-def _rank_tile(
-    add_chunk: Callable[..., tuple[_Sums, jax.Array]],
-    model: Model,
-    posterior: Posterior,
-    shards: Shards,
-    users: np.ndarray,
-    dtype: str,
-    block_bytes: int,
-) -> Ranking:
-    inputs = read_users(shards, users)
+def _rank_tile(add_chunk: Callable[..., Any], inputs: dict[str, np.ndarray], chunks: Chunks) -> Ranking:
+    """Return the rankings of some users, whose rows are `inputs` and whose latents are in `chunks`."""
     watched = inputs["watched"] > 0
     on_device = jax.device_put(inputs)
     sums = _Sums(*(jnp.zeros(watched.shape, kind) for kind in (jnp.float64, jnp.float64, jnp.int32)))
     best_parts = []
-    select = functools.partial(take_users, model, users)
-    for _, count, latents in iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select):
+    for _, count, latents in chunks:
         is_counted = np.arange(len(next(iter(latents.values())))) < count
         sums, best_of_draws = add_chunk(sums, latents, is_counted, on_device)
         best_parts.append(np.asarray(best_of_draws)[:count])

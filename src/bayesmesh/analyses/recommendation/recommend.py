@@ -122,7 +122,7 @@ def recommend(
     of_genres = [genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
     of_users = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
     tables = {
-        "top.csv": pd.concat([top_table(user, ranking, columns, settings.num_films) for user in users]),
+        "top.csv": pd.concat([top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
         "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
         "scores.csv": score_table(scores, settings.cutoff),

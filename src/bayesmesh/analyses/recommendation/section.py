@@ -36,14 +36,14 @@ class UserList:
 
     user_id: str
     activity: str
-    films: tuple[dict[str, Any], ...]
+    films: tuple[Mapping[Any, Any], ...]
     genres: tuple[tuple[str, float], ...]
-    num_watched: float = math.nan
-    entropy: float = math.nan
-    entropy_sd: float = math.nan
-    entropy_top: float = math.nan
-    num_films_ever_best: float = math.nan
-    num_draws: float = math.nan
+    num_watched: float
+    entropy: float
+    entropy_sd: float
+    entropy_top: float
+    num_films_ever_best: float
+    num_draws: float
 
     @property
     def heading(self) -> str:
@@ -109,12 +109,12 @@ def compare_users(users: Sequence[UserList]) -> str:
 
 
 def _openness(activity: str, user: UserList) -> str:
-    watched = "" if math.isnan(user.num_watched) else f", who watched {formats.count(user.num_watched)} films,"
     error = "" if math.isnan(user.entropy_sd) else f" ± {formats.fixed(user.entropy_sd, 2)}"
+    num_films = formats.real(math.exp(min(user.entropy, 700.0)), 2)
     return (
-        f"For the {activity} active user{watched} the best unwatched film has an entropy of "
-        f"{formats.fixed(user.entropy, 2)}{error} nats, equivalent to {formats.real(math.exp(min(user.entropy, 700.0)), 2)} "
-        f"equally likely films{_saturation(user)}."
+        f"For the {activity} active user, who watched {formats.count(user.num_watched)} films, the best unwatched film "
+        f"has an entropy of {formats.fixed(user.entropy, 2)}{error} nats, equivalent to {num_films} equally likely "
+        f"films{_saturation(user)}."
     )
 
 
@@ -140,29 +140,20 @@ def read_users(files: Mapping[str, Path]) -> list[UserList]:
     genres = _read(files["genres.csv"], ("user", "genre"), ("p_best",)).sort_values(
         "p_best", ascending=False, kind="stable"
     )
-    numbers = _read(files["users.csv"], ("user",), _NUMBERS).set_index("user")
+    top = top.merge(_read(files["users.csv"], ("user",), _NUMBERS), on="user", how="left")
     lists = []
     for user, films in top.sort_values("rank", kind="stable").groupby("user", sort=False):
         first, shares = films.iloc[0], genres[genres["user"] == user]
-        lists.append(
-            UserList(
-                user_id=first["user_id"] or str(user),
-                activity=first["activity"],
-                films=tuple(_records(films)),
-                genres=tuple(zip(shares["genre"], shares["p_best"], strict=True)),
-                **(_records(numbers.loc[[user]])[0] if user in numbers.index else {}),
-            )
-        )
+        by_genre = tuple(zip(shares["genre"], shares["p_best"], strict=True))
+        numbers = {name: float(first[name]) for name in _NUMBERS}
+        records = tuple(films.to_dict("records"))
+        lists.append(UserList(first["user_id"] or str(user), first["activity"], records, by_genre, **numbers))
     return sorted(lists, key=lambda item: _ORDER.get(item.activity, 3))
 
 
 def _read(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     """Return a table; without rows if the file does not exist."""
     return read_table(path, texts=texts, numbers=numbers) if path.exists() else pd.DataFrame(columns=[*texts, *numbers])
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def read_rankings(path: Path) -> pd.DataFrame:

@@ -32,20 +32,23 @@ class RankedUser(NamedTuple):
     place: int
 
 
-def top_table(user: RankedUser, ranking: Ranking, columns: Mapping[str, Column], num_films: int) -> pd.DataFrame:
+def top_table(
+    user: RankedUser, ranking: Ranking, columns: Mapping[str, Column], genres: Sequence[Sequence[str]], num_films: int
+) -> pd.DataFrame:
     """Return the first films of a user, by `p_best`, then `p_top`, then mean probability, then lower film index.
 
     Args:
         user: the user.
         ranking: rankings of all listed users.
-        columns: film_id, title and genres from the dataset; missing ones are empty, a missing film_id is the index.
+        columns: film_id and title from the dataset; a missing title is empty, a missing film_id is the index.
+        genres: genres of each film; empty if the dataset has none.
         num_films: most rows; fewer if the user has fewer unwatched films.
     """
     p_best, p_top, mean, sd, watched = (values[user.place] for values in ranking[1:])
     films = {
         "user": user.row, "user_id": user.user_id, "activity": user.activity, "rank": 0,
         "film_id": columns.get("film_id", range(len(p_best))), "title": columns.get("title", ""),
-        "genres": ["|".join(genres) for genres in columns["genres"]] if "genres" in columns else "",
+        "genres": list(map("|".join, genres)) if genres else "",
         "p_best": p_best, "p_top": p_top, "mean_probability": mean, "sd_probability": sd,
     }  # fmt: skip
     order = np.lexsort((-mean, -p_top, -p_best))  # lexsort is stable: ties keep the order of the index
@@ -64,9 +67,7 @@ def genre_table(user: RankedUser, p_best: np.ndarray, genres: Sequence[Sequence[
         genres: genres of each film.
     """
     films = pd.DataFrame({"genre": [sorted(set(names)) for names in genres], "p_best": p_best}).explode("genre")
-    shares = (
-        films.groupby("genre", as_index=False)["p_best"].sum().sort_values("p_best", ascending=False, kind="stable")
-    )
+    shares = films.groupby("genre")["p_best"].sum().sort_values(ascending=False, kind="stable").reset_index()
     return shares.assign(user=user.row, activity=user.activity)[GENRE_COLUMNS]
 
 

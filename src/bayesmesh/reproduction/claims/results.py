@@ -275,8 +275,9 @@ class Results:
     def over(self, file: str, array: str, statistic: Statistic, *place: int) -> Reading:
         """Return a statistic over chains and draws of an array, at an index of its other axes; NaN unless all are finite."""
         values = np.asarray(self._array(file, array)[...], np.float64)
+        at: Any = (slice(None), slice(None), *place) if place else ...
         try:
-            flat = values[(slice(None), slice(None), *place)].ravel() if place else values.ravel()
+            flat = values[at].ravel()
         except IndexError as error:
             raise StoreError(f"{self.folder / file}: {array} has no entry {place}", REMEDY) from error
         return Reading(float(statistic(flat)) if np.isfinite(flat).all() else math.nan, file)
