@@ -11,8 +11,6 @@ import numpy as np
 import scipy.fft
 from jaxtyping import Float
 
-__all__ = ["autocovariance", "effective_sample_size"]
-
 _CONSTANT_RANGE = float(np.finfo(np.float64).resolution)
 """Draws whose range is below this count as constant, and then as independent, as in arviz_stats."""
 

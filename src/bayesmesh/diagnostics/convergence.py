@@ -18,8 +18,6 @@ from bayesmesh.diagnostics.ranks import (
     tail_indicator,
 )
 
-__all__ = ["BLOCK_BYTES", "STATISTICS", "convergence_table", "split_r_hat"]
-
 BLOCK_BYTES = 256 * 2**20
 """Limit of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
 

@@ -13,8 +13,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import CHAIN, DRAW
 
-__all__ = ["choose_coordinates", "coordinate_blocks", "coordinate_index", "drawn_arrays", "event_size"]
-
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
     """Return the arrays of a group with dimensions (chain, draw, ...), sorted by name, without dimension labels.

@@ -28,8 +28,6 @@ from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
 
-__all__ = ["READ_BYTES", "SUMMARY_COLUMNS", "diagnose"]
-
 READ_BYTES = 128 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
 

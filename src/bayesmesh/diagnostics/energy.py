@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Real
 
-__all__ = ["bfmi", "divergence_share"]
-
 
 def bfmi(energy: Real[np.ndarray, "..."]) -> Float[np.ndarray, " chain"]:
     """Return the Bayesian fraction of missing information of each chain.

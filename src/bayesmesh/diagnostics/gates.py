@@ -14,8 +14,6 @@ import pandas as pd
 from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.verdict import GateResult
 
-__all__ = ["judge"]
-
 _TITLES = {
     "r_hat": "R-hat",
     "ess_bulk": "bulk effective sample size",

@@ -16,8 +16,6 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import coordinate_index
 from bayesmesh.store.manifests import TargetEntry
 
-__all__ = ["judge_look", "look_numbers", "within"]
-
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))
 """Key of the rule, and the statistic that it bounds, over all monitored summaries."""
 

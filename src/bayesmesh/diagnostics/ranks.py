@@ -12,8 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import ndtri
 
-__all__ = ["Halves", "Ordered", "order_draws", "rank_normalise", "rank_normalise_folded", "tail_indicator"]
-
 _BLOM = 3 / 8
 """Fractional offset of Blom (1958), as Vehtari et al. (2021), equation 14."""
 

@@ -12,8 +12,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Va
 from bayesmesh.errors import StoreError
 from bayesmesh.files import read_json, write_json
 
-__all__ = ["GateResult", "Listed", "NumCoordinates", "Verdict", "overall", "read_verdict", "write_verdict"]
-
 _REMEDY = "delete it and run the diagnose stage again"
 
 Outcome = Literal["pass", "warn", "fail"]

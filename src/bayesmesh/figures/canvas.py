@@ -21,8 +21,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.typing import RcKeyType
 
-__all__ = ["BAND", "FAIL", "GRID", "INK", "MUTED", "NUM_SERIES", "Panel", "draw", "log_axis", "series"]
-
 INK, MUTED, GRID, BAND, FAIL = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", BAND: "--band", FAIL: "--fail"}
 

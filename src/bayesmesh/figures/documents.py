@@ -15,8 +15,6 @@ from bayesmesh.errors import StoreError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Row", "read_csv", "read_json_lines", "read_table", "render_csv"]
-
 _REMEDY = "delete the file and run the stage that writes it again"
 
 

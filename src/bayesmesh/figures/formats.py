@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-
-__all__ = ["NOT_A_NUMBER", "NOT_RECORDED", "count", "duration", "fixed", "quantity", "real", "share", "size"]
+from collections.abc import Callable
+from typing import Concatenate
 
 NOT_RECORDED = "not recorded"
 NOT_A_NUMBER = "not a number"
@@ -13,28 +14,31 @@ _MINUS = "\N{MINUS SIGN}"
 _STEPS = (("", 1.0), (" thousand", 1e3), (" million", 1e6), (" billion", 1e9), (" trillion", 1e12))
 
 
-def _word(value: object) -> str | None:
-    """Return a word for a missing or non-finite value, None for a finite number."""
-    if value is None or value == "":
-        return NOT_RECORDED
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, float) and math.isnan(value):
-        return NOT_A_NUMBER
-    if isinstance(value, float) and math.isinf(value):
-        return "infinite" if value > 0 else f"{_MINUS}infinite"
-    return None
+def _in_words[**P](format_fn: Callable[Concatenate[float, P], str]) -> Callable[Concatenate[float | None, P], str]:
+    """Return a formatter that has words for missing and non-finite values."""
+
+    @functools.wraps(format_fn)
+    def format_any(value: float | None, *args: P.args, **kwargs: P.kwargs) -> str:
+        if value is None or value == "":
+            return NOT_RECORDED
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return str(value)
+        if math.isnan(value):
+            return NOT_A_NUMBER
+        if math.isinf(value):
+            return "infinite" if value > 0 else f"{_MINUS}infinite"
+        return format_fn(value, *args, **kwargs)
+
+    return format_any
 
 
-def real(value: float | None, digits: int = 4) -> str:
+@_in_words
+def real(value: float, digits: int = 4) -> str:
     """Return a number with `digits` significant digits.
 
     >>> real(1.00341), real(-123456.7), real(1.2e-9, 2), real(float("nan")), real(None)
     ('1.003', '−123,457', '1.2 × 10⁻⁹', 'not a number', 'not recorded')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     if value == 0:
         return "0"
     # Take the exponent after rounding: 9.9996 becomes 10.00.
@@ -46,41 +50,35 @@ def real(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace("-", _MINUS)
 
 
-def fixed(value: float | None, decimals: int) -> str:
+@_in_words
+def fixed(value: float, decimals: int) -> str:
     """Return a number with a fixed number of decimals, for columns.
 
     >>> fixed(0.92641, 3), fixed(float("inf"), 3)
     ('0.926', 'infinite')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     return f"{value:,.{decimals}f}".replace("-", _MINUS)
 
 
-def count(value: float | None) -> str:
+@_in_words
+def count(value: float) -> str:
     """Return an integer, with a word of magnitude from ten million on.
 
     >>> count(60000), count(1_234_567_890), count(8.0), count(None)
     ('60,000', '1.23 billion', '8', 'not recorded')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     if abs(value) < 1e7:
         return f"{value:,.0f}".replace("-", _MINUS)
     return quantity(value)
 
 
-def quantity(value: float | None, unit: str = "") -> str:
+@_in_words
+def quantity(value: float, unit: str = "") -> str:
     """Return a large number with a word of magnitude and three digits.
 
     >>> quantity(22_384_240), quantity(3.1e18), quantity(1.5e10, "FLOP")
     ('22.4 million', '3.10 × 10¹⁸', '15.0 billion FLOP')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     tail = f" {unit}" if unit else ""
     if abs(value) >= 1e15:
         return real(float(value), 3) + tail
@@ -88,15 +86,13 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{real(value / step, 3)}{name}{tail}"
 
 
-def duration(value: float | None) -> str:
+@_in_words
+def duration(value: float) -> str:
     """Return seconds as milliseconds, seconds, minutes or hours.
 
     >>> duration(0.0042), duration(12.34), duration(754.0), duration(8000.0)
     ('4.2 ms', '12.3 s', '12 min 34 s', '2 h 13 min')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     if value < 1:
         return f"{value * 1e3:.{1 if value < 0.1 else 0}f} ms"
     if value < 120:
@@ -107,15 +103,13 @@ def duration(value: float | None) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
-def size(value: float | None) -> str:
+@_in_words
+def size(value: float) -> str:
     """Return bytes in binary units.
 
     >>> size(512), size(1536), size(188_743_680)
     ('512 B', '1.5 KiB', '180.0 MiB')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     power = 0
     while abs(value) >= 1024 and power < 6:
         value, power = value / 1024, power + 1
@@ -123,14 +117,12 @@ def size(value: float | None) -> str:
     return f"{value:,.1f} {unit}" if power else f"{value:,.0f} B"
 
 
-def share(value: float | None, decimals: int = 1) -> str:
+@_in_words
+def share(value: float, decimals: int = 1) -> str:
     """Return a share as a percentage; a positive share never reads as zero.
 
     >>> share(0.25), share(0.00001), share(0.0)
     ('25.0%', '< 0.1%', '0.0%')
     """
-    word = _word(value)
-    if word is not None or value is None:
-        return word or NOT_RECORDED
     least = 10.0**-decimals
     return f"< {least:.{decimals}f}%" if 0 < value * 100 < least / 2 else f"{value * 100:.{decimals}f}%"

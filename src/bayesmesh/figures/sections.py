@@ -20,8 +20,6 @@ from bayesmesh.figures import formats
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KeyNumber", "Section", "html_table", "render"]
-
 _MACROS = Path(__file__).parent / "templates"
 
 

@@ -21,8 +21,6 @@ from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["Unnamed", "find_unnamed", "remove", "run", "table"]
-
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
 _HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
 

@@ -22,8 +22,6 @@ from bayesmesh.store.receipts import ENDING, check_receipt, receipt_file
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
 
-__all__ = ["damage_of", "run"]
-
 _GROUP = re.compile(r"^group-\d{3,}")
 
 

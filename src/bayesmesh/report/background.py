@@ -17,8 +17,6 @@ from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Job, P
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["Bar", "Timing", "build_timing", "dump_settings", "read_facts", "read_specs"]
-
 MAX_JOBS = 24
 
 
@@ -70,49 +68,32 @@ def _colours(phases: Sequence[Phase]) -> dict[str, int]:
 
 
 def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
-    segments = tuple(
-        (
-            f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase,
-            round(100 * phase.seconds / longest, 3),
-            formats.duration(phase.seconds),
-            colours[phase.phase],
-        )
-        for phase in job.phases
-        if phase.seconds and phase.phase != WAITING
-    )
-    return Bar(job.name, formats.duration(job.seconds), segments)
+    timed = [(phase, phase.seconds) for phase in job.phases if phase.seconds and phase.phase != WAITING]
+    names = (f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase for phase, _ in timed)
+    widths = (round(100 * seconds / longest, 3) for _, seconds in timed)
+    times, colour = (formats.duration(seconds) for _, seconds in timed), (colours[phase.phase] for phase, _ in timed)
+    return Bar(job.name, formats.duration(job.seconds), tuple(zip(names, widths, times, colour, strict=True)))
 
 
 def _row(phase: Phase) -> tuple[str, ...]:
-    def cell(value: float | None, format_fn: Callable[[float], str]) -> str:
-        return format_fn(value) if value else ""
-
     rate = phase.gradients / phase.seconds if phase.gradients and phase.seconds else None
-    return (
-        phase.job,
-        phase.phase,
-        phase.detail,
-        formats.duration(phase.seconds),
-        cell(phase.gradients, formats.count),
-        cell(rate, formats.count),
-        cell(phase.bytes, formats.size),
-        cell(phase.peak_memory_bytes, formats.size),
-        phase.device,
-    )
+    counts = (formats.count(value) if value else "" for value in (phase.gradients, rate))
+    sizes = (formats.size(value) if value else "" for value in (phase.bytes, phase.peak_memory_bytes))
+    return phase.job, phase.phase, phase.detail, formats.duration(phase.seconds), *counts, *sizes, phase.device
 
 
 def _sentence(phases: Sequence[Phase]) -> str:
-    total = sum(phase.seconds or 0.0 for phase in phases if phase.phase != WAITING)
-    parts = [f"All jobs together take {formats.duration(total)}"]
+    def total(is_counted: Callable[[str], bool]) -> float:
+        return sum(phase.seconds or 0.0 for phase in phases if is_counted(phase.phase))
+
     sampling = sampling_seconds(phases)
-    if math.isfinite(sampling):
-        parts.append(f"of which {formats.duration(sampling)} for warmup and sampling")
-    around = sum(phase.seconds or 0.0 for phase in phases if phase.phase in AROUND)
-    if around:
-        parts.append(f"{formats.duration(around)} for starting and ending jobs")
-    waited = sum(phase.seconds or 0.0 for phase in phases if phase.phase == WAITING)
-    if waited:
-        parts.append(f"in addition to {formats.duration(waited)} in the scheduler's queue")
+    clauses = (
+        ("of which {} for warmup and sampling", 0.0 if math.isnan(sampling) else sampling),
+        ("{} for starting and ending jobs", total(AROUND.__contains__)),
+        ("in addition to {} in the scheduler's queue", total(WAITING.__eq__)),
+    )
+    parts = [f"All jobs together take {formats.duration(total(WAITING.__ne__))}"]
+    parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
     rate = f" A job evaluates {formats.count(gradients / seconds)} gradients per second on average." if seconds else ""

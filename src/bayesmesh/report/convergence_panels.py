@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,8 +10,6 @@ from matplotlib.axes import Axes
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.tables import Coordinate
-
-__all__ = ["MAX_CHAINS", "draw_energy", "draw_ess", "draw_r_hat", "draw_ranks", "draw_trace", "shown_chains"]
 
 MAX_CHAINS = 8
 """Number of chains with a colour; all chains are shown by their range."""
@@ -36,7 +32,7 @@ def shown_chains(num_chains: int) -> list[int]:
 
 
 def draw_trace(
-    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0
+    name: str, draws: np.ndarray, label: str, *, size: tuple[int, int] = _WIDE, first_draw: int = 0, **text: str
 ) -> Panel:
     """Draw a trace, one colour per chain.
 
@@ -46,6 +42,7 @@ def draw_trace(
         label: description for readers who cannot see the drawing.
         size: width and height in px.
         first_draw: index of the first draw.
+        **text: title and note of the panel.
     """
     num_chains, num_draws = draws.shape
     chains = shown_chains(num_chains)
@@ -59,7 +56,7 @@ def draw_trace(
         axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
         axes.set_xlabel("draw")
 
-    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws")
+    return draw(name, plot, size=size, label=f"Trace of {label}: {num_chains} chains, {num_draws} draws", **text)
 
 
 def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
@@ -94,12 +91,8 @@ def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
         axes.set_ylabel("ECDF difference")
 
     outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
-    return draw(
-        name,
-        plot,
-        size=_NARROW,
-        label=f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band",
-    )
+    text = f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band"
+    return draw(name, plot, size=_NARROW, label=text)
 
 
 def draw_energy(energy: np.ndarray) -> Panel | None:
@@ -126,47 +119,41 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
     return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Split:
-    """Values of identified summaries and of latents."""
-
-    summaries: np.ndarray
-    latents: np.ndarray
-    num_left_out: int
-
-
-def _split(coordinates: Sequence[Coordinate], measure: str) -> _Split:
-    found = {flag: [getattr(c, measure) for c in coordinates if c.is_summary is flag] for flag in (True, False)}
-    arrays = [np.array([v for v in found[flag] if math.isfinite(v) and v > 0]) for flag in (True, False)]
-    return _Split(arrays[0], arrays[1], len(coordinates) - arrays[0].size - arrays[1].size)
-
-
 def draw_r_hat(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
     """Draw the distribution of R-hat minus one over all listed coordinates."""
-    split = _split(coordinates, "r_hat")
-    excess = [np.maximum(values - 1, LEAST_EXCESS) for values in (split.summaries, split.latents)]
-    split = _Split(excess[0], excess[1], split.num_left_out)
-    panel = _draw_counts("r-hat", split, None if limit is None else limit - 1, "R-hat", 1.0)
-    return panel and dataclasses.replace(
-        panel, note=f"{panel.note} Values below {1 + LEAST_EXCESS} are drawn at {1 + LEAST_EXCESS}."
-    )
+    note = f" Values below {1 + LEAST_EXCESS} are drawn at {1 + LEAST_EXCESS}."
+    return _draw_counts("r-hat", "r_hat", coordinates, limit, "R-hat", 1.0, note)
 
 
 def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
     """Draw the distribution of the bulk effective sample size over all listed coordinates."""
-    return _draw_counts("ess", _split(coordinates, "ess_bulk"), limit, "Bulk ESS", 0.0)
+    return _draw_counts("ess", "ess_bulk", coordinates, limit, "Bulk ESS", 0.0, "")
 
 
-def _draw_counts(name: str, split: _Split, limit: float | None, title: str, origin: float) -> Panel | None:
-    """Draw both distributions on a logarithmic axis whose labels are offset by `origin`."""
-    both = np.concatenate([split.summaries, split.latents])
+def _draw_counts(
+    name: str,
+    measure: str,
+    coordinates: Sequence[Coordinate],
+    limit: float | None,
+    title: str,
+    origin: float,
+    tail: str,
+) -> Panel | None:
+    """Draw a measure of summaries and of latents on a logarithmic axis from `origin`, if there is one."""
+    found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]
+    summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
+    num_left_out = len(coordinates) - summaries.size - latents.size
+    if origin:
+        summaries, latents = (np.maximum(values - origin, LEAST_EXCESS) for values in (summaries, latents))
+        limit = None if limit is None else limit - origin
+    both = np.concatenate([summaries, latents])
     if both.size == 0:
         return None
     ends = [float(both.min()), float(both.max())] + ([limit] if limit is not None and limit > 0 else [])
     edges = np.geomspace(min(ends) / 1.15, max(ends) * 1.15, 41)
 
     def plot(axes: Axes) -> None:
-        for values, colour, alpha in ((split.latents, MUTED, 0.35), (split.summaries, series(0), 0.8)):
+        for values, colour, alpha in ((latents, MUTED, 0.35), (summaries, series(0), 0.8)):
             if values.size:
                 axes.stairs(np.histogram(values, edges)[0] / values.size, edges, color=colour, fill=True, alpha=alpha)
         axes.set_xscale("log")
@@ -176,19 +163,11 @@ def _draw_counts(name: str, split: _Split, limit: float | None, title: str, orig
         axes.yaxis.set_major_formatter(lambda v, _: f"{v * 100:.0f}%")
         axes.set_ylim(bottom=0)
 
-    parts = (
-        [f"{split.summaries.size:,} identified summaries", f"{split.latents.size:,} latents"]
-        if split.latents.size
-        else []
-    )
-    note = f"Share of {' and of '.join(parts)}." if parts else f"Share of {split.summaries.size:,} coordinates."
-    if split.num_left_out:
-        note += f" {split.num_left_out:,} without a finite value are left out here but counted by the gates."
-    return draw(
-        name,
-        plot,
-        size=_HALF,
-        label=f"Distribution of {title}",
-        title=title,
-        note=note + (" Dashed: the gate." if limit else ""),
-    )
+    share = f"{summaries.size:,} coordinates"
+    if latents.size:
+        share = f"{summaries.size:,} identified summaries and of {latents.size:,} latents"
+    note = f"Share of {share}."
+    if num_left_out:
+        note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
+    note += (" Dashed: the gate." if limit else "") + tail
+    return draw(name, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

@@ -23,8 +23,6 @@ from bayesmesh.report.convergence_panels import (
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.tables import Coordinate, worst_first
 
-__all__ = ["Convergence", "TraceCard", "build_convergence"]
-
 NUM_WORST = 12
 _HALF = (340, 210)
 
@@ -103,9 +101,8 @@ def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
     panels: list[Panel | None] = []
     log_density = reader.statistic("lp")
     if log_density is not None and log_density.size:
-        trace = draw_trace("log-density", log_density, "log density", size=_HALF)
         note = "In nats. It should look like a level, even band in which all chains overlap."
-        panels.append(dataclasses.replace(trace, title="Log density", note=note))
+        panels.append(draw_trace("log-density", log_density, "log density", size=_HALF, title="Log density", note=note))
     energy = reader.statistic("energy")
     if energy is not None and energy.size:
         panels.append(draw_energy(energy))
@@ -123,16 +120,14 @@ def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
         values = reader.statistic(name, "warmup_sample_stats")
         if values is None or values.shape[1] < 4:
             continue
-        first = 0
-        if name == "lp":
-            first = values.shape[1] // 2
-            values = values[:, first:]
+        first = values.shape[1] // 2 if name == "lp" else 0
+        values = values[:, first:]
         if name == "acceptance_rate":
             values = np.nancumsum(values, axis=1) / np.arange(1, values.shape[1] + 1)
         if name == "step_size" and bool((values == values[:1]).all()):
             values = values[:1]
-        panel = draw_trace(f"warmup-{name.replace('_', '-')}", values, title, size=_HALF, first_draw=first)
-        panels.append(dataclasses.replace(panel, title=title, note=note))
+        label = f"warmup-{name.replace('_', '-')}"
+        panels.append(draw_trace(label, values, title, size=_HALF, first_draw=first, title=title, note=note))
     return tuple(panels)
 
 
@@ -166,6 +161,5 @@ def _bfmi_text(bfmi: Sequence[float]) -> str:
         return f"BFMI is not a number in any of {len(bfmi):,} chains."
     low, middle = formats.real(finite[0], 3), formats.real(finite[len(finite) // 2], 3)
     lost = len(bfmi) - len(finite)
-    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}" + (
-        f", {lost} not a number." if lost else "."
-    )
+    tail = f", {lost} not a number." if lost else "."
+    return f"BFMI over {len(bfmi):,} chains: smallest {low}, median {middle}{tail}"

@@ -15,8 +15,6 @@ from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.hashes import check_metadata
 
-__all__ = ["DrawReader", "RankDifference", "rank_difference", "thin_by_extremes"]
-
 NUM_RANK_POINTS = 64
 
 

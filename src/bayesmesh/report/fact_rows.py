@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 from bayesmesh.figures import formats
 
-__all__ = ["Fact", "FactTable", "list_facts", "tabulate_facts"]
-
 Fact = tuple[str, str]
 """A name and a value, as text."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from bayesmesh.diagnostics.verdict import GateResult, Verdict, read_verdict
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
@@ -16,8 +16,6 @@ from bayesmesh.report.analysis_sections import describe_analyses
 from bayesmesh.report.page import render
 from bayesmesh.report.time_spent import read_phases, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
-
-__all__ = ["IndexRow", "IndexedPage", "read_index_row", "write_index"]
 
 NO_VERDICT = "none"
 
@@ -68,13 +66,9 @@ def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
     for row in rows:
         groups.setdefault(row.category, []).append(row)
     tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
-    path, others = results / "index.html", _other_pages(results)
-    write_text(
-        path,
-        render(
-            "index.html", title="Bayesmesh experiments", groups=groups, tally=tally, num_rows=len(rows), others=others
-        ),
-    )
+    numbers = {"groups": groups, "tally": tally, "num_rows": len(rows), "others": _other_pages(results)}
+    path = results / "index.html"
+    write_text(path, render("index.html", title="Bayesmesh experiments", **numbers))
     return path
 
 
@@ -100,34 +94,18 @@ def read_index_row(results: Path, page: IndexedPage) -> IndexRow:
     )
     if not layout.verdict.exists():
         return row
-    verdict = read_verdict(layout.verdict)
+    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_phases(layout))
+    r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
+    # NaN is worse than any number and must be visible.
+    ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
     return dataclasses.replace(
         row,
         verdict=verdict.verdict,
-        r_hat=_value(verdict.gate("r_hat")),
-        ess=_smallest_ess(verdict),
+        r_hat=verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        ess=verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
         draws=f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
         divergences=formats.count(verdict.num_divergences),
         score=describe_analyses(layout, page.get("analyses") or {}),
-        seconds=_seconds(layout),
+        seconds=formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
         missed=", ".join(verdict_text.missed_names(verdict)),
     )
-
-
-def _value(gate: GateResult | None) -> str:
-    return verdict_text.value_text(gate) if gate else formats.NOT_RECORDED
-
-
-def _smallest_ess(verdict: Verdict) -> str:
-    gates = [gate for name in ("ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    # NaN is worse than any number and must be visible.
-    return (
-        _value(min(gates, key=lambda gate: -math.inf if math.isnan(gate.value) else gate.value))
-        if gates
-        else _value(None)
-    )
-
-
-def _seconds(layout: ExperimentLayout) -> str:
-    seconds = sampling_seconds(read_phases(layout))
-    return formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED

@@ -23,8 +23,6 @@ from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_se
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["render", "write_page"]
-
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -58,7 +56,7 @@ def write_page(
         StoreError: verdict or summary is missing, or any file is damaged; the message names it.
     """
     verdict = read_verdict(layout.verdict)
-    reader = _reader(layout)
+    reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
     coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
     if phases := read_phases(layout):
         write_ledger(layout, phases)
@@ -85,10 +83,6 @@ def write_page(
     return layout.page
 
 
-def _reader(layout: ExperimentLayout) -> DrawReader | None:
-    return DrawReader(layout.posterior) if layout.posterior.exists() else None
-
-
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
     """Return the facts of the compile stage, and whether the program grows with its data."""
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
@@ -111,18 +105,17 @@ def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dic
 
 
 def _key_numbers(
-    verdict: Verdict,
-    coordinates: list[Coordinate],
-    phases: list[Phase],
-    of_analyses: list[KeyNumber],
+    verdict: Verdict, coordinates: list[Coordinate], phases: list[Phase], of_analyses: list[KeyNumber]
 ) -> list[KeyNumber]:
     """Return the numbers below the verdict."""
-    numbers = [_draws(verdict), *_worst(verdict)]
+    chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
+    numbers = [KeyNumber("Draws", formats.count(verdict.num_chains * verdict.num_draws), f"{chains} chains × {draws}")]
+    gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
+    numbers += [KeyNumber(verdict_text.gate_label(g), verdict_text.value_text(g), g.where, g.verdict) for g in gates]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
-        numbers.append(
-            KeyNumber("Divergences", formats.count(verdict.num_divergences), "", gate.verdict if gate else "")
-        )
+        state = gate.verdict if gate else ""
+        numbers.append(KeyNumber("Divergences", formats.count(verdict.num_divergences), "", state))
     if verdict.acceptance_rate is not None:
         numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
     numbers += of_analyses
@@ -130,16 +123,6 @@ def _key_numbers(
     if math.isfinite(seconds):
         numbers.append(KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, phases)))
     return numbers
-
-
-def _draws(verdict: Verdict) -> KeyNumber:
-    total = formats.count(verdict.num_chains * verdict.num_draws)
-    return KeyNumber("Draws", total, f"{formats.count(verdict.num_chains)} chains × {formats.count(verdict.num_draws)}")
-
-
-def _worst(verdict: Verdict) -> list[KeyNumber]:
-    gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    return [KeyNumber(verdict_text.gate_label(g), verdict_text.value_text(g), g.where, g.verdict) for g in gates]
 
 
 def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
 
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import Panel
-from bayesmesh.report.stopping_panels import draw_target
+from bayesmesh.figures.canvas import FAIL, MUTED, NUM_SERIES, Panel, draw, log_axis, series
 from bayesmesh.store.layout import ExperimentLayout, group_name
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.sealed import read_sealed
-
-__all__ = ["MEASURED", "Stopping", "build_stopping"]
 
 MEASURED = (
     "A stopping rule biases the statistics that it monitors, because a run ends earlier if it looks good by chance. This"
@@ -96,12 +96,7 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> St
         cost=_cost_text(list(found.values())),
         targets=tuple(_heading(target) for target in targets),
         rows=tuple(_row(look, targets) for look in mine["looks"]),
-        panels=tuple(
-            draw_target(
-                f"stopping-{n}", _label(target), target, {k: _line(s, target["name"]) for k, s in found.items()}
-            )
-            for n, target in enumerate(targets)
-        ),
+        panels=tuple(_draw_target(f"stopping-{n}", target, found.values()) for n, target in enumerate(targets)),
         measured=MEASURED,
     )
 
@@ -180,3 +175,24 @@ def _line(stop: StopRecord, name: str) -> list[tuple[float, float]]:
     """Return draws and value of one target at the looks that evaluated it; NaN for a missing value."""
     found = [(k["draws"], t["value"]) for k in stop["looks"] for t in k["targets"] if t["name"] == name]
     return [(float(draws), math.nan if value is None else float(value)) for draws, value in found]
+
+
+def _draw_target(name: str, target: TargetEntry, stops: Iterable[StopRecord]) -> Panel:
+    """Draw the worst value of a statistic at every look, one line per chain group, and its target."""
+    label, limit, is_upper = _label(target), float(target["target"]), str(target["name"]).startswith("max")
+
+    def plot(axes: Axes) -> None:
+        for position, stop in enumerate(stops):
+            draws, values = np.array(_line(stop, target["name"]), dtype=float).reshape(-1, 2).T
+            # Groups beyond the eight colours are grey.
+            colour = series(position) if position < NUM_SERIES else MUTED
+            axes.plot(draws, values, color=colour, marker="o", markersize=3, linewidth=1.2)
+        axes.axhline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
+        axes.set_xscale("log")
+        log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
+        axes.set_xlabel("draws per chain at the look")
+
+    side = "below" if is_upper else "above"
+    note = f"Worst value that each look evaluated; met at or {side} the dashed line."
+    label_text = f"{label} at each look, target {limit:.6g}"
+    return draw(name, plot, size=(340, 200), label=label_text, title=label, note=note)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from bayesmesh.figures.documents import read_csv
 
-__all__ = ["Coordinate", "read_summary", "worst_first"]
-
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
 

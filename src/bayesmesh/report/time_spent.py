@@ -12,20 +12,6 @@ from bayesmesh.figures.documents import read_json_lines, render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
 
-__all__ = [
-    "AROUND",
-    "COLUMNS",
-    "DRAWING",
-    "SAMPLING",
-    "WAITING",
-    "Job",
-    "Phase",
-    "jobs_of",
-    "read_phases",
-    "sampling_seconds",
-    "write_ledger",
-]
-
 COLUMNS = ("job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device")
 
 ORDER = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bayesmesh.diagnostics.verdict import GateResult, Verdict
 from bayesmesh.figures import formats
 
-__all__ = ["gate_label", "limit_text", "missed_names", "read_aloud", "remedies", "value_text"]
-
 LABELS = {
     "finite": "Values that are not finite",
     "r_hat": "Largest R-hat",

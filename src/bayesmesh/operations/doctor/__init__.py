@@ -14,8 +14,6 @@ from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Finding
 from bayesmesh.operations.doctor.hardware import check_jax, check_machine
 from bayesmesh.operations.doctor.storage import check_configuration, check_disk, check_mirror
 
-__all__ = ["describe", "examine", "render", "run"]
-
 CHECKS = (check_machine, check_scheduler, check_jax, check_disk, check_mirror, check_configuration, check_site)
 """In the order of the table."""
 

@@ -15,8 +15,6 @@ from bayesmesh.running.process_rank import find_rank
 from bayesmesh.running.slurm.executor_patch import PLUGIN
 from bayesmesh.running.slurm.variables import SHOWN
 
-__all__ = ["check_scheduler", "check_site"]
-
 PROFILES = {"slurm-cpu": ("cpu", False), "slurm-gpu": ("gpu", False), "slurm-gpu-multinode": ("gpu", True)}
 """Profile -> kind of its nodes, and whether one job takes several; the arguments that each profile passes."""
 

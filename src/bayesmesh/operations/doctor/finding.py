@@ -8,8 +8,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["BLOCKS", "OK", "WARNS", "Check", "Finding", "Row", "ask", "group"]
-
 OK = "ok"
 WARNS = "warns"
 BLOCKS = "BLOCKS"

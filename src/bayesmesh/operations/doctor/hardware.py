@@ -19,8 +19,6 @@ from bayesmesh.running.gpus import tpu_chips
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.variables import job_id, job_memory
 
-__all__ = ["check_jax", "check_machine", "describe_gpus", "describe_jax", "describe_memory"]
-
 LEAST_GIB = 3.0
 """Memory of one job with JAX and a small experiment."""
 

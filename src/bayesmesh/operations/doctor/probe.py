@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import TypedDict
 
-__all__ = ["Probed", "look"]
-
 
 class Probed(TypedDict):
     """JAX's version and platform, the kind of each device, a float32 product's relative error, and GPU device files."""

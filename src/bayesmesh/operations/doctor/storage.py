@@ -19,8 +19,6 @@ from bayesmesh.data.sources import _movielens_files, mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, group
 
-__all__ = ["check_configuration", "check_disk", "check_mirror"]
-
 LEAST_FREE_GIB = 2.0
 SLOW_FLUSH_SECONDS = 0.5
 

@@ -14,8 +14,6 @@ from bayesmesh.config.registry import PACKAGES
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError
 
-__all__ = ["KINDS", "run", "write_new"]
-
 FOLDERS = {**PACKAGES, "metric": "kernels/hamiltonian/metrics"}
 """Kind -> folder of the package, and of tests/unit, with one file for each component."""
 

@@ -17,8 +17,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, is_process_there, read_owner
 from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Facts
 
-__all__ = ["FEWEST_DRAWS", "STALE_BEATS", "GroupProgress", "Writer", "current_groups", "read_group", "read_writer"]
-
 FEWEST_DRAWS = 8
 """Draws per chain from which R-hat is shown."""
 

@@ -14,8 +14,6 @@ from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgre
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
 
-__all__ = ["log_density_so_far"]
-
 LOG_DENSITY = "sample_stats/lp"
 
 _REMEDY = "check its permissions; `bayesmesh verify` lists all damage"

@@ -18,8 +18,6 @@ from bayesmesh.running.slurm.queue import QueuedJob, read_queue
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.manifests import GroupManifest, read_manifest
 
-__all__ = ["age", "status_table"]
-
 HEADER = (
     "experiment", "state", "chains", "draws", "per s", "left", "accept", "R-hat", "ESS", "divergences", "where",
     "last commit",
