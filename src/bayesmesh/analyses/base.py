@@ -33,7 +33,7 @@ Chunks = Iterator[tuple[int, int, dict[str, np.ndarray]]]
 """Position of the first draw, number of draws that count, latent -> (draws, ...)."""
 
 Shapes = Mapping[str, np.ndarray]
-"""Latent -> an array of the shape and dtype of one draw, whose values mean nothing (or a `jax.ShapeDtypeStruct`)."""
+"""Latent -> placeholder with shape and dtype of one draw: an array whose values are unused, or `jax.ShapeDtypeStruct`."""
 
 
 class BoundModel(NamedTuple):
@@ -170,12 +170,12 @@ def unsuitable(key: str, problem: str) -> ConfigError:
 
 @contextlib.contextmanager
 def asking_model(key: str, model: Model, fields: Sequence[str]) -> Iterator[None]:
-    """Turn what a model says of rows that it cannot use into the error of an analysis.
+    """Convert errors of a model that cannot use the rows into a ConfigError of the analysis.
 
     Args:
         key: name of the analysis.
-        model: the model that is called in the block.
-        fields: names of the fields that it is given.
+        model: the model called inside the block.
+        fields: names of the fields passed to it.
 
     Raises:
         ConfigError: the model does not predict, or asks for a field that the rows lack.
@@ -193,7 +193,7 @@ def check_predictive[T](key: str, model: Model, predictive: object, kind: type[T
     """Return a predictive distribution after checking its kind and the number of axes of its batch shape.
 
     Raises:
-        ConfigError: it is another; `needed` ends the message.
+        ConfigError: either differs; `needed` ends the message.
     """
     shape = tuple(getattr(predictive, "batch_shape", ()))
     if not isinstance(predictive, kind) or len(shape) != num_axes:
@@ -205,7 +205,7 @@ def check_predictive[T](key: str, model: Model, predictive: object, kind: type[T
 def draw_shapes(posterior: Posterior, dtype: str) -> Shapes:
     """Return shape and dtype of every latent of one stored draw, floating-point ones in `dtype`."""
     arrays = {latent: posterior.array("posterior", latent) for latent in posterior.latents}
-    # Arrays without strides take no memory, whatever their shape.
+    # A broadcast scalar takes no memory, whatever its shape.
     return {
         latent: np.broadcast_to(np.zeros((), dtype if array.dtype.kind == "f" else array.dtype), array.shape[2:])
         for latent, array in arrays.items()

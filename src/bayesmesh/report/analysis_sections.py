@@ -1,9 +1,9 @@
 """Collect the sections of analyses for a page, and their cells for the index.
 
-A section or a cell that fails is shown as failed in its place, and logged. Failing the job instead would lose more: Snakemake
-deletes the outputs of a failed job, so one mistake in one analysis would take the page of a finished experiment with
-it. The failure cannot pass unseen, because it stands beside the verdict, in the section and in the index. It cannot
-last either: the section's source is part of the report's fingerprint, so correcting it writes the page again.
+A section or a cell that raises is shown as failed in its place, and logged. The job does not fail: Snakemake deletes the
+outputs of a failed job, so a mistake in one analysis would delete the page of a finished experiment. The failure
+remains visible beside the verdict, in the section and in the index, until the analysis is corrected: its source is
+part of the report's fingerprint, so a correction writes the page again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _show[T](
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
     except UserError:
         raise
-    except Exception as error:  # noqa: BLE001 - code of a plug-in may raise anything, which concerns no other section
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; the other sections do not depend on it
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
         remedy = f"correct {analysis.section_file}; a change of it writes the page again"

@@ -23,12 +23,12 @@ _EXACT = "benchmarks/hidden_markov-exact.csv"
 
 
 def _log_density_again(results: Results, quantity: str, **where: str) -> Reading:
-    """Compute every row of the table again, and return one quantity of the row that is asked for.
+    """Recompute every row of the table and return the value of the requested row.
 
-    Column ``quantity`` says which log density, in nats, column ``value`` holds at the latents of the row:
+    Column ``value`` holds the log density named in column ``quantity``, in nats, at the latents of the row:
     ``log_likelihood_first`` of the 70 processes, ``log_likelihood_all``, ``derivative_signal`` of the latter, or
-    ``log_prior_`` of a parameter on the unconstrained scale that PyMC samples. Whoever evaluated the row, column ``by``,
-    also evaluated points that were drawn in the run, by the seed that stands in their rows.
+    ``log_prior_`` of a parameter on PyMC's unconstrained scale. Each evaluator, column ``by``, must also have evaluated
+    points drawn in the run, whose rows hold their seeds.
 
     Raises:
         NotRun: there is no table, or no such row.
@@ -36,7 +36,7 @@ def _log_density_again(results: Results, quantity: str, **where: str) -> Reading
     """
 
     def compute(row: Row) -> float:
-        # By the texts of the row, which several numbers of a claim are read beside.
+        # Cached by the text of the row, because several numbers of a claim recompute the same rows.
         return _of_published_processes(row["quantity"], *(row[name] for name in _Latents._fields))
 
     found = recompute(results, _EXACT, "value", compute, 1e-9, {"quantity": quantity, **where})
@@ -57,10 +57,11 @@ def _latents(signal: str, noise: str, initial: str, transition: str) -> _Latents
 
 
 def _check_drawn(results: Results, quantity: str, **where: str) -> None:
-    """Hold the points that have a seed to it, and the seeds, nanoseconds of the clock, to the time of the run.
+    """Check that drawn points follow from their seeds, and that the seeds, clock times in ns, belong to the run.
 
     Raises:
-        StoreError: a point or its seed is another, or who evaluated what is asked for did so at no drawn point.
+        StoreError: a point does not follow from its seed, a seed is from another time, or the evaluator of the
+            requested row has no drawn point.
     """
     by = results.rows(_EXACT, quantity=quantity, **where).cells.iloc[0].get("by", "")
     if not any(results.rows(_EXACT, quantity=quantity, by=by).cells.get("seed", ())):
@@ -83,11 +84,11 @@ def _check_drawn(results: Results, quantity: str, **where: str) -> None:
 
 
 _LONGEST_S = 3600.0
-"""From the draw of a point to the table; two processes of at most 300 s evaluate it."""
+"""Longest time from drawing a point to writing the table; two processes of at most 300 s each evaluate it."""
 
 
 def _draw(seed: int) -> _Latents:
-    """Return the point of a seed, as the benchmark draws it."""
+    """Draw the point of a seed as the benchmark does."""
     generator = np.random.default_rng(seed)
     signal, noise = generator.uniform(0.7, 1.4), generator.uniform(0.1, 0.45)
     return _Latents(signal, noise, generator.dirichlet(np.full(3, 5.0)), generator.dirichlet(np.full(3, 5.0), 3))
@@ -105,7 +106,7 @@ _QUANTITIES: Mapping[str, Callable[[np.ndarray, _Latents], float]] = {
     "log_likelihood_first": lambda observed, z: _forward(observed[:1], z).real,
     "log_likelihood_all": lambda observed, z: _forward(observed, z).real,
     "log_likelihood": lambda observed, z: _forward(observed, z).real,
-    # A step along the imaginary axis: nothing is subtracted, so that no digit is lost.
+    # Complex-step differentiation subtracts nothing, so it loses no digits.
     "derivative_signal": lambda observed, z: _forward(observed, z._replace(signal=z.signal + 1e-30j)).imag / 1e-30,
     "log_prior_signal": lambda _, z: -0.5 * z.signal.real**2 - _LOG_NORMAL,
     "log_prior_noise": lambda _, z: math.log(2) - 0.5 * z.noise**2 - _LOG_NORMAL + math.log(z.noise),
@@ -116,7 +117,7 @@ _QUANTITIES: Mapping[str, Callable[[np.ndarray, _Latents], float]] = {
 
 @functools.lru_cache(maxsize=256)
 def _of_published_processes(quantity: str, *texts: str) -> float:
-    """Return a quantity at the latents of a row; KeyError where it is none."""
+    """Return a quantity at the latents of a row; raise KeyError for an unknown quantity."""
     return _QUANTITIES[quantity](_published_processes(), _latents(*texts))
 
 

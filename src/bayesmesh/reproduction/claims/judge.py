@@ -71,7 +71,7 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
-    """Return the number of claims' numbers per verdict."""
+    """Count the numbers of all claims by verdict."""
     verdicts = [finding.verdict for finding in findings]
     return {name: verdicts.count(name) for name in (FAILED, HOLDS, MEASURED, NOT_RUN)}
 
@@ -106,7 +106,7 @@ def judge(results: Results, number: Number) -> Finding:
 
 
 def _check_agreement(ours: Reading, again: Reading, agreement: float) -> None:
-    """Refuse a number that stored arrays do not confirm."""
+    """Raise a StoreError if the second computation gives another number."""
     if isinstance(ours.value, str) or isinstance(again.value, str):
         agree = _text(ours.value) == _text(again.value)
     else:

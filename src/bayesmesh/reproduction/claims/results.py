@@ -171,7 +171,7 @@ class Rows(NamedTuple):
 
 
 class Results:
-    """Reads results for claims.
+    """Stored results, as claims read them.
 
     Args:
         folder: folder of results.

@@ -1,4 +1,4 @@
-"""Claims of the tutorial on distributed inference: collectives, sharded densities, and what it samples on MNIST and MovieLens."""
+"""Claims of the tutorial on distributed inference: collectives, sharded densities, and the posteriors of MNIST and MovieLens."""
 
 from __future__ import annotations
 
