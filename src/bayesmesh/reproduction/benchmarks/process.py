@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -174,18 +174,15 @@ def list_platforms() -> dict[str, str]:
     return found
 
 
-def on_platforms(contenders: Iterable[Contender], platforms: Mapping[str, str]) -> list[Contender]:
+def on_platforms(contenders: Sequence[Contender], platforms: Mapping[str, str]) -> list[Contender]:
     """Return contenders on JAX once per platform: on the CPU under their own names, else as ``NAME on gpu``.
 
     Args:
         contenders: contenders on JAX.
         platforms: result of `list_platforms`.
     """
-    return [
-        c._replace(
-            name=c.name if name == "cpu" else f"{c.name}{ON}{name}",
-            variables={**c.variables, "JAX_PLATFORMS": variable},
-        )
-        for name, variable in platforms.items()
-        for c in contenders
-    ]
+    found: list[Contender] = []
+    for name, variable in platforms.items():
+        suffix, variables = "" if name == "cpu" else f"{ON}{name}", {"JAX_PLATFORMS": variable}
+        found += [c._replace(name=c.name + suffix, variables={**c.variables, **variables}) for c in contenders]
+    return found

@@ -27,11 +27,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 _PACKAGES = ("bayesmesh", "jax", "jaxlib", "tensorflow_probability", "numpy", "pymc", "pytensor", "numba", "numpyro",
              "nutpie", "blackjax")  # fmt: skip
@@ -46,16 +46,6 @@ class Answer(TypedDict):
     peak_mib: float
     versions: NotRequired[str]
     seconds: NotRequired[float]
-
-
-class Work[C](Protocol):
-    """Interface of the object that a contender's factory returns."""
-
-    def prepare(self, case: C, /) -> Mapping[str, object]:
-        """Get ready for a case, outside of the clock."""
-
-    def run(self, repeat: int, /) -> Mapping[str, object]:
-        """Do the work of the prepared case."""
 
 
 def version_line(modules: Container[str] = _PACKAGES) -> str:
@@ -103,7 +93,7 @@ def _forget_peak() -> None:
         _REFERENCES.write_text("5", encoding="ascii")
 
 
-def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterator[Answer]:
+def serve(factory: Callable[[], Any], requests: Iterable[str]) -> Iterator[Answer]:
     """Yield the answer to each request.
 
     >>> class Nothing:
@@ -113,7 +103,7 @@ def serve[C](factory: Callable[[], Work[C]], requests: Iterable[str]) -> Iterato
     >>> answers[0]["facts"], answers[1]["seconds"]
     ({'size': 3}, 0.5)
     """
-    work: Work[C] | None = None
+    work: Any = None
     for line in requests:
         request = json.loads(line)
         if request["do"] == "prepare":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,6 @@ tfd, tfed = tfp.distributions, tfp.experimental.distribute
 
 SCALE = 2.0
 """Standard deviation of the sharded part."""
-
-Array = np.ndarray | jax.Array
 
 CHAINS, DIMENSION = 2, 2
 """Chains per device, and coordinates per state."""
@@ -99,7 +97,7 @@ class Collectives:
         inputs = {"published": np.arange(jax.device_count()), "probe": generator.integers(-99, 99, jax.device_count())}
         sums = [row for name, values in inputs.items() for row in _sums(name, values)]
         key = jax.random.key(case["seed"])
-        return {"sums": sums, "densities": [*_single(key), *_joint(key)]}
+        return {"sums": sums, "densities": [*_densities("single", key, _single), *_densities("joint", key, _joint)]}
 
 
 def sum_over_devices(x: jax.Array) -> jax.Array:
@@ -113,50 +111,41 @@ def _sums(case: str, values: np.ndarray) -> list[dict[str, object]]:
     return [{"case": case, "device": d, "inputs": text, "total": int(total)} for d, total in enumerate(totals)]
 
 
-def _single(key: jax.Array) -> Iterator[dict[str, object]]:
-    """Rows of a sharded normal: each device draws its own value, and reports the density of all."""
-
-    def sample(keys: jax.Array) -> tuple[jax.Array, jax.Array]:
-        distribution = tfed.Sharded(tfd.Normal(jnp.zeros(()), SCALE), shard_axis_name="device")
-        draw = distribution.sample(seed=keys[0])
-        return draw[None], distribution.log_prob(draw)[None]
-
-    values, densities = on_devices(sample)(_repeated(key))
-    plain = tfd.Sample(tfd.Normal(jnp.zeros(()), SCALE), len(values)).log_prob(values)
-    yield from _rows("single", values, densities, plain, np.zeros(len(values)), np.full(len(values), SCALE))
+Part = Callable[[Any], Any]
+"""Makes the distribution of all devices' values out of that of one."""
 
 
-def _joint(key: jax.Array) -> Iterator[dict[str, object]]:
-    """Rows of a joint distribution: a plain normal, equal on all devices, and a sharded one centred on it."""
-
-    def joint(part: Callable[[object], object]) -> tfp.distributions.JointDistributionSequential:
-        return tfd.JointDistributionSequential(
-            [tfd.Normal(jnp.zeros(()), 1.0), lambda centre: part(tfd.Normal(centre, SCALE))]
-        )
-
-    def sample(keys: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        distribution = joint(lambda normal: tfed.Sharded(normal, shard_axis_name="device"))
-        centre, draw = distribution.sample(seed=keys[0])
-        return centre[None], draw[None], distribution.log_prob([centre, draw])[None]
-
-    centres, values, densities = on_devices(sample)(_repeated(key))
-    plain = joint(lambda normal: tfd.Sample(normal, len(values))).log_prob([centres[0], values])
-    loc = np.concatenate([[0.0], centres])
-    scale = np.concatenate([[1.0], np.full(len(values), SCALE)])
-    yield from _rows("joint", np.concatenate([centres[:1], values]), densities, plain, loc, scale)
+def _single(part: Part) -> Any:
+    """Return a normal for all devices."""
+    return part(tfd.Normal(jnp.zeros(()), SCALE))
 
 
-def _repeated(key: jax.Array) -> jax.Array:
-    """Return the same key for every device; the distribution itself makes the values differ."""
-    return jnp.stack([key] * jax.device_count())
+def _joint(part: Part) -> Any:
+    """Return a joint distribution: a plain normal, equal on all devices, and one for all devices centred on it."""
+    return tfd.JointDistributionSequential(
+        [tfd.Normal(jnp.zeros(()), 1.0), lambda centre: part(tfd.Normal(centre, SCALE))]
+    )
 
 
-def _rows(
-    case: str, values: Array, densities: Array, plain: jax.Array, loc: Array, scale: Array
-) -> Iterator[dict[str, object]]:
-    texts = {"values": values, "loc": loc, "scale": scale}
-    inputs = {name: " ".join(map(repr, np.asarray(found, np.float64).tolist())) for name, found in texts.items()}
-    own = np.asarray(values)[-len(densities) :]
-    for device, density in enumerate(np.asarray(densities)):
-        about = {"case": case, "device": device, "own_value": float(own[device])}
-        yield {**about, "log_density": float(density), "plain_log_density": float(plain), **inputs}
+def _densities(case: str, key: jax.Array, make: Callable[[Part], Any]) -> Iterator[dict[str, object]]:
+    """Yield rows of a sharded distribution: each device draws its own value, and reports the density of all."""
+
+    def sample(keys: jax.Array) -> Any:
+        distribution = make(lambda normal: tfed.Sharded(normal, shard_axis_name="device"))
+        parts = distribution.sample(seed=keys[0])
+        return jax.tree.map(lambda x: x[None], (parts, distribution.log_prob(parts)))
+
+    # The key is the same on every device; the distribution itself makes the values differ.
+    parts, densities = on_devices(sample)(jnp.stack([key] * jax.device_count()))
+    (*centres, values), structure = jax.tree.flatten(parts)
+    whole = jax.tree.unflatten(structure, [*(c[0] for c in centres), values])
+    plain = make(lambda normal: tfd.Sample(normal, len(values))).log_prob(whole)
+    inputs = {
+        "values": [*(c[:1] for c in centres), values],
+        "loc": [np.zeros(len(centres)), *(centres or [np.zeros(len(values))])],
+        "scale": [np.ones(len(centres)), np.full(len(values), SCALE)],
+    }
+    texts = {k: " ".join(map(repr, np.concatenate(v).astype(np.float64).tolist())) for k, v in inputs.items()}
+    for device, (value, density) in enumerate(zip(values.tolist(), densities.tolist(), strict=True)):
+        about = {"case": case, "device": device, "own_value": value}
+        yield {**about, "log_density": density, "plain_log_density": float(plain), **texts}
