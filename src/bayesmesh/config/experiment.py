@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
@@ -162,8 +162,8 @@ def _divisors(number: int) -> str:
     return ", ".join(str(d) for d in range(1, min(number, 64) + 1) if number % d == 0)
 
 
-def _tag_of(key: str, names: tuple[str, ...]) -> Any:
-    def tag(value: Any) -> str | None:
+def _tag_of(key: str, names: tuple[str, ...]) -> Callable[[object], str | None]:
+    def tag(value: object) -> str | None:
         name = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
         if isinstance(name, str) and ":" in name:
             return EXTERNAL
@@ -216,9 +216,10 @@ def experiment_class() -> type[ExperimentBase]:
     )
 
 
-def component_options(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def component_options(kind: str, config: Mapping[str, object]) -> dict[str, object]:
     """Return the options of a component: its block without the name and the shared keys."""
     if kind == "model" and ":" in str(config["name"]):
-        return dict(config.get("options", {}))
+        options = config.get("options")
+        return dict(options) if isinstance(options, Mapping) else {}
     shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}
     return {k: v for k, v in config.items() if k not in shared}

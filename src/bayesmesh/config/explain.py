@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic import Tag, ValidationError
+from pydantic_core import ErrorDetails
 
 from bayesmesh.config.registry import list_components
 from bayesmesh.config.settings import NAME_PATTERN, Settings, descriptions
@@ -32,7 +33,7 @@ class Place(NamedTuple):
 
     keys: list[str]
     owner: type[Settings]
-    expected: Any
+    expected: object
 
     @property
     def key(self) -> str:
@@ -48,7 +49,7 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
     """
     keys: list[str] = []
     owner: type[Settings] = cls
-    expected: Any = cls
+    expected: object = cls
     for part in loc:
         arms = _arms(expected)
         if len(arms) > 1:
@@ -58,7 +59,7 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
             expected = None
         else:
             keys.append(str(part))
-            block: Any = _bare(arms[0]) if arms else None
+            block = _bare(arms[0]) if arms else None
             expected = None
             if _is_block(block):
                 owner = block
@@ -67,23 +68,23 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
     return Place(keys, owner, expected)
 
 
-def _arms(expected: Any) -> list[Any]:
+def _arms(expected: object) -> list[object]:
     """Return the members of a union except None; pydantic labels them if there are several."""
     if get_origin(expected) in (Union, UnionType):
         return [arm for arm in get_args(expected) if arm is not type(None)]
     return [] if expected is None else [expected]
 
 
-def _bare(expected: Any) -> Any:
+def _bare(expected: object) -> object:
     return get_args(expected)[0] if get_origin(expected) is Annotated else expected
 
 
-def _label(arm: Any) -> str | None:
+def _label(arm: object) -> str | None:
     tags = [item.tag for item in get_args(arm)[1:] if isinstance(item, Tag)] if get_origin(arm) is Annotated else []
     return tags[0] if tags else getattr(arm, "__name__", None)
 
 
-def _is_block(expected: Any) -> bool:
+def _is_block(expected: object) -> TypeGuard[type[Settings]]:
     return isinstance(expected, type) and issubclass(expected, Settings)
 
 
@@ -96,7 +97,7 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
         cls: class against which the content was validated.
         under: dotted key of the validated block, if it is not the whole file.
     """
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[ErrorDetails]] = {}
     places: dict[str, Place] = {}
     for detail in error.errors():
         place = locate(cls, detail["loc"])
@@ -114,7 +115,7 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
     return ConfigError(f"{path}: {message}{also}", remedy)
 
 
-def _say(place: Place, details: list[Any]) -> tuple[str, str]:
+def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return message and remedy of the errors at one position."""
     first = details[0]
     kind, name = first["type"], place.key
@@ -145,7 +146,7 @@ def _key_within(place: Place, key: str) -> str:
     )
 
 
-def _wanted(place: Place, detail: Mapping[str, Any]) -> str:
+def _wanted(place: Place, detail: ErrorDetails) -> str:
     if detail["type"] in ("model_type", "model_attributes_type"):
         block = next((b for b in map(_bare, _arms(place.expected)) if _is_block(b)), None)
         block = block or next((b for b in _arms_of_owner(place) if b.__name__ == detail["ctx"]["class_name"]), None)
@@ -162,7 +163,7 @@ def _arms_of_owner(place: Place) -> list[type[Settings]]:
     return [b for b in map(_bare, _arms(field.annotation)) if _is_block(b)] if field else []
 
 
-def _say_component(key: str, given: Any) -> tuple[str, str]:
+def _say_component(key: str, given: object) -> tuple[str, str]:
     """Explain a source, model or kernel that is unknown or has no name."""
     kind, word = _COMPONENTS[key]
     names = list_components(kind)

@@ -60,7 +60,7 @@ def component_path(kind: str, name: str) -> Path:
     return file if file.is_file() else file.with_suffix("") / "analysis.py"
 
 
-def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
+def component_files(kind: str, config: Mapping[str, str]) -> list[Path]:
     """Return the source files that a component's block of the configuration names: its own, and its metric's."""
     files = [component_path(kind, config["source" if kind == "source" else "name"])]
     if kind == "kernel" and "metric" in config:
@@ -116,7 +116,7 @@ def read_options(path: Path) -> type[Settings]:
     return options
 
 
-def resolve_component(kind: str, name: str, options: Mapping[str, Any]) -> tuple[type[Any], Settings]:
+def resolve_component(kind: str, name: str, options: Mapping[str, object]) -> tuple[type[Any], Settings]:
     """Return the class of a component and its validated options, from which it is made.
 
     Raises:

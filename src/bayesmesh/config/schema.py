@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic_core import PydanticUndefined
 
@@ -89,19 +88,19 @@ def _table(cls: type[Settings], prefix: str) -> list[str]:
 def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
     for name, field in cls.model_fields.items():
         inner = _settings_in(field.annotation)
-        default: Any = field.default
+        default: object = field.default
         shown = "required" if default is PydanticUndefined else _default(default)
         yield f"| `{prefix}{name}` | {shown} | {descriptions(cls).get(name, '').replace('|', '/')} |"
         if inner is not None and inner.__name__ != "Gate":
             yield from _rows(inner, f"{prefix}{name}.")
 
 
-def _settings_in(annotation: Any) -> type[Settings] | None:
+def _settings_in(annotation: object) -> type[Settings] | None:
     candidates = [annotation, *getattr(annotation, "__args__", ())]
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Settings)), None)
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     if isinstance(value, Settings):
         return f"`{value.limit:g}`" if hasattr(value, "limit") else ""
     if value is None:

@@ -50,7 +50,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_lists_for_tuples(cls, values: Any) -> Any:
+    def _take_lists_for_tuples(cls, values: object) -> object:
         if not isinstance(values, Mapping):
             return values
         fields = cls.model_fields
@@ -91,7 +91,7 @@ def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
     )
 
 
-def _as_tuple(annotation: Any, value: Any) -> Any:
+def _as_tuple(annotation: object, value: object) -> object:
     """Convert lists to tuples where the type is a tuple, at any depth.
 
     >>> _as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), _as_tuple(list[int], [1])
@@ -109,7 +109,7 @@ def _as_tuple(annotation: Any, value: Any) -> Any:
         return tuple(value)
     if origin is not tuple:
         return value
-    inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[Any] * len(value)]
+    inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[object] * len(value)]
     return tuple(_as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))
 
 

@@ -87,7 +87,7 @@ for _tag, _pattern, _first in (
     _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, object]:
     """Return the mapping of a YAML file.
 
     Raises:

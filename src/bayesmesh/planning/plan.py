@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
@@ -37,6 +37,14 @@ def use_own_environment() -> None:
     folder = str(Path(sys.executable).parent)
     if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
+
+
+class _Wildcards(Protocol):
+    """Wildcards of a job: an experiment, or a dataset and perhaps a split."""
+
+    experiment: str
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class _Experiments(dict[str, ExperimentBase]):
@@ -142,8 +150,8 @@ class Plan:
         named = (name for name in self.broken if re.fullmatch(NAME_PATTERN, name) and name not in RESERVED_NAMES)
         return sorted([*self.experiments, *named])
 
-    def _data(self, name: str) -> dict[str, Any]:
-        data: dict[str, Any] = self.experiments[name].model_dump(mode="json")["data"]
+    def _data(self, name: str) -> dict[str, object]:
+        data: dict[str, object] = self.experiments[name].model_dump(mode="json")["data"]
         return data
 
     def dataset(self, name: str) -> str:
@@ -207,11 +215,11 @@ class Plan:
         limits = self.site.cpu if self._asked("gpu") is None else self.site.gpu
         return SampleJob(limits, self.site.stop_minutes, (self._processes or (1, 1))[0])
 
-    def sample_memory_mb(self, wildcards: Any, attempt: int) -> int:
+    def sample_memory_mb(self, wildcards: _Wildcards, attempt: int) -> int:
         """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
         return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self._sample_job)
 
-    def sample_minutes(self, wildcards: Any, attempt: int) -> int:
+    def sample_minutes(self, wildcards: _Wildcards, attempt: int) -> int:
         """Return the time of a chain group's job, for `resources`, once the compile stage has measured it."""
         name = wildcards.experiment
         return sample_minutes(self.layout(name).audit, attempt, self._sample_job, self.experiments[name])
@@ -243,10 +251,10 @@ class Plan:
         """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
         return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
 
-    def analysis_inputs(self, analysis: AnalysisDeclaration) -> Callable[[Any], list[Path]]:
+    def analysis_inputs(self, analysis: AnalysisDeclaration) -> Callable[[_Wildcards], list[Path]]:
         """Return a function of wildcards that returns the inputs of an analysis, from all experiments that it reads."""
 
-        def inputs(wildcards: Any) -> list[Path]:
+        def inputs(wildcards: _Wildcards) -> list[Path]:
             names = [wildcards.experiment, *self.experiments[wildcards.experiment].named_experiments(analysis.name)]
             found = [self.layout(name).read_by(analysis.reads, self.data_layout(name)) for name in names]
             return [file for files in found for file in files]
@@ -279,7 +287,7 @@ class Plan:
         """Return the heading of an experiment in Snakemake's own report."""
         return self.experiments[name].report.category
 
-    def spec(self, stage: str) -> Callable[[Any], str]:
+    def spec(self, stage: str) -> Callable[[_Wildcards], str]:
         """Return a function of wildcards that returns the file of the stage's spec, for `params`.
 
         The file is named after its content, so it never changes: another configuration is another file, and thus
@@ -294,7 +302,7 @@ class Plan:
         """
         return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
-    def code(self, stage: str) -> Callable[[Any], str]:
+    def code(self, stage: str) -> Callable[[_Wildcards], str]:
         """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
         return lambda wildcards: self._code(stage, self._name(wildcards))
 
@@ -316,7 +324,7 @@ class Plan:
         """Return whether Snakemake was asked for a target."""
         return self.workflow is not None and target in self.workflow.dag_settings.targets
 
-    def _name(self, wildcards: Any) -> str:
+    def _name(self, wildcards: _Wildcards) -> str:
         """Return an experiment; for a dataset, the first experiment that uses it."""
         values = dict(wildcards.items())
         if "experiment" in values:

@@ -86,7 +86,7 @@ class StageSpec(Settings):
         return StageSpec(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
 
     @functools.cached_property
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, object]:
         """Top-level key -> its typed settings, for the keys in `config`.
 
         Raises:
@@ -94,7 +94,7 @@ class StageSpec(Settings):
         """
         return {key: self._part(key, value) for key, value in self.config.items()}
 
-    def _part(self, key: str, value: Any) -> Any:
+    def _part(self, key: str, value: object) -> object:
         where = ["config", key]
         try:
             if key in experiment_class().model_fields:
@@ -160,7 +160,7 @@ class StageSpec(Settings):
 
 
 @functools.cache
-def _adapter(key: str) -> TypeAdapter[Any]:
+def _adapter(key: str) -> TypeAdapter[object]:
     """Return the validator of one top-level key of an experiment."""
     field = experiment_class().model_fields[key]
     annotation: Any = field.annotation
@@ -227,16 +227,16 @@ def later_stages(experiment: ExperimentBase) -> list[str]:
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def dataset_name(data: Mapping[str, Any]) -> str:
+def dataset_name(data: Mapping[str, object]) -> str:
     """Return the folder name of a dataset: its source and a digest of the source's options."""
     return f"{data['source']}-{_digest(component_options('source', data))}"
 
 
-def split_name(data: Mapping[str, Any]) -> str:
+def split_name(data: Mapping[str, object]) -> str:
     """Return the folder name of a split: readable, with a digest of what defines it."""
     fraction = data["held_out_fraction"]
     if not fraction:
