@@ -14,13 +14,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bayesmesh.errors import UserError, explain_os_error
 from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option
 from bayesmesh.running.early_stop import exiting_on_signal
-
-__all__ = ["main", "make_parser"]
 
 _log = logging.getLogger("bayesmesh")
 
@@ -92,8 +90,10 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_verb(verbs: Any, name: str, about: Verb) -> argparse.ArgumentParser:
-    verb: argparse.ArgumentParser = verbs.add_parser(name, help=about.help, description=about.help)
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: Verb
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=about.help, description=about.help)
     add_options(verb, about.options)
     verb.set_defaults(run=about.run)
     return verb

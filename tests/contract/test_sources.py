@@ -11,8 +11,8 @@ import pytest
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options
 from bayesmesh.data.base import Dataset, Source
-from bayesmesh.data.data_fingerprint import fingerprint_data
 from bayesmesh.data.sharding import check_counts
+from bayesmesh.data.shards import fingerprint_data
 
 
 def make(name: str) -> Source:

@@ -106,10 +106,7 @@ def read_options(path: Path) -> type[Settings]:
     try:
         exec(code, namespace)  # the project's own source, not user input
     except (NameError, TypeError, ValueError, AttributeError, PydanticUserError, SchemaError) as error:
-        raise ConfigError(
-            f"{path}: class Options: {error}",
-            f"use only {', '.join(_IN_OPTIONS)} in it",
-        ) from error
+        raise ConfigError(f"{path}: class Options: {error}", f"use only {', '.join(_IN_OPTIONS)} in it") from error
     options: type[Settings] = namespace["Options"]
     if not issubclass(options, Settings):
         raise ConfigError(f"{path}: class Options is no Settings", "write `class Options(Settings): ...`")

@@ -1,4 +1,4 @@
-"""Find the source files that a module runs: its own and all that it imports, followed file by file.
+"""Find the source files that a module runs, its own and all that it imports, and compute their fingerprint.
 
 Configuration code is left out: it can change only the configuration of a stage, which is compared separately. For a
 user's own file, imports of the user's own code are followed too, but not installed packages. Files are read as text;
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -147,3 +148,15 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
             if file is not None:
                 waiting.append(file)
     return sorted(seen)
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Return 16 hexadecimal digits over names and contents of source files; the location of user files does not count."""
+    lines = sorted(f"{_name(path)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+
+def _name(path: Path) -> str:
+    if path.is_relative_to(PACKAGE_ROOT):
+        return str(path.relative_to(PACKAGE_ROOT))
+    return "/".join([*reversed([folder.name for folder in enclosing_packages(path)]), path.name])

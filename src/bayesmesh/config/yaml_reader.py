@@ -36,44 +36,36 @@ class _StrictLoader(yaml.SafeLoader):
     nodes = 0
     depth = 0
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.get_event()
-            raise yaml.MarkedYAMLError(
-                problem="aliases (*name) are not accepted",
-                problem_mark=event.start_mark,
-                note="repeat the value instead of the alias",
-            )
+            mark = self.get_event().start_mark
+            raise _refusal(mark, "aliases (*name) are not accepted", "repeat the value instead of the alias")
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(
-                problem=f"more than {MAX_NODES} values or {MAX_DEPTH} levels", problem_mark=self.peek_event().start_mark
-            )
+            raise _refusal(self.peek_event().start_mark, f"more than {MAX_NODES} values or {MAX_DEPTH} levels")
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[Any, int] = {}
+        seen: dict[object, int] = {}
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key, mark = self.construct_object(key_node, deep=True), key_node.start_mark
             if not isinstance(key, str):
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a word", problem_mark=key_node.start_mark)
+                raise _refusal(mark, f"the key {key!r} is not a word")
             if key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"duplicate key '{key}', first given in line {seen[key]}",
-                    problem_mark=key_node.start_mark,
-                    note="keep one of the two keys, or merge their values",
-                )
+                problem = f"duplicate key '{key}', first given in line {seen[key]}"
+                raise _refusal(mark, problem, "keep one of the two keys, or merge their values")
             if key.startswith("__"):
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key}' is not accepted: configuration is data, never code",
-                    problem_mark=key_node.start_mark,
-                )
-            seen[key] = key_node.start_mark.line + 1
+                raise _refusal(mark, f"the key '{key}' is not accepted: configuration is data, never code")
+            seen[key] = mark.line + 1
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return mapping
+
+
+def _refusal(mark: yaml.Mark, problem: str, remedy: str | None = None) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark, note=remedy)
 
 
 _StrictLoader.yaml_implicit_resolvers = {}

@@ -12,8 +12,6 @@ import numpy as np
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["Column", "DataSpec", "Dataset", "FieldSpec", "Source"]
-
 type Column = list[int] | list[str] | list[list[str]]
 """One value per column of a row: ids, titles, or the genres of each film."""
 

@@ -1,17 +1,91 @@
-"""Fetch the files of a source atomically."""
+"""Fetch the files of a source atomically, from a local mirror (``BAYESMESH_MIRROR``) or from the network."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Mapping
-from typing import TypedDict
+from pathlib import Path
+from typing import NamedTuple, TypedDict
 
 from bayesmesh.data.base import Source
+from bayesmesh.errors import DataError
+from bayesmesh.files import hash_file
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.sealed import write_sealed
 
-__all__ = ["fetch"]
+MIRROR_VARIABLE = "BAYESMESH_MIRROR"
+
+PROBE_LIMIT_S = 6.0
+"""Longest time that `probe` takes, in seconds, name resolution and proxies included; leaves time to start within 10."""
+
+
+class RegisteredFile(NamedTuple):
+    """A file in its publisher's list of checksums; `size` in bytes, `sha256` in hexadecimal."""
+
+    url: str
+    name: str
+    size: int
+    sha256: str
+
+
+def mirror_folder() -> Path | None:
+    """Return the folder that ``BAYESMESH_MIRROR`` names, or None if it is not set.
+
+    Raises:
+        DataError: the folder does not exist.
+    """
+    value = os.environ.get(MIRROR_VARIABLE, "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{MIRROR_VARIABLE}={value}: no such folder", f"correct it, or `unset {MIRROR_VARIABLE}`")
+    return folder
+
+
+def verify_file(path: Path, registered: RegisteredFile) -> None:
+    """Compare a local file with its registered size and sha256.
+
+    Raises:
+        DataError: it is missing, shorter or longer than registered, or of the right size with other bytes.
+    """
+    remedy = f"get {registered.url} again and put it at {path}"
+    if not path.is_file():
+        raise DataError(f"{path}: missing, expected {registered.size} bytes", remedy)
+    size = path.stat().st_size
+    if size != registered.size:
+        kind = "truncated" if size < registered.size else "too long"
+        raise DataError(f"{path}: {kind}: expected {registered.size} bytes, found {size}", remedy)
+    found = hash_file(path)
+    if found != registered.sha256:
+        raise DataError(f"{path}: damaged: expected sha256 {registered.sha256}, found {found}", remedy)
+
+
+def probe(url: str, limit_s: float = PROBE_LIMIT_S) -> str:
+    """Request the first byte of `url`, through the proxies of the environment.
+
+    Returns:
+        The reason for failure, or an empty string on success.
+    """
+    outcome: list[str] = []
+    # A daemon thread, because name resolution has no time limit and must not delay the exit.
+    thread = threading.Thread(target=lambda: outcome.append(_request(url, limit_s / 2)), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return outcome[0] if outcome else f"no answer within {limit_s:g} s"
+
+
+def _request(url: str, timeout_s: float) -> str:
+    import requests
+
+    try:
+        with requests.get(url, stream=True, timeout=timeout_s) as response:
+            return "" if response.status_code == requests.codes.ok else f"HTTP status {response.status_code}"
+    except requests.RequestException as error:
+        cause = str(error)
+        return f"{type(error).__name__}: {cause if len(cause) < 300 else cause[:300] + ' ...'}"
 
 
 class FetchManifest(TypedDict):

@@ -12,22 +12,14 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bayesmesh.data.mirror import MIRROR_VARIABLE, RegisteredFile, probe
+from bayesmesh.data.fetching import MIRROR_VARIABLE, RegisteredFile, probe
 from bayesmesh.errors import DataError
 
-__all__ = [
-    "Builder",
-    "Downloads",
-    "Example",
-    "Feature",
-    "download",
-    "prepare",
-    "read_records",
-    "registered_files",
-    "require_network",
-]
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+    from tensorflow_datasets.core.download import DownloadManager
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
@@ -35,6 +27,8 @@ NUM_RETRIES = 2
 BATCH_RECORDS = 2048
 
 
+type Builder = DatasetBuilder
+type Downloads = DownloadManager
 type Example = tuple[int, dict[str, object]]
 """Key and features of a record that a builder writes."""
 
@@ -51,32 +45,6 @@ class Feature(Protocol):
     def bytes_list(self) -> _Values[bytes]: ...
     @property
     def int64_list(self) -> _Values[int]: ...
-
-
-class _Split(Protocol):
-    @property
-    def num_examples(self) -> int: ...
-
-
-class _Info(Protocol):
-    @property
-    def splits(self) -> Mapping[str, _Split]: ...
-
-
-class Downloads(Protocol):
-    """The download manager of TFDS."""
-
-    def download(self, urls: Mapping[str, str]) -> Mapping[str, str]: ...
-
-
-class Builder(Protocol):
-    """A builder of TFDS."""
-
-    @property
-    def data_dir(self) -> str: ...
-    @property
-    def info(self) -> _Info: ...
-    def download_and_prepare(self, *, download_config: object) -> None: ...
 
 
 def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.data_fingerprint import fingerprint_data
+from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.data.split import hold_out_interactions, hold_out_rows
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
@@ -19,8 +19,6 @@ from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
 from bayesmesh.store.sealed import write_sealed
-
-__all__ = ["SHARD_ROWS", "check_counts", "row_chunks", "shard"]
 
 SHARD_ROWS = 8192
 """Rows per shard, which is one file; a process reads a range of rows from a few files."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Interactions", "held_out_count", "hold_out_interactions", "hold_out_rows"]
-
 
 class Interactions(NamedTuple):
     """Held-out films of each user, as compressed sparse rows.

@@ -9,8 +9,6 @@ from pathlib import Path
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.errors import ConfigError
 
-__all__ = ["check_devices", "check_processes", "count_devices"]
-
 
 def count_devices(platform: str, cores: int) -> int:
     """Return the number of devices of a platform on this machine; a CPU core counts as a device.

@@ -17,9 +17,9 @@ from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_an
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import atomic_path
-from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import Site, load_site
@@ -162,21 +162,9 @@ class Plan:
         """Return the split of an experiment."""
         return split_name(self._data(name))
 
-    def datasets(self) -> list[str]:
-        """Return all datasets, sorted."""
-        return sorted(self._datasets)
-
-    def splits(self) -> list[str]:
-        """Return all splits, sorted."""
-        return sorted({s for _, s in self._splits})
-
     def groups(self, name: str) -> list[str]:
         """Return the names of an experiment's chain groups."""
         return [group_name(g) for g in range(self.experiments[name].sampling.chain_groups)]
-
-    def num_groups(self, name: str) -> int:
-        """Return the number of chain groups, each a job."""
-        return self.experiments[name].sampling.chain_groups
 
     def layout(self, name: str) -> ExperimentLayout:
         """Return the files of an experiment."""
@@ -202,7 +190,7 @@ class Plan:
     def threads(self, name: str, cores: int | None) -> int:
         """Return the cores of one chain group's job: an even share of the machine, or all cores of a cluster job."""
         is_alone = self.workflow is not None and self.workflow.remote_exec
-        return max(1, (cores or 1) // (1 if is_alone else self.num_groups(name)))
+        return max(1, (cores or 1) // (1 if is_alone else self.experiments[name].sampling.chain_groups))
 
     @functools.cached_property
     def site(self) -> Site:
@@ -275,13 +263,9 @@ class Plan:
 
     def titles(self) -> str:
         """Return names, titles and categories of the indexed experiments, as JSON."""
-        return json.dumps(
-            {
-                n: [e.title, e.report.category]
-                for n, e in self.experiments.items()
-                if self.layout(n).page in self.indexed()
-            }
-        )
+        indexed = self.indexed()
+        shown = {n: e for n, e in self.experiments.items() if self.layout(n).page in indexed}
+        return json.dumps({n: [e.title, e.report.category] for n, e in shown.items()})
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""

@@ -11,8 +11,6 @@ from bayesmesh.errors import StoreError
 from bayesmesh.planning.site import Nodes
 from bayesmesh.store.sealed import read_sealed
 
-__all__ = ["SampleJob", "sample_memory_mb", "sample_minutes"]
-
 BASE_MEMORY_MB = 2000
 """Memory of Python, JAX and the two processes of Snakemake in a job."""
 

@@ -22,8 +22,6 @@ from bayesmesh.config.settings import Settings, does_not_fit
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.running.slurm.commands import refusal, test_only_command
 
-__all__ = ["SITE_FILE", "GpuNodes", "Nodes", "Site", "is_profile_given", "load_site", "site_for"]
-
 SITE_FILE = "profiles/site.yaml"
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,127}$")]

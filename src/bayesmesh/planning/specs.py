@@ -18,18 +18,6 @@ from bayesmesh.config.registry import resolve_component
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 
-__all__ = [
-    "COMPONENTS",
-    "LATER",
-    "READS",
-    "STAGES",
-    "StageSpec",
-    "dataset_name",
-    "later_stages",
-    "split_name",
-    "stage_config",
-]
-
 LATER = {each.verb: each.name for each in list_analyses()}
 """Verb of an analysis, which not all data and models support -> its key in an experiment."""
 

@@ -11,8 +11,6 @@ from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
 from bayesmesh.planning.specs import COMPONENTS, LATER
 
-__all__ = ["files_without_components", "stage_files"]
-
 _STAGES = PACKAGE_ROOT / "stages"
 
 

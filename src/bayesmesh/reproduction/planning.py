@@ -9,9 +9,8 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.files import hash_file
-from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.planning.plan import Plan
 from bayesmesh.reproduction.benchmarks.command import benchmark_files, list_benchmarks
 from bayesmesh.reproduction.claims.inputs import FOLDERS

@@ -15,9 +15,8 @@ from typing import Any
 import jax
 
 from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.code_fingerprint import fingerprint
 from bayesmesh.sampling.mesh import describe_devices
 
 __all__ = ["chain_identity", "check_environment", "environment"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.data.data_fingerprint import fingerprint_data
+from bayesmesh.data.shards import fingerprint_data
 
 ARRAYS = {"rows/x": np.arange(6, dtype=np.int32).reshape(2, 3), "rows/y": np.zeros((), np.float64)}
 DESCRIBED: dict[str, Any] = {"kind": "rows", "columns": {"title": ["a", "b"]}}

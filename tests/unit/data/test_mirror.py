@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.data.mirror import RegisteredFile, mirror_folder, probe, verify_file
+from bayesmesh.data.fetching import RegisteredFile, mirror_folder, probe, verify_file
 from bayesmesh.errors import DataError
 
 CONTENT = b"some bytes" * 100

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bayesmesh.data import records
-from bayesmesh.data.mirror import RegisteredFile
+from bayesmesh.data.fetching import RegisteredFile
 from bayesmesh.errors import DataError
 
 CONTENT = b"payload" * 1000

@@ -56,8 +56,7 @@ def _plan(config: Path, **workflow: Any) -> Plan:
 def test_experiments_share_a_dataset_but_not_a_split(config: Path) -> None:
     plan = _plan(config)
     assert plan.dataset("a") == plan.dataset("b")
-    assert plan.datasets() == [plan.dataset("a")]
-    assert plan.splits() == sorted({"all", plan.split("b")})
+    assert (plan.split("a"), plan.split("b")[:9]) == ("all", "held-out-")
 
 
 def test_groups_share_the_cores(config: Path) -> None:

@@ -11,8 +11,6 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 
-__all__ = ["Options", "Source", "stratified_split"]
-
 
 class Options(Settings):
     """Options of `digits`."""

@@ -11,8 +11,6 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Column, Dataset
 
-__all__ = ["GENRES", "Options", "Source"]
-
 GENRES = ["Harbour", "Inventors", "Lighthouse", "Mountain", "Orchestra", "Winter"]
 """Invented words, so that no simulated title resembles a real one."""
 

@@ -15,8 +15,6 @@ from bayesmesh.config.settings import Settings
 from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 
-__all__ = ["Options", "Source", "simulate_processes"]
-
 SIGNAL, NOISE = 1.15, 0.15
 INITIAL = np.array([0.9, 0.09, 0.01])
 TRANSITION = np.array([[0.9, 0.09, 0.01], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]])

@@ -17,19 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.data import base
+from bayesmesh.data import base, records
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.mirror import RegisteredFile, mirror_folder, verify_file
-from bayesmesh.data.records import (
-    Builder,
-    Downloads,
-    Example,
-    download,
-    prepare,
-    read_records,
-    registered_files,
-    require_network,
-)
+from bayesmesh.data.fetching import RegisteredFile, mirror_folder, verify_file
 from bayesmesh.errors import DataError
 
 PARTS = {"train": "train", "test": "t10k"}
@@ -105,7 +95,7 @@ def decode_png(content: bytes) -> np.ndarray:
     return rows[:, 1:]
 
 
-def _builder(folder: Path) -> Builder:
+def _builder(folder: Path) -> records.Builder:
     """Return the TFDS builder of MNIST that neither extracts, shuffles nor needs TensorFlow."""
     from tensorflow_datasets.image_classification import mnist
 
@@ -117,7 +107,7 @@ def _builder(folder: Path) -> Builder:
             info.as_proto.disable_shuffling = True
             return info
 
-        def _split_generators(self, dl_manager: Downloads) -> dict[str, Iterator[Example]]:
+        def _split_generators(self, dl_manager: records.Downloads) -> dict[str, Iterator[records.Example]]:
             paths = dl_manager.download({name: self.URL + name for name in FILES})
             return {
                 split: self._generate_examples(
@@ -126,7 +116,7 @@ def _builder(folder: Path) -> Builder:
                 for split, part in PARTS.items()
             }
 
-        def _generate_examples(self, images: Path, labels: Path) -> Iterator[Example]:
+        def _generate_examples(self, images: Path, labels: Path) -> Iterator[records.Example]:
             for number, (image, label) in enumerate(zip(read_idx(images), read_idx(labels), strict=True)):
                 yield number, {"image": encode_png(image), "label": int(label)}
 
@@ -148,18 +138,18 @@ class Source(base.Source):
         """
         import tensorflow_datasets as tfds
 
-        files = registered_files("mnist", FILES)
+        files = records.registered_files("mnist", FILES)
         mirror = mirror_folder()
         manual = mirror.resolve() / "mnist" if mirror else None
         if manual:
             for name, file in files.items():
                 verify_file(manual / name, file)
         else:
-            require_network(files[FILES[0]].url, NEEDED)
-            download(files, folder / "downloads", "mnist")
+            records.require_network(files[FILES[0]].url, NEEDED)
+            records.download(files, folder / "downloads", "mnist")
         with tfds.core.registered.skip_registration():
             builder = _builder(folder)
-        prepare(builder, manual)
+        records.prepare(builder, manual)
         return _origin(files, manual, tfds.__version__)
 
     def read(self, folder: Path) -> Dataset:
@@ -192,7 +182,7 @@ def _decode(folder: Path, split: str) -> dict[str, np.ndarray]:
         raise DataError(f"{folder / 'mnist'}: no prepared data set", "run the fetch stage again")
     images: list[np.ndarray] = []
     labels: list[int] = []
-    for number, features in enumerate(read_records(found[-1], split)):
+    for number, features in enumerate(records.read_records(found[-1], split)):
         where = f"{found[-1]}: split {split}: record {number}"
         try:
             pixels = decode_png(features["image"].bytes_list.value[0])

@@ -15,19 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.data import base
+from bayesmesh.data import base, records
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.mirror import mirror_folder, verify_file
-from bayesmesh.data.records import (
-    Builder,
-    Downloads,
-    Example,
-    download,
-    prepare,
-    read_records,
-    registered_files,
-    require_network,
-)
+from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
 from bayesmesh.files import hash_file
@@ -71,7 +61,7 @@ class Source(base.Source):
         for config in ("users", "films"):
             with tfds.core.registered.skip_registration():
                 builder = _builder(folder, config, parsed)
-            prepare(builder)
+            records.prepare(builder)
         return {**origin, "written_by": f"movielens_watch {VERSION}, tensorflow-datasets {tfds.__version__}"}
 
     def read(self, folder: Path) -> Dataset:
@@ -82,14 +72,14 @@ class Source(base.Source):
         """
         prepared = folder / "movielens_watch"
         films: list[tuple[int, str, list[str]]] = []
-        for features in read_records(prepared / "films" / VERSION, "train"):
+        for features in records.read_records(prepared / "films" / VERSION, "train"):
             genres = features["genres"].bytes_list.value[0].decode()
             title = features["title"].bytes_list.value[0].decode()
             films.append((features["film_id"].int64_list.value[0], title, genres.split("|")))
         column = {film[0]: number for number, film in enumerate(films)}
         user_ids: list[int] = []
         rows: list[np.ndarray] = []
-        for features in read_records(prepared / "users" / VERSION, "train"):
+        for features in records.read_records(prepared / "users" / VERSION, "train"):
             user_ids.append(features["user_id"].int64_list.value[0])
             rated = features["film_ids"].int64_list.value
             if not column.keys() >= set(rated):
@@ -111,11 +101,11 @@ class Source(base.Source):
 
 def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
     """Return the files' contents, where they were found, and the origin record."""
-    archive = registered_files("movielens", [ARCHIVE])[ARCHIVE]
+    archive = records.registered_files("movielens", [ARCHIVE])[ARCHIVE]
     mirror = mirror_folder()
     if mirror is None:
-        require_network(archive.url, NEEDED)
-        path = download({ARCHIVE: archive}, folder / "downloads", "movielens")[ARCHIVE]
+        records.require_network(archive.url, NEEDED)
+        path = records.download({ARCHIVE: archive}, folder / "downloads", "movielens")[ARCHIVE]
         return read_archive(path), path, _archive_origin("network", path)
     for path in (mirror / ARCHIVE, mirror / "ml-1m" / ARCHIVE):
         if path.is_file():
@@ -140,7 +130,7 @@ def _archive_origin(origin: str, path: Path) -> dict[str, object]:
     }
 
 
-def _builder(folder: Path, config: str, parsed: MovieLens) -> Builder:
+def _builder(folder: Path, config: str, parsed: MovieLens) -> records.Builder:
     """Return a TFDS builder: configuration ``users`` has a record per user, ``films`` one per film."""
     import tensorflow_datasets as tfds
 
@@ -169,43 +159,26 @@ def _builder(folder: Path, config: str, parsed: MovieLens) -> Builder:
                 disable_shuffling=True,
             )
 
-        def _split_generators(self, dl_manager: Downloads) -> dict[str, Iterator[Example]]:
+        def _split_generators(self, dl_manager: records.Downloads) -> dict[str, Iterator[records.Example]]:
             del dl_manager
             return {"train": self._generate_examples()}
 
-        def _generate_examples(self) -> Iterator[Example]:
+        def _generate_examples(self) -> Iterator[records.Example]:
             yield from _user_examples(parsed) if config == "users" else _film_examples(parsed)
 
     return MovielensWatch(data_dir=folder, config=config, file_format="array_record")
 
 
-def _user_examples(parsed: MovieLens) -> Iterator[Example]:
+def _user_examples(parsed: MovieLens) -> Iterator[records.Example]:
     ids = list(parsed.users)
     bounds = np.searchsorted(parsed.ratings[:, 0], [*ids, ids[-1] + 1])
     for number, user in enumerate(ids):
         gender, age, occupation = parsed.users[user]
-        own = parsed.ratings[bounds[number] : bounds[number + 1]]
-        yield (
-            number,
-            {
-                "user_id": user,
-                "gender": gender,
-                "age": age,
-                "occupation": occupation,
-                "film_ids": own[:, 1],
-                "ratings": own[:, 2],
-                "timestamps": own[:, 3],
-            },
-        )
+        _, films, ratings, seconds = parsed.ratings[bounds[number] : bounds[number + 1]].T
+        about = {"user_id": user, "gender": gender, "age": age, "occupation": occupation}
+        yield number, {**about, "film_ids": films, "ratings": ratings, "timestamps": seconds}
 
 
-def _film_examples(parsed: MovieLens) -> Iterator[Example]:
-    for number, film in enumerate(parsed.films):
-        yield (
-            number,
-            {
-                "film_id": int(film),
-                "title": parsed.titles[number],
-                "genres": "|".join(parsed.genres[number]),
-            },
-        )
+def _film_examples(parsed: MovieLens) -> Iterator[records.Example]:
+    for number, (film, title, genres) in enumerate(zip(parsed.films, parsed.titles, parsed.genres, strict=True)):
+        yield number, {"film_id": int(film), "title": title, "genres": "|".join(genres)}

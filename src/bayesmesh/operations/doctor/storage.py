@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.config.loading import load_all
-from bayesmesh.data.mirror import MIRROR_VARIABLE
+from bayesmesh.data.fetching import MIRROR_VARIABLE
 from bayesmesh.data.sources import _movielens_files, mnist, movielens
 from bayesmesh.errors import ConfigError, explain_os_error
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, group

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.config import source_imports
-from bayesmesh.config.source_imports import PACKAGE_ROOT, imported_modules, source_closure
+from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, imported_modules, source_closure
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning import code_fingerprint
-from bayesmesh.planning.code_fingerprint import fingerprint
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package in which a imports b imports c, and d stands alone."""
-    for module in (source_imports, code_fingerprint):
-        monkeypatch.setattr(module, "PACKAGE_ROOT", tmp_path)
+    monkeypatch.setattr(source_imports, "PACKAGE_ROOT", tmp_path)
     for name, text in {
         "__init__": "", "a": "from bayesmesh import b\nimport numpy\n", "b": "def f():\n    import bayesmesh.part.c\n",
         "part/__init__": "", "part/c": "from bayesmesh.a import x\nfrom bayesmesh.config.e import y\n", "d": "",
