@@ -20,7 +20,7 @@ from bayesmesh.diagnostics.coordinates import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
-from bayesmesh.diagnostics.gates import judge
+from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
@@ -61,12 +61,12 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     sample_stats = drawn_arrays(_group(root, "sample_stats", posterior))
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
     non_finite = NonFinite()
-    judged = _tables(summaries, None, non_finite)
+    monitored = _tables(summaries, None, non_finite)
     listed = _tables(latents, gates.max_coordinates)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(root)
-    results = judge(
-        judged,
+    results = evaluate_gates(
+        monitored,
         energies["divergence_share"] if "diverging" in recorded else None,
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
@@ -80,9 +80,9 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         num_chains=num_chains,
         num_draws=num_draws,
         num_coordinates=NumCoordinates(
-            summaries=len(judged),
+            summaries=len(monitored),
             latents=sum(event_size(array) for array in latents.values()),
-            listed=len(judged) + len(listed),
+            listed=len(monitored) + len(listed),
         ),
         latents={
             name: Listed(total=event_size(array), listed=int((listed["variable"] == name).sum()))
@@ -90,7 +90,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         },
         **energies,
     )
-    table = pd.concat([judged, listed], ignore_index=True)
+    table = pd.concat([monitored, listed], ignore_index=True)
     write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     write_verdict(layout.verdict, verdict)
     return verdict
@@ -114,10 +114,8 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
     shapes = {array.shape[:2]: name for name, array in arrays.items()}
     if len(shapes) != 1 or 0 in next(iter(shapes)):
         found = ", ".join(f"'{name}' {shape}" for shape, name in shapes.items()) or "no array"
-        raise StoreError(
-            f"{path}: arrays differ in chains or draws, or have none: {found}",
-            "assemble the posterior again",
-        )
+        message = f"{path}: arrays differ in chains or draws, or have none: {found}"
+        raise StoreError(message, "assemble the posterior again")
     num_chains, num_draws = next(iter(shapes))
     return int(num_chains), int(num_draws)
 

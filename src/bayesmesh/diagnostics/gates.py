@@ -6,7 +6,7 @@ Every gate requires a finite value within its limit, so NaN never passes.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,28 +14,38 @@ import pandas as pd
 from bayesmesh.config.blocks import Gate, GateSettings
 from bayesmesh.diagnostics.verdict import GateResult
 
-_TITLES = {
-    "r_hat": "R-hat",
-    "ess_bulk": "bulk effective sample size",
-    "ess_tail": "tail effective sample size",
-    "mcse_mean": "Monte Carlo standard error of the mean, in posterior standard deviations",
-    "divergences": "share of divergent draws",
-    "bfmi": "Bayesian fraction of missing information",
-}
+Direction = Literal["at most", "at least"]
 
-_DIRECTIONS: dict[str, Literal["at most", "at least"]] = {
-    "r_hat": "at most", "ess_bulk": "at least", "ess_tail": "at least", "mcse_mean": "at most",
-    "divergences": "at most", "bfmi": "at least",
+
+class _Wording(NamedTuple):
+    """Name of a gate's statistic, the side of its limit, and what to do about a missed gate."""
+
+    title: str
+    direction: Direction
+    hint: str
+
+
+_GATES = {
+    "r_hat": _Wording(
+        "R-hat", "at most",
+        "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",
+    ),
+    "ess_bulk": _Wording("bulk effective sample size", "at least", "run more draws, or longer trajectories"),
+    "ess_tail": _Wording(
+        "tail effective sample size", "at least",
+        "run more draws; tails are explored too slowly for the 5% and 95% quantiles",
+    ),
+    "mcse_mean": _Wording(
+        "Monte Carlo standard error of the mean, in posterior standard deviations", "at most", "run more draws"
+    ),
+    "divergences": _Wording(
+        "share of divergent draws", "at most", "raise the target acceptance rate, or reparametrise the model"
+    ),
+    "bfmi": _Wording(
+        "Bayesian fraction of missing information", "at least",
+        "energies are explored slowly: heavy tails; reparametrise the model, or run a longer warmup",
+    ),
 }  # fmt: skip
-
-_HINTS = {
-    "r_hat": "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",
-    "ess_bulk": "run more draws, or longer trajectories",
-    "ess_tail": "run more draws; tails are explored too slowly for the 5% and 95% quantiles",
-    "mcse_mean": "run more draws",
-    "divergences": "raise the target acceptance rate, or reparametrise the model",
-    "bfmi": "energies are explored slowly: heavy tails; reparametrise the model, or run a longer warmup",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +63,7 @@ class _Measured:
     reasons: list[str]
 
 
-def judge(
+def evaluate_gates(
     table: pd.DataFrame, divergence_share: float | None, bfmi: np.ndarray | None, gates: GateSettings
 ) -> list[GateResult]:
     """Compare a convergence table with the gates.
@@ -75,7 +85,7 @@ def judge(
         Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
 
     >>> row = {"variable": "level", "index": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
-    >>> gates = judge(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
+    >>> gates = evaluate_gates(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
@@ -93,7 +103,7 @@ def judge(
         chains = [f"chain {chain}" for chain in range(len(bfmi))]
         energies = "energies of the chain are constant, not finite or not recorded"
         measured["bfmi"] = _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains))
-    return [_judge_gate(name, getattr(gates, name), _DIRECTIONS[name], found) for name, found in measured.items()]
+    return [_evaluate(name, getattr(gates, name), found) for name, found in measured.items()]
 
 
 def _of_table(table: pd.DataFrame, values: np.ndarray) -> _Measured:
@@ -110,9 +120,9 @@ def _reason(sd: float) -> str:
     return "too few draws or chains: at least four draws of two chains are needed"
 
 
-def _judge_gate(name: str, gate: Gate, direction: Literal["at most", "at least"], measured: _Measured) -> GateResult:
+def _evaluate(name: str, gate: Gate, measured: _Measured) -> GateResult:
     """Return the result of one gate: its worst value and the outcome."""
-    values = measured.values
+    values, direction = measured.values, _GATES[name].direction
     within = values <= gate.limit if direction == "at most" else values >= gate.limit
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.
     holds = np.isfinite(values) & within
@@ -127,7 +137,7 @@ def _judge_gate(name: str, gate: Gate, direction: Literal["at most", "at least"]
         where=measured.places[worst] if worst is not None else "",
         severity=gate.severity,
         verdict="pass" if is_met else gate.severity,
-        message=_message(name, gate.limit, direction, measured, worst, int((~holds).sum())),
+        message=_message(name, gate.limit, measured, worst, int((~holds).sum())),
     )
 
 
@@ -141,8 +151,8 @@ def _worst(values: np.ndarray, direction: str) -> int | None:
     return int(values.argmax() if direction == "at most" else values.argmin())
 
 
-def _message(name: str, limit: float, direction: str, measured: _Measured, worst: int | None, num_missed: int) -> str:
-    title = _TITLES[name]
+def _message(name: str, limit: float, measured: _Measured, worst: int | None, num_missed: int) -> str:
+    title, direction, hint = _GATES[name]
     if worst is None:
         return f"{title}: no value; a gate without a value is missed"
     value = float(measured.values[worst])
@@ -151,10 +161,7 @@ def _message(name: str, limit: float, direction: str, measured: _Measured, worst
     if np.isnan(value):
         return f"{title}{place} is not a number: {measured.reasons[worst]}{share}"
     if np.isinf(value):
-        return f"{title}{place} is infinite: {_infinite_reason(name)}{share}"
+        reason = "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"
+        return f"{title}{place} is infinite: {reason}{share}"
     said = f"{title}{place} is {value:.6g}, limit {direction} {limit:.6g}"
-    return f"{said}{share}; {_HINTS[name]}" if num_missed else said
-
-
-def _infinite_reason(name: str) -> str:
-    return "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"
+    return f"{said}{share}; {hint}" if num_missed else said

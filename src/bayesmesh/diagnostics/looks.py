@@ -46,11 +46,11 @@ def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: boo
     return np.isfinite(values) & (values <= target if is_upper else values >= target)
 
 
-def judge_look(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:
+def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:
     """Compare the draws so far with the targets of a rule.
 
     Args:
-        draws: summary -> draws, of the summaries that the rule names; others are not judged.
+        draws: summary -> draws, of the summaries that the rule names; others are not monitored.
         rule: targets and summaries.
 
     Returns:
@@ -62,7 +62,7 @@ def judge_look(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: St
         Carlo: can we trust the third significant figure?", doi:10.1214/08-STS257, for stopping at a standard error.
 
     >>> x = np.random.default_rng(0).normal(size=(4, 200))
-    >>> judge_look({"x": x}, StopSettings(min_ess_bulk=1e6))[0]["is_met"]
+    >>> evaluate_targets({"x": x}, StopSettings(min_ess_bulk=1e6))[0]["is_met"]
     False
     """
     tables = {name: convergence_table(v.reshape(*v.shape[:2], -1)) for name, v in draws.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
@@ -80,7 +80,7 @@ def damage_of(layout: ExperimentLayout) -> Iterator[str]:
     for manifest in sorted(layout.chains.glob("group-*.json")):
         yield from _manifest(manifest, layout)
     if layout.audit.exists():
-        yield from _sealed(layout.audit)
+        yield from _complaint(read_sealed, layout.audit)
     for data in datasets.values():
         yield from _data(data)
     yield from _posterior(layout)
@@ -141,9 +141,10 @@ def _manifest(path: Path, layout: ExperimentLayout) -> Iterator[str]:
         yield error.message
 
 
-def _sealed(path: Path) -> Iterator[str]:
+def _complaint(check: Callable[..., object], *arguments: object) -> Iterator[str]:
+    """Yield the message of a check that finds damage."""
     try:
-        read_sealed(path)
+        check(*arguments)
     except StoreError as error:
         yield error.message
 
@@ -151,13 +152,10 @@ def _sealed(path: Path) -> Iterator[str]:
 def _data(data: DataLayout) -> Iterator[str]:
     """Check manifests and shards of a dataset; shards of earlier versions have no list of hashes."""
     for path in (data.fetched, data.sharded):
-        yield from _sealed(path)
+        yield from _complaint(read_sealed, path)
     if data.shards.with_suffix(".sha256").exists():
         yield from check_hashes(data.shards)
-    try:
-        open_shards(data.shards).verify()
-    except StoreError as error:
-        yield error.message
+    yield from _complaint(lambda: open_shards(data.shards).verify())
 
 
 def _posterior(layout: ExperimentLayout) -> Iterator[str]:
@@ -192,7 +190,4 @@ def _tables(layout: ExperimentLayout) -> Iterator[str]:
         elif not receipt_file(path).is_file():
             yield f"{receipt_file(path)}: is missing, so the run that wrote {path} is unknown"
         else:
-            try:
-                check_receipt(layout.results, path)
-            except StoreError as error:
-                yield error.message
+            yield from _complaint(check_receipt, layout.results, path)

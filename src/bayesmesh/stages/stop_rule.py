@@ -19,7 +19,7 @@ import numpy as np
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.looks import judge_look, look_numbers
+from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
 from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
@@ -134,7 +134,7 @@ class StopRule:
         for part in self._judged:
             if is_met:
                 draws |= part.first(number)
-                targets = judge_look(draws, self._settings)
+                targets = evaluate_targets(draws, self._settings)
                 is_met = all(target["is_met"] for target in targets)
         seconds = round(time.perf_counter() - start, 6)
         return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.gates import judge
+from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
@@ -32,7 +32,7 @@ def verdict_with(name: str = "", value: float = 0.0, gates: GateSettings | None 
         table.loc[2, name] = value
     if sd is not None:
         table.loc[2, "sd"] = sd
-    content = dumped(judge(table, share, bfmi, gates or GateSettings()))
+    content = dumped(evaluate_gates(table, share, bfmi, gates or GateSettings()))
     return content, {gate["name"]: gate for gate in content["gates"]}
 
 
@@ -102,13 +102,13 @@ def test_a_constant_coordinate_is_named_as_such() -> None:
 
 def test_the_message_counts_misses_and_scalars_have_no_index() -> None:
     table = pd.DataFrame([{"variable": "level", "index": ""} | GOOD | {"r_hat": 1.3}] * 2)
-    gate = dumped(judge(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
+    gate = dumped(evaluate_gates(table, 0.0, np.array([0.9]), GateSettings()))["gates"][0]
     assert gate["where"] == "level"
     assert "R-hat of level is 1.3, limit at most 1.01; 2 of 2 values miss it" in gate["message"]
 
 
 def test_nothing_to_judge_does_not_pass() -> None:
     empty = pd.DataFrame({name: [] for name in ("variable", "index", *GOOD)})
-    content = dumped(judge(empty, float("nan"), np.array([]), GateSettings()))
+    content = dumped(evaluate_gates(empty, float("nan"), np.array([]), GateSettings()))
     assert {gate["verdict"] for gate in content["gates"]} == {"fail"}
     assert {gate["value"] for gate in content["gates"]} == {None}

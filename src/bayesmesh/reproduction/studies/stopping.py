@@ -103,7 +103,7 @@ def _table(draws: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _is_met(table: Mapping[str, np.ndarray], rule: StopSettings) -> np.ndarray:
-    """Return which replications meet a rule, (replication,), as `judge_look` does for each."""
+    """Return which replications meet a rule, (replication,), as `evaluate_targets` does for each."""
     met = np.ones(len(table["mean"]), bool)
     for key, statistic in (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat")):
         if (target := getattr(rule, key)) is not None:

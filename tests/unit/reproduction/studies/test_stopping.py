@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.looks import judge_look, look_numbers
+from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
 from bayesmesh.reproduction.studies import stopping, study_files
 from bayesmesh.reproduction.studies.stopping import RULES, SPEEDS, Setting, make_draws, measure, stop_runs
 from bayesmesh.reproduction.studies.study_files import draw_stopping, run_stopping
@@ -55,7 +55,7 @@ def test_replications_stop_where_a_run_would(draws: np.ndarray, name: str) -> No
         expected = draws.shape[1]
         for number in look_numbers(rule.first_look, rule.growth, draws.shape[1]):
             seen = {"x": one[:, :number, :2], "log_density": one[:, :number, 2]}
-            if all(target["is_met"] for target in judge_look(seen, rule)):
+            if all(target["is_met"] for target in evaluate_targets(seen, rule)):
                 expected = number
                 break
         assert runs.num_draws[replication] == expected
