@@ -10,18 +10,11 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses.recommendation import tables
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.logits import check_inputs, check_users, check_watch_matrix
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
-from bayesmesh.analyses.recommendation.tables import (
-    GENRE_COLUMNS,
-    RankedUser,
-    genre_table,
-    score_table,
-    top_table,
-    user_row,
-)  # fmt: skip
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
@@ -49,7 +42,9 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
     return np.concatenate(per_user) + hidden, per_film
 
 
-def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]) -> list[RankedUser]:
+def choose_users(
+    num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Sequence[object]
+) -> list[tables.RankedUser]:
     """Return the most active, the least active and the chosen users, each user once.
 
     Args:
@@ -70,7 +65,7 @@ def choose_users(num_watched: np.ndarray, chosen: tuple[int, ...], user_ids: Seq
     for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
         activity.setdefault(row, kind)
     return [
-        RankedUser(row, user_ids[row] if user_ids else row, kind, place)
+        tables.RankedUser(row, user_ids[row] if user_ids else row, kind, place)
         for place, (row, kind) in enumerate(activity.items())
     ]
 
@@ -119,14 +114,14 @@ def recommend(
     scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
     # By the contract of a source, the column genres has a list for each film.
     genres = cast(list[list[str]], columns.get("genres", []))
-    of_genres = [genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
-    of_users = [user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
-    tables = {
-        "top.csv": pd.concat([top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
-        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=GENRE_COLUMNS),
+    of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
+    of_users = [tables.user_row(user, ranking, posterior.num_chains, int(num_watched[user.row])) for user in users]
+    written = {
+        "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
+        "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
-        "scores.csv": score_table(scores, settings.cutoff),
+        "scores.csv": tables.score_table(scores, settings.cutoff),
     }
-    for name, table in tables.items():
+    for name, table in written.items():
         write_text(files[name], table.to_csv(index=False))
     return posterior.num_chains * posterior.num_draws

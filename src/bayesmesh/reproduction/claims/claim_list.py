@@ -10,10 +10,6 @@ from bayesmesh.reproduction.claims import (
     tutorial_claims,
 )
 
-CLAIMS = (
-    *metropolis_claims.CLAIMS,
-    *primer_claims.CLAIMS,
-    *compile_scaling_claims.CLAIMS,
-    *hidden_markov_claims.CLAIMS,
-    *tutorial_claims.CLAIMS,
-)
+_PIECES = (metropolis_claims, primer_claims, compile_scaling_claims, hidden_markov_claims, tutorial_claims)
+
+CLAIMS = tuple(claim for piece in _PIECES for claim in piece.CLAIMS)
