@@ -60,7 +60,8 @@ def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Floa
     """
     _, num_chains, num_draws = x.shape
     total = num_chains * num_draws
-    covariance = _mean_over_chains(autocovariance(x))
+    # Copied so that NumPy sums the chains of one lag pairwise, as for a single coordinate.
+    covariance = np.ascontiguousarray(np.moveaxis(autocovariance(x), 1, -1)).mean(axis=-1)
     within = covariance[:, 0] * num_draws / (num_draws - 1.0)
     var_plus = within * (num_draws - 1.0) / num_draws + x.mean(axis=-1).var(axis=-1, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -71,11 +72,6 @@ def effective_sample_size(x: Float[np.ndarray, "coordinate chain draw"]) -> Floa
     ess = np.where(np.isnan(rho[:, 1]), np.nan, total / tau)
     is_constant = x.max(axis=(1, 2)) - x.min(axis=(1, 2)) < _CONSTANT_RANGE
     return np.where(is_constant, float(total), ess)
-
-
-def _mean_over_chains(covariance: Float[np.ndarray, "coordinate chain lag"]) -> Float[np.ndarray, "coordinate lag"]:
-    # Copied so that NumPy sums the chains of one lag pairwise, as for a single coordinate.
-    return np.ascontiguousarray(np.moveaxis(covariance, 1, -1)).mean(axis=-1)
 
 
 def _integrated_time(rho: Float[np.ndarray, "coordinate lag"]) -> Float[np.ndarray, " coordinate"]:

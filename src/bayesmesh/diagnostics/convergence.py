@@ -9,14 +9,7 @@ import numpy as np
 from jaxtyping import Float, Real
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
-from bayesmesh.diagnostics.ranks import (
-    Halves,
-    Ordered,
-    order_draws,
-    rank_normalise,
-    rank_normalise_folded,
-    tail_indicator,
-)
+from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
 BLOCK_BYTES = 256 * 2**20
 """Limit of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
@@ -134,12 +127,7 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
     table["ess_tail"] = np.minimum(low, high)
     table["mcse_mean"] = table["sd"] / np.sqrt(effective_sample_size(ordered.halves))
     if num_chains >= _MIN_CHAINS:
-        table["r_hat"] = _rank_r_hat(scores, ordered)
+        bulk, folded = split_r_hat(scores), split_r_hat(rank_normalise_folded(ordered))
+        # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
+        table["r_hat"] = np.where(folded > bulk, folded, bulk)
     return table
-
-
-def _rank_r_hat(scores: Halves, ordered: Ordered) -> Float[np.ndarray, " coordinate"]:
-    bulk = split_r_hat(scores)
-    folded = split_r_hat(rank_normalise_folded(ordered))
-    # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
-    return np.where(folded > bulk, folded, bulk)

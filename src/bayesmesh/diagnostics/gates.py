@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
+from bayesmesh.diagnostics.looks import worst_position
 from bayesmesh.diagnostics.verdict import GateResult
 
 Direction = Literal["at most", "at least"]
@@ -126,7 +127,7 @@ def _evaluate(name: str, gate: Gate, measured: _Measured) -> GateResult:
     within = values <= gate.limit if direction == "at most" else values >= gate.limit
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.
     holds = np.isfinite(values) & within
-    worst = _worst(values, direction)
+    worst = worst_position(values, is_upper=direction == "at most")
     value = float(values[worst]) if worst is not None else float("nan")
     is_met = worst is not None and bool(holds.all())
     return GateResult(
@@ -139,16 +140,6 @@ def _evaluate(name: str, gate: Gate, measured: _Measured) -> GateResult:
         verdict="pass" if is_met else gate.severity,
         message=_message(name, gate.limit, measured, worst, int((~holds).sum())),
     )
-
-
-def _worst(values: np.ndarray, direction: str) -> int | None:
-    """Return the position of the first value that is not finite, else of the worst; None without values."""
-    if values.size == 0:
-        return None
-    is_odd = ~np.isfinite(values)
-    if is_odd.any():
-        return int(is_odd.argmax())
-    return int(values.argmax() if direction == "at most" else values.argmin())
 
 
 def _message(name: str, limit: float, measured: _Measured, worst: int | None, num_missed: int) -> str:

@@ -46,6 +46,18 @@ def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: boo
     return np.isfinite(values) & (values <= target if is_upper else values >= target)
 
 
+def worst_position(values: Float[np.ndarray, " n"], *, is_upper: bool) -> int | None:
+    """Return the position of the first value that is not finite, else of the worst; None without values.
+
+    >>> worst_position(np.array([1.0, 3.0, 2.0]), is_upper=True), worst_position(np.array([1.0, np.inf]), is_upper=False)
+    (1, 1)
+    """
+    if values.size == 0:
+        return None
+    is_odd = ~np.isfinite(values)
+    return int(is_odd.argmax() if is_odd.any() else values.argmax() if is_upper else values.argmin())
+
+
 def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:
     """Compare the draws so far with the targets of a rule.
 
@@ -92,17 +104,16 @@ def _entry(
     """Return one target with the worst value of all coordinates: the first that is not finite, where there is one."""
     every = np.concatenate(list(values.values()))
     entry: TargetEntry = {"name": key, "target": target, "value": None, "where": "", "is_met": False}
-    if every.size == 0:
+    worst = worst_position(every, is_upper=is_upper)
+    if worst is None:
         return entry
-    is_odd = ~np.isfinite(every)
-    worst = int(is_odd.argmax()) if is_odd.any() else int(every.argmax() if is_upper else every.argmin())
     starts = np.cumsum([0, *(part.size for part in values.values())])
     owner = int(np.searchsorted(starts, worst, side="right")) - 1
     name = list(values)[owner]
     index = coordinate_index(worst - int(starts[owner]), shapes[name])
     return {
         **entry,
-        "value": None if is_odd.any() else float(every[worst]),
+        "value": float(every[worst]) if np.isfinite(every[worst]) else None,
         "where": f"{name}[{index}]" if index else name,
         "is_met": bool(within(every, target, is_upper=is_upper).all()),
     }

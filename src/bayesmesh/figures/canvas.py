@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import matplotlib
 from markupsafe import Markup, escape
@@ -87,13 +86,7 @@ class Panel:
 
 
 def draw(
-    name: str,
-    plot: Callable[[Axes], None],
-    *,
-    size: tuple[int, int],
-    label: str,
-    title: str = "",
-    note: str = "",
+    name: str, plot: Callable[[Axes], None], *, size: tuple[int, int], label: str, title: str = "", note: str = ""
 ) -> Panel:
     """Draw a panel with one pair of axes.
 
@@ -105,7 +98,7 @@ def draw(
         title: heading above the panel.
         note: text under the panel.
     """
-    with _settings(name):
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
         canvas = FigureCanvasSVG(figure)
         figure.patch.set_visible(False)
@@ -119,19 +112,16 @@ def draw(
     return Panel(Markup(_for_the_page(out.getvalue(), label)), size[0], title, note)  # noqa: S704 - text escaped by matplotlib
 
 
-@contextmanager
-def _settings(name: str) -> Iterator[None]:
-    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
-        yield
-
-
 def _for_the_page(document: str, label: str) -> str:
     """Turn an SVG document into inline SVG: no prolog, no global style, colours and font of the page."""
     body = document[document.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r"<!--.*?-->", "", body, flags=re.DOTALL)
-    body = re.sub(r'<style type="text/css">.*?</style>', "", body, flags=re.DOTALL)
-    body = re.sub(r"<defs>\s*</defs>", "", body)
+    for unwanted in (
+        "<metadata>.*?</metadata>",
+        "<!--.*?-->",
+        '<style type="text/css">.*?</style>',
+        r"<defs>\s*</defs>",
+    ):
+        body = re.sub(unwanted, "", body, flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = body.replace("xlink:href=", "href=")
     body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", body)
