@@ -51,7 +51,6 @@ def test_there_is_a_module_for_every_stage() -> None:
         "new_chains",
         "requirements",
         "stop_rule",
-        "table_receipts",
     }
     assert set(COMPONENTS) == set(STAGES)
 
