@@ -5,28 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.config.settings import Settings, numeric_options, replace_options
-
-__all__ = [
-    "CHAIN",
-    "COORDINATES",
-    "POSITION",
-    "SCALAR",
-    "Axes",
-    "Density",
-    "DensityParts",
-    "Kernel",
-    "Position",
-    "Statistic",
-    "Target",
-    "first_chains",
-]
 
 
 class Position(NamedTuple):
@@ -86,6 +72,11 @@ class DensityParts(NamedTuple):
     log_likelihood: jax.Array
     prior_gradient: Position
     likelihood_gradient: Position
+
+    def total(self) -> Density:
+        """Return both terms with the gradient of their sum."""
+        gradient = map_parts(jnp.add, self.prior_gradient, self.likelihood_gradient)
+        return Density(self.log_prior, self.log_likelihood, gradient)
 
 
 class Target(Protocol):
@@ -219,6 +210,12 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     @abstractmethod
     def adaptation_axes(self) -> Adaptation:
         """Return the `Axes` of every array of an adaptation, in its place."""
+
+
+def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Position:
+    """Return the position of what a function makes of the parts that positions have in common places."""
+    mapped: Position = jax.tree.map(function, *positions)
+    return mapped
 
 
 def first_chains[Tree](tree: Tree, num_chains: int) -> Tree:

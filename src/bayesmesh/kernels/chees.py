@@ -14,18 +14,10 @@ from pydantic import Field
 from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size, mean_over_finite
-from bayesmesh.kernels.adaptation.trajectory_length import (
-    LENGTH_AXES,
-    LengthState,
-    halton,
-    init_length,
-    update_length,
-)
+from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
-
-__all__ = ["Chees", "Options"]
 
 
 class Options(HamiltonianSettings):
@@ -90,8 +82,3 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         """Return the longest trajectory: in use while adapting, its average afterwards."""
         length: LengthState = adaptation.extra
         return jnp.exp(jnp.where(is_adapting, length.log_length, length.log_average))
-
-    def extra_axes(self) -> LengthState:
-        """Return the axes of the search for a length."""
-        axes: LengthState = LENGTH_AXES
-        return axes

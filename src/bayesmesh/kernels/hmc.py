@@ -17,8 +17,6 @@ from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTu
 from bayesmesh.kernels.base import Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
 
-__all__ = ["Hmc", "Options"]
-
 
 class Options(HamiltonianSettings):
     """Options of `hmc`."""

@@ -19,8 +19,6 @@ from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.tree import grow_tree
 
-__all__ = ["Nuts", "NutsInfo", "Options"]
-
 
 class Options(HamiltonianSettings):
     """Options of `nuts`."""
@@ -82,14 +80,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         key_momentum, key_tree = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
         momentum = self.metric.draw_momentum(key_momentum, state.position, target.mask)
         tree = grow_tree(
-            key_tree,
-            state,
-            momentum,
-            target,
-            self.metric,
-            tuning.metric,
-            tuning.step_size,
-            self.options.max_tree_depth,
+            key_tree, state, momentum, target, self.metric, tuning.metric, tuning.step_size, self.options.max_tree_depth
         )
         drawn = tree.whole.drawn
         lp = drawn.log_prior + drawn.log_likelihood

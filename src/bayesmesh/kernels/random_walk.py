@@ -18,8 +18,6 @@ from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTu
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianState, accept, over_chains
 
-__all__ = ["Options", "RandomWalk", "WalkInfo"]
-
 
 class Options(HamiltonianSettings):
     """Options of `random_walk`."""

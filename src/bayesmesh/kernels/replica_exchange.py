@@ -15,7 +15,6 @@ from pydantic import Field
 from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import (
-    STEP_SIZE_AXES,
     StepSizeState,
     averaged_step_size,
     init_step_size,
@@ -32,8 +31,6 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     run_trajectory,
 )
 from bayesmesh.kernels.targets import TemperedTarget
-
-__all__ = ["ExchangeInfo", "Options", "ReplicaExchange"]
 
 
 class Options(HamiltonianSettings):
@@ -165,11 +162,6 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         """Return the step size of the hot chains."""
         step_size: StepSizeState = adaptation.extra
         return jnp.where(is_adapting, jnp.exp(step_size.log_step), averaged_step_size(step_size))
-
-    def extra_axes(self) -> StepSizeState:
-        """Return the axes of the search for the hot step size."""
-        axes: StepSizeState = STEP_SIZE_AXES
-        return axes
 
 
 def _cold(state: HamiltonianState) -> HamiltonianState:

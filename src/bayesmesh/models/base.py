@@ -12,8 +12,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
 
-__all__ = ["Bijector", "FieldLike", "Latents", "Model", "Predictive", "Prior", "Rows", "SpecLike"]
-
 Latents = Mapping[str, Array]
 """Latent -> one draw of it."""
 

@@ -23,8 +23,6 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
-__all__ = ["HiddenMarkov", "Options"]
-
 tfd = tfp.distributions
 
 

@@ -18,8 +18,6 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
 
-__all__ = ["MatrixFactorization", "Options"]
-
 tfd = tfp.distributions
 
 _FACTORS = 32
@@ -77,22 +75,9 @@ class MatrixFactorization(Model):
         time (a factor is at most 2, so the product stays finite), and sigmoid(logit) is 1 / (1 + e) or e / (1 + e).
         Biases ride along as a further column of each matrix of embeddings.
         """
-        user_side = jnp.concatenate(
-            [
-                latents["user_embeddings"],
-                latents["user_biases"][:, None],
-                jnp.ones_like(latents["user_biases"])[:, None],
-            ],
-            1,
-        )
-        film_side = jnp.concatenate(
-            [
-                latents["film_embeddings"],
-                jnp.ones_like(latents["film_biases"])[:, None],
-                latents["film_biases"][:, None],
-            ],
-            1,
-        )
+        user_biases, film_biases = latents["user_biases"][:, None], latents["film_biases"][:, None]
+        user_side = jnp.concatenate([latents["user_embeddings"], user_biases, jnp.ones_like(user_biases)], 1)
+        film_side = jnp.concatenate([latents["film_embeddings"], jnp.ones_like(film_biases), film_biases], 1)
         logits = user_side @ film_side.T
         watched = rows["watched"].astype(logits.dtype)
         counts = is_row.astype(logits.dtype)[:, None]

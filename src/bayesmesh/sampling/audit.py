@@ -20,19 +20,8 @@ from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import Program, place
 from bayesmesh.sampling.rows import lay_out_rows
-from bayesmesh.sampling.sizes import Lengths
+from bayesmesh.sampling.sizes import Lengths, equations_of
 from bayesmesh.store.sealed import read_sealed
-
-__all__ = [
-    "MOST_EQUATIONS",
-    "check_growth",
-    "cost_of_gradient",
-    "count_equations",
-    "growth_of_equations",
-    "memory_of",
-    "read_lengths",
-    "seconds_per_gradient",
-]
 
 MOST_EQUATIONS = 20_000
 """Of a program that is compiled at all, if its number grows with the data; 1,600 take seconds, and time grows faster."""
@@ -40,15 +29,7 @@ MOST_EQUATIONS = 20_000
 
 def count_equations(jaxpr: Any) -> int:
     """Return the number of equations of a jaxpr, including nested ones; the body of a loop counts once."""
-    inner = getattr(jaxpr, "jaxpr", jaxpr)
-    total = 0
-    for equation in inner.eqns:
-        total += 1
-        for value in equation.params.values():
-            for item in value if isinstance(value, (list, tuple)) else (value,):
-                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
-                    total += count_equations(item)
-    return total
+    return sum(1 for _ in equations_of(jaxpr))
 
 
 def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) -> dict[str, int]:

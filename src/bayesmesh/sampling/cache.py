@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import monitoring
@@ -15,8 +15,6 @@ from jax import monitoring
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.program import PROGRAMS, Program
-
-__all__ = ["CacheCounter", "Compilation", "compile_programs", "use_cache"]
 
 
 def use_cache(results: str) -> None:
@@ -29,32 +27,20 @@ def use_cache(results: str) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-class CacheCounter:
-    """Counts cache hits and misses while it is open."""
+@contextlib.contextmanager
+def count_misses() -> Iterator[list[str]]:
+    """Yield a list that gets an entry for every program that the persistent cache does not hold."""
+    misses: list[str] = []
 
-    _open: ClassVar[list[CacheCounter]] = []
-    _is_listening: ClassVar[bool] = False
+    def listen(event: str, **_: str | int) -> None:
+        if event == "/jax/compilation_cache/cache_misses":
+            misses.append(event)
 
-    def __init__(self) -> None:
-        self.hits, self.misses = 0, 0
-
-    def __enter__(self) -> CacheCounter:
-        if not CacheCounter._is_listening:
-            monitoring.register_event_listener(CacheCounter._listen)
-            CacheCounter._is_listening = True
-        CacheCounter._open.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        CacheCounter._open.remove(self)
-
-    @staticmethod
-    def _listen(event: str, **_: Any) -> None:
-        for counter in CacheCounter._open:
-            counter.hits += event == "/jax/compilation_cache/cache_hits"
-            counter.misses += event == "/jax/compilation_cache/cache_misses"
+    monitoring.register_event_listener(listen)
+    try:
+        yield misses
+    finally:
+        monitoring.unregister_event_listener(listen)
 
 
 class Compilation(NamedTuple):
@@ -93,11 +79,11 @@ def compile_programs(program: Program, ledger: Ledger, names: Sequence[str] = PR
         times.append(time.perf_counter())
         lowered = traced.lower()
         times.append(time.perf_counter())
-        with CacheCounter() as cache:
+        with count_misses() as misses:
             compiled = lowered.compile()
         times.append(time.perf_counter())
         trace, lower, compile_ = (b - a for a, b in itertools.pairwise(times))
-        is_warm = cache.misses == 0
+        is_warm = not misses
         found[name] = Compilation(compiled, count_equations(traced.jaxpr), trace, lower, compile_, is_warm)
         ledger.add("trace", trace, detail=name)
         ledger.add("lower", lower, detail=name)

@@ -19,8 +19,6 @@ from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_cl
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.mesh import describe_devices
 
-__all__ = ["chain_identity", "check_environment", "environment"]
-
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
     "draws",

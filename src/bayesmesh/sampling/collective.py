@@ -19,8 +19,6 @@ from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.rows import RowLayout
 
-__all__ = ["CollectiveTarget", "make_target"]
-
 
 def make_target(model: Model, spec: DataSpec, layout: RowLayout, mesh: Mesh, sharding: str) -> Target:
     """Return the log density in one of the two ways of `compute.sharding`; their values and gradients are the same."""

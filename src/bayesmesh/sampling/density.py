@@ -20,10 +20,8 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.position import PositionLayout
+from bayesmesh.sampling.position import PositionLayout, resize_local
 from bayesmesh.sampling.rows import RowLayout
-
-__all__ = ["Arrays", "BoundTarget", "Target"]
 
 Arrays = Mapping[str, jax.Array]
 
@@ -82,13 +80,8 @@ class Target:
 
     def _check_likelihood(self, num_rows: int, latents: Mapping[str, jax.ShapeDtypeStruct]) -> None:
         """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
-        local = self.model.local_latents
-        aligned = {
-            k: jax.ShapeDtypeStruct(
-                [num_rows if axis == local.get(k) else n for axis, n in enumerate(v.shape)], self.dtype
-            )
-            for k, v in latents.items()
-        }
+        in_dtype = {k: v.update(dtype=self.dtype) for k, v in latents.items()}
+        aligned = resize_local(in_dtype, self.model.local_latents, num_rows)
         rows = {
             k: jax.ShapeDtypeStruct((num_rows, *f.shape), _device_dtype(f.dtype, self.dtype))
             for k, f in self.spec.fields.items()

@@ -20,8 +20,6 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import Posterior
 
-__all__ = ["Derived", "derive", "read_chosen_rows", "spread_evenly"]
-
 READ_ROWS = 8192
 """Rows read at a time."""
 

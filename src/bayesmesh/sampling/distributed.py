@@ -21,8 +21,6 @@ from bayesmesh.planning.device_counts import count_devices
 from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, ProcessRank
 from bayesmesh.sampling.peers import Peers
 
-__all__ = ["DistributedPeers", "joined"]
-
 HEARTBEAT_SECONDS = 30
 """Without a heartbeat for this long, a process counts as dead, and JAX ends the others."""
 

@@ -10,14 +10,9 @@ import optax
 
 from bayesmesh.kernels.base import Density, Position
 
-__all__ = ["climb"]
-
 
 def climb(
-    position: Position,
-    log_density_fn: Callable[[Position], Density],
-    num_steps: int,
-    learning_rate: float | jax.Array,
+    position: Position, log_density_fn: Callable[[Position], Density], num_steps: int, learning_rate: float | jax.Array
 ) -> Position:
     """Return positions after Adam (Kingma and Ba 2015) with a cosine decay; each step costs one gradient per chain.
 

@@ -16,16 +16,6 @@ from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
 from bayesmesh.running.slurm.variables import GPUS
 
-__all__ = [
-    "CHAIN_AXIS",
-    "DATA_AXIS",
-    "build_mesh",
-    "configure_jax",
-    "describe_devices",
-    "sharding",
-    "warn_of_idle_gpu",
-]
-
 CHAIN_AXIS = "chain"
 DATA_AXIS = "data"
 

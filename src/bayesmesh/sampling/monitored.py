@@ -20,10 +20,9 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
+from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
-
-__all__ = ["STATISTICS", "JudgedProgram", "JudgedSummaries", "compile_judged", "summary_names"]
 
 STATISTICS = {"log_density": "lp", "log_likelihood": "log_likelihood"}
 """Summaries of every model -> their names among the sampler's statistics."""
@@ -40,22 +39,14 @@ MOST_DRAWS = 256
 
 def summary_names(model: Model, spec: DataSpec) -> list[str]:
     """Return the names of all summaries of a model, without computing anything."""
-    return sorted({*_shapes(model, spec), *STATISTICS})
-
-
-def _shapes(model: Model, spec: DataSpec) -> dict[str, Any]:
-    """Return name -> shape and dtype of the model's own summaries at one probe row."""
-    latents = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    at_one_row = resize_local(_latent_shapes(model, spec), model.local_latents, 1)
     rows = {k: jax.ShapeDtypeStruct((1, *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+    return sorted({*jax.eval_shape(model.summaries, at_one_row, rows), *STATISTICS})
 
-    def one_row(latents: Any, rows: Any) -> Any:
-        aligned = {
-            k: jnp.take(v, jnp.zeros(1, int), axis=model.local_latents[k]) if k in model.local_latents else v
-            for k, v in latents.items()
-        }
-        return model.summaries(aligned, rows)
 
-    shapes: dict[str, Any] = jax.eval_shape(one_row, latents, rows)
+def _latent_shapes(model: Model, spec: DataSpec) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return latent -> shape and dtype of a draw of the prior."""
+    shapes: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
     return shapes
 
 
@@ -95,18 +86,13 @@ class JudgedProgram:
             return {name: found[name] for name in names}
 
         batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
-        blocks = {k: self._block_shape(k, s) for k, s in shapes.items()}
-        self._compiled = batched.lower(blocks, self._rows).compile()
+        blocks = {k: s.update(shape=(s.shape[0], self.length, *s.shape[1:])) for k, s in shapes.items()}
+        at_probes = resize_local(blocks, self._local, len(self._entries), lead=2)
+        self._compiled = batched.lower(at_probes, self._rows).compile()
 
     def __call__(self, block: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
         """Return name -> (chain, `length`, ...) of latents (chain, draw, ...), at most `length` draws."""
         return dict(self._compiled({k: self._lengthen(self._at_probes(k, v)) for k, v in block.items()}, self._rows))
-
-    def _block_shape(self, name: str, of_draw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        shape = [of_draw.shape[0], self.length, *of_draw.shape[1:]]
-        if name in self._local:
-            shape[2 + self._local[name]] = len(self._entries)
-        return jax.ShapeDtypeStruct(tuple(shape), of_draw.dtype)
 
     def _at_probes(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return a latent (chain, draw, ...), a local one with the entries of the probe rows only."""
@@ -131,8 +117,7 @@ def compile_judged(
         probe_rows: rows at which the model's summaries are followed.
         num_chains: of a chain group.
     """
-    drawn = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
-    shapes = {k: jax.ShapeDtypeStruct((num_chains, *v.shape), v.dtype) for k, v in drawn.items()}
+    shapes = {k: v.update(shape=(num_chains, *v.shape)) for k, v in _latent_shapes(model, spec).items()}
     if of_model := [name for name in names if name not in STATISTICS]:
         JudgedProgram(model, spec, shards, of_model, probe_rows, shapes)
 

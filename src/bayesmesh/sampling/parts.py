@@ -11,8 +11,6 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-__all__ = ["part_shape", "to_device", "to_host"]
-
 Index = tuple[slice, ...]
 
 

@@ -6,15 +6,14 @@ process stop, such as a signal, an error or a met stopping rule, is therefore fi
 
 from __future__ import annotations
 
-from types import TracebackType
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from bayesmesh.errors import PeerError, StoreError
 from bayesmesh.store.manifests import PROCESSES_REMEDY
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.segments import ChainStore
-
-__all__ = ["Peers", "resume_together"]
 
 
 class Peers:
@@ -47,12 +46,21 @@ class Peers:
         """
         return [value]
 
-    def together(self) -> _Together:
-        """Return a context whose block fails in all processes if it fails in one.
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Let a block fail in all processes if it fails in one.
 
         The block must not communicate with the others or run programs with collectives.
+
+        Raises:
+            PeerError: it failed in another process.
         """
-        return _Together(self)
+        try:
+            yield
+        except BaseException as error:
+            self.raise_failure(self.exchange(f"{error}" or type(error).__name__))
+            raise
+        self.raise_failure(self.exchange(""))
 
     def raise_failure(self, said: list[str]) -> None:
         """Raise if a process reported a failure.
@@ -69,20 +77,6 @@ class Peers:
                 raise PeerError(
                     f"process {index} of {self.num_processes} failed: {text}", "mend that and run all of them again"
                 )
-
-
-class _Together:
-    def __init__(self, peers: Peers) -> None:
-        self._peers = peers
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        said = self._peers.exchange("" if value is None else f"{value}" or type(value).__name__)
-        self._peers.raise_failure(said)
 
 
 def resume_together(store: ChainStore, peers: Peers) -> Commit | None:

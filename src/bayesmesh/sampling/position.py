@@ -12,8 +12,6 @@ import numpy as np
 
 from bayesmesh.kernels.base import Position
 
-__all__ = ["Block", "PositionLayout"]
-
 
 class Block(NamedTuple):
     """Coordinates that belong to the entries of one axis, such as all films; without names.
@@ -26,6 +24,25 @@ class Block(NamedTuple):
 
     part: str
     indices: np.ndarray
+
+
+def resize_local(
+    shapes: Mapping[str, jax.ShapeDtypeStruct], local: Mapping[str, int], length: int, lead: int = 0
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return abstract latents of which local ones have another number of entries.
+
+    Args:
+        shapes: latent -> its shape, with `lead` axes before its own.
+        local: local latent -> its own axis that runs over the entries.
+        length: number of entries.
+        lead: axes of a batch.
+    """
+    return {
+        k: jax.ShapeDtypeStruct(
+            [length if k in local and i == lead + local[k] else n for i, n in enumerate(v.shape)], v.dtype
+        )
+        for k, v in shapes.items()
+    }
 
 
 class PositionLayout:

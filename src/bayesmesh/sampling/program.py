@@ -21,10 +21,9 @@ from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import Axes, Kernel, Position, first_chains
 from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
 from bayesmesh.sampling.parts import part_shape, to_device, to_host
-
-__all__ = ["PROGRAMS", "Arguments", "ChainState", "GroupKey", "Program", "name_leaves"]
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
@@ -127,6 +126,7 @@ class Program:
             position = climb(position, bound.log_density, initial.steps, arguments.learning_rate)
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
+        check_fields(kernel, state)
         return ChainState(state, kernel.init_adaptation(state, bound))
 
     def _noise(self, key: jax.Array) -> Position:
@@ -139,12 +139,7 @@ class Program:
         return layout.pack(z)
 
     def segment(
-        self,
-        arguments: Arguments,
-        data: Mapping[str, jax.Array],
-        state: ChainState,
-        first: jax.Array,
-        count: jax.Array,
+        self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
     ) -> tuple[ChainState, dict[str, jax.Array], dict[str, jax.Array]]:
         """Make `count` iterations from absolute iteration `first`; those before ``num_warmup`` are warmup.
 
@@ -161,12 +156,15 @@ class Program:
             key = jax.vmap(lambda k: jax.random.fold_in(k, index))(keys)
             is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
             after, info = kernel.step(key, state.kernel, bound, kernel.tuning(state.adaptation, is_adapting))
-            adaptation = jax.lax.cond(
-                is_adapting,
-                lambda: kernel.adapt(state.adaptation, state.kernel, after, info, bound),
-                lambda: state.adaptation,
-            )
-            return ChainState(after, adaptation), {k: getattr(info, k) for k in kernel.statistics}
+            check_state(kernel, "step", after, state.kernel)
+
+            def adapt() -> Any:
+                adapted = kernel.adapt(state.adaptation, state.kernel, after, info, bound)
+                check_state(kernel, "adapt", adapted, state.adaptation)
+                return adapted
+
+            adaptation = jax.lax.cond(is_adapting, adapt, lambda: state.adaptation)
+            return ChainState(after, adaptation), read_statistics(kernel, info, self.num_reported)
 
         state, statistics, positions = self._iterate(state, step, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
@@ -217,6 +215,10 @@ class Program:
     def state_shardings(self) -> ChainState:
         """Sharding of every array of the state, as its kernel declares it."""
         declared = ChainState(self.kernel.state_axes(), self.kernel.adaptation_axes())
+        chains = tuple(dict.fromkeys((self.num_chains, self.num_reported)))
+        lengths = {"chain": chains, "entry": (self.target.layout.padded_entries,)}
+        for method, shapes, axes in zip(("state_axes", "adaptation_axes"), self.state_shapes, declared, strict=True):
+            check_axes(self.kernel, method, shapes, axes, lengths)
         placed: ChainState = place(self.mesh, self.state_shapes, declared)
         return placed
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["RowLayout", "Slots", "lay_out_rows"]
-
 
 class Slots(NamedTuple):
     """What lies in the places for rows of some devices, each (device, tile, row).

@@ -16,17 +16,15 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import NotFinished
-from bayesmesh.running.interruption import GraceOver, Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.progress import Progress
+from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
-
-__all__ = ["Compiled", "Loop"]
 
 Compiled = Mapping[str, Callable[..., Any]]
 """Name -> compiled program."""

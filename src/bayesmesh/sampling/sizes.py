@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +16,6 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
-
-__all__ = ["Lengths", "choose_lengths", "make_program", "row_tile"]
 
 TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""
@@ -86,20 +85,20 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
     local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
     jaxpr = jax.make_jaxpr(target.tile)(shared, local, data)
-    by_chain = [math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *_outputs(jaxpr.jaxpr)) if rows in v.aval.shape]
+    arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
+    by_chain = [math.prod(v.aval.shape) for v in arrays if rows in v.aval.shape]
     largest = max(by_chain, default=rows) / rows
     return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
 
 
-def _outputs(jaxpr: Any) -> list[Any]:
-    found = []
-    for equation in jaxpr.eqns:
-        found += equation.outvars
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
         for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                found += _outputs(inner)
-    return found
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
+                    yield from equations_of(item)
 
 
 class Lengths(NamedTuple):

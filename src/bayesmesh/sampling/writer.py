@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -14,8 +14,6 @@ from bayesmesh.sampling.parts import to_host
 from bayesmesh.sampling.program import Program, name_leaves
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
-
-__all__ = ["Segment", "Slice", "Writer"]
 
 
 class Slice(NamedTuple):
@@ -26,6 +24,24 @@ class Slice(NamedTuple):
     state: Any
     statistics: Mapping[str, jax.Array]
     draws: Mapping[str, jax.Array]
+
+
+class _Note(NamedTuple):
+    """A statistic of a segment's iterations: the fact of it in a marker, and its label and form on the progress bar."""
+
+    statistic: str
+    fact: str
+    label: str
+    form: str
+    reduce: Callable[[np.ndarray], float]
+
+
+_NOTES = (
+    _Note("acceptance_rate", "acceptance", "acceptance", "{:.2f}", lambda values: float(values.mean())),
+    _Note("step_size", "step_size", "step", "{:.3g}", lambda values: float(values[-1, 0])),
+    _Note("diverging", "divergences", "divergences", "{}", lambda values: int(values.sum())),
+)
+"""Each is noted where the kernel records the statistic."""
 
 
 class Segment:
@@ -62,12 +78,7 @@ class Segment:
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
         self._keep(self._draws, self._program.draws_to_host(ours, piece.num_iterations))
         self.state, self.stop = piece.state, piece.start + piece.num_iterations
-        shown = {
-            "acceptance": ("acceptance_rate", lambda values: f"{values.mean():.2f}"),
-            "step": ("step_size", lambda values: f"{values[-1, 0]:.3g}"),
-            "divergences": ("diverging", lambda values: str(int(values.sum()))),
-        }
-        return {label: text(stats[name]) for label, (name, text) in shown.items() if name in stats}
+        return {n.label: n.form.format(n.reduce(stats[n.statistic])) for n in _NOTES if n.statistic in stats}
 
     @property
     def age(self) -> float:
@@ -99,7 +110,7 @@ class Segment:
             **self.facts,
             "count": count,
             "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains,
-            **_facts_of(stats),
+            **cast(Facts, {n.fact: n.reduce(stats[n.statistic]) for n in _NOTES if n.statistic in stats}),
             "seconds": round(self.age, 3),
             "committed_at": time.time(),
         }
@@ -173,18 +184,6 @@ class Writer:
         self.gradients, self.num_bytes = self.gradients + commit.facts["gradients"], self.num_bytes + num_bytes
         if commit.phase == "sample":
             self.has_enough = self._should_stop(commit)
-
-
-def _facts_of(stats: Mapping[str, np.ndarray]) -> Facts:
-    """Return what a marker keeps of statistics, each where the kernel records it."""
-    facts: Facts = {}
-    if "diverging" in stats:
-        facts["divergences"] = int(stats["diverging"].sum())
-    if "acceptance_rate" in stats:
-        facts["acceptance"] = float(stats["acceptance_rate"].mean())
-    if "step_size" in stats:
-        facts["step_size"] = float(stats["step_size"][-1, 0])
-    return facts
 
 
 def _text(error: BaseException | None) -> str:

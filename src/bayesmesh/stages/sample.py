@@ -18,13 +18,13 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
 from bayesmesh.sampling.distributed import joined
+from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.store.arrays import open_group

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-from bayesmesh.kernels.base import SCALAR
-
-__all__ = [
-    "STEP_SIZE_AXES",
-    "StepSizeState",
-    "averaged_step_size",
-    "init_step_size",
-    "mean_over_finite",
-    "update_step_size",
-]
 
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
@@ -38,10 +27,6 @@ class StepSizeState(NamedTuple):
     error_sum: jax.Array
     count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
     shrinkage_point: jax.Array
-
-
-STEP_SIZE_AXES: Any = StepSizeState(SCALAR, SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
-"""How a `StepSizeState` lies over the mesh."""
 
 
 def init_step_size(step_size: jax.Array | float, shrinkage: float = 10.0) -> StepSizeState:

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import SCALAR, Position
+from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 from bayesmesh.kernels.hamiltonian.trajectory import Trajectory, batch_dot, over_chains
-
-__all__ = ["LENGTH_AXES", "LengthState", "halton", "init_length", "update_length"]
 
 _LEARNING_RATE, _BETA, _EPSILON = 0.05, 0.95, 1e-8
 
@@ -36,10 +34,6 @@ class LengthState(NamedTuple):
     second_moment: jax.Array
     count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
     log_average: jax.Array
-
-
-LENGTH_AXES: Any = LengthState(SCALAR, SCALAR, SCALAR, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
-"""How a `LengthState` lies over the mesh."""
 
 
 def init_length(length: jax.Array | float) -> LengthState:
@@ -66,17 +60,11 @@ def _centred(position: Position, weight: jax.Array) -> Position:
         w = over_chains(weight.astype(q.dtype), q)
         return q - ((w * q).sum(0) / w.sum())[None]
 
-    centred: Position = jax.tree.map(one, position)
-    return centred
+    return map_parts(one, position)
 
 
 def update_length(
-    state: LengthState,
-    start: Position,
-    trajectory: Trajectory,
-    metric: Metric[Any, Any],
-    data: Any,
-    jitter: jax.Array,
+    state: LengthState, start: Position, trajectory: Trajectory, metric: Metric[Any, Any], data: Any, jitter: jax.Array
 ) -> LengthState:
     """Make one ascent step on the criterion, from the last trajectories of all chains.
 
@@ -92,8 +80,7 @@ def update_length(
     safe = jnp.maximum(weight, 1e-12)
 
     def where_counted(value: Position, other: Position) -> Position:
-        kept: Position = jax.tree.map(lambda x, y: jnp.where(over_chains(weight > 0, x), x, y), value, other)
-        return kept
+        return map_parts(lambda x, y: jnp.where(over_chains(weight > 0, x), x, y), value, other)
 
     end_position = where_counted(trajectory.proposal.position, start)
     velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.adaptation.step_size import (
-    STEP_SIZE_AXES,
     StepSizeState,
     averaged_step_size,
     init_step_size,
@@ -22,12 +21,10 @@ from bayesmesh.kernels.adaptation.step_size import (
     update_step_size,
 )
 from bayesmesh.kernels.adaptation.windows import is_window_end
-from bayesmesh.kernels.base import Kernel, Position, Target
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
-from bayesmesh.kernels.hamiltonian.trajectory import STATE_AXES, HamiltonianState, init_state
-
-__all__ = ["HamiltonianKernel", "HamiltonianTuning", "Warmup"]
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state
 
 _RESTART_SHRINKAGE = 2.0
 """Shrinkage of the step size after a window; it is already close, so larger values would waste gradients."""
@@ -137,8 +134,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return ()
 
     def extra_axes(self) -> Any:
-        """Return the `Axes` of every array of `Warmup.extra`."""
-        return ()
+        """Return the `Axes` of every array of `Warmup.extra`; by default all are scalars that the devices share."""
+        return jax.tree.map(lambda _: SCALAR, jax.eval_shape(self.init_extra))
 
     @abstractmethod
     def step(
@@ -148,9 +145,9 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def state_axes(self) -> HamiltonianState:
         """Return the axes of a state."""
-        axes: HamiltonianState = STATE_AXES
-        return axes
+        return HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
 
     def adaptation_axes(self) -> Warmup:
         """Return the axes of an adaptation."""
-        return Warmup(STEP_SIZE_AXES, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())
+        step_size: StepSizeState = jax.tree.map(lambda _: SCALAR, jax.eval_shape(init_step_size, 1.0))
+        return Warmup(step_size, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-__all__ = ["is_window_end", "window_ends"]
-
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 

@@ -11,24 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, Statistic, Target
+from bayesmesh.kernels.base import Position, Statistic, Target, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
-
-__all__ = [
-    "DIVERGENCE_THRESHOLD",
-    "STATE_AXES",
-    "STATISTICS",
-    "HamiltonianInfo",
-    "HamiltonianState",
-    "Trajectory",
-    "accept",
-    "batch_dot",
-    "init_state",
-    "leapfrog",
-    "move",
-    "over_chains",
-    "run_trajectory",
-]
 
 DIVERGENCE_THRESHOLD = 1000.0
 """Energy error, in nats, beyond which a trajectory counts as divergent (Stan's value)."""
@@ -60,10 +44,6 @@ class HamiltonianState(NamedTuple):
     log_likelihood: jax.Array
     gradient: Position
     num_steps: jax.Array
-
-
-STATE_AXES: Any = HamiltonianState(POSITION, CHAIN, CHAIN, POSITION, SCALAR)  # type: ignore[arg-type]  # axes in the places of arrays
-"""How a `HamiltonianState` lies over the mesh."""
 
 
 class Trajectory(NamedTuple):
@@ -132,8 +112,7 @@ def leapfrog[Data](
     """
 
     def add(to: Position, what: Position, factor: jax.Array) -> Position:
-        total: Position = jax.tree.map(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
-        return total
+        return map_parts(lambda x, y: x + over_chains(factor.astype(x.dtype), x) * y, to, what)
 
     step_size = jnp.broadcast_to(step_size, at.log_prior.shape)
     momentum = add(momentum, metric.whiten_gradient(data, at.gradient), 0.5 * step_size)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import Position, Target
+from bayesmesh.kernels.base import Position, Target, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 from bayesmesh.kernels.hamiltonian.trajectory import (
     DIVERGENCE_THRESHOLD,
@@ -25,8 +25,6 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     leapfrog,
     over_chains,
 )
-
-__all__ = ["Draw", "End", "Tree", "grow_tree"]
 
 
 class End(NamedTuple):
@@ -204,14 +202,12 @@ def _check_subtrees(
     is_ended = ~is_even & (slot <= newest) & (slot > newest - num_ended)
 
     def since(first: Position, before: Position) -> Position:
-        summed: Position = jax.tree.map(lambda t, b, f: t - b + f, total, before, first)
-        return summed
+        return map_parts(lambda t, b, f: t - b + f, total, before, first)
 
     turning = jax.vmap(lambda first, before: _is_turning(first, momentum, since(first, before)))(*saved)
 
     def save(slots: Position, new: Position) -> Position:
-        kept: Position = jax.tree.map(lambda old, x: jnp.where(over_chains(writes, old), x[None], old), slots, new)
-        return kept
+        return map_parts(lambda old, x: jnp.where(over_chains(writes, old), x[None], old), slots, new)
 
     return (save(saved[0], momentum), save(saved[1], total)), (turning & is_ended).any(axis=0)
 

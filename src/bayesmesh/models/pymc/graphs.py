@@ -30,8 +30,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
 
-__all__ = ["Graphs", "to_jax"]
-
 Arrays = Mapping[str, Array]
 
 

@@ -37,8 +37,6 @@ from bayesmesh.models import base
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.pymc.graphs import Graphs
 
-__all__ = ["PymcModel"]
-
 
 class Bijector(NamedTuple):
     """PyMC's transforms, with the methods of a bijector of TFP that the pipeline calls; all of dicts by latent."""

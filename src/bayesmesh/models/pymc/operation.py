@@ -23,8 +23,6 @@ from pytensor.tensor.type import TensorType
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 
-__all__ = ["log_likelihood_operation"]
-
 Values = tuple[jax.Array, ...]
 
 

@@ -19,11 +19,11 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.reproduction.benchmarks.worker import memory_mib
-from bayesmesh.running.interruption import Interruption
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
 from bayesmesh.sampling.chain_identity import chain_identity
+from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop

@@ -8,8 +8,6 @@ from typing import Any
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
-__all__ = ["load_metric"]
-
 
 def load_metric(name: str) -> Metric[Any, Any]:
     """Return the metric of a file of this folder: the one subclass of `Metric` that the file defines.

@@ -15,8 +15,6 @@ import jax.numpy as jnp
 
 from bayesmesh.kernels.base import Position
 
-__all__ = ["Metric", "apply_mask", "count_finite", "standard_normal"]
-
 
 class Metric[Data, Estimate](ABC):
     """A linear map A of positions, and how warmup estimates it.

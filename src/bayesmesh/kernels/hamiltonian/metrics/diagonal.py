@@ -13,10 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import COORDINATES, SCALAR, Position
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
-
-__all__ = ["DiagonalMetric", "MomentState"]
 
 _TINY = 1e-20
 
@@ -48,8 +46,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
             size = jnp.sqrt(jnp.mean(jnp.square(jnp.where(jnp.isfinite(gradient), gradient, 0)), axis=0))
             return jnp.where(jnp.isfinite(size), (1 + size) ** -0.5, 0)
 
-        scale: Position = jax.tree.map(one, gradient)
-        return scale
+        return map_parts(one, gradient)
 
     def move(self, data: Position, momentum: Position) -> Position:
         """Return scale times momentum."""
@@ -61,10 +58,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def whiten_position(self, data: Position, position: Position) -> Position:
         """Return position divided by scale, 0 where the scale is 0."""
-        white: Position = jax.tree.map(
-            lambda s, q: jnp.where(s[None] > 0, q / jnp.where(s > 0, s, 1)[None], 0), data, position
-        )
-        return white
+        return map_parts(lambda s, q: jnp.where(s[None] > 0, q / jnp.where(s > 0, s, 1)[None], 0), data, position)
 
     def init_estimate(self, like: Position) -> MomentState:
         """Return empty moments."""
@@ -82,12 +76,11 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def estimate(self, estimate: MomentState) -> Position:
         """Return (variance of position / variance of gradient)**0.25, within 1e-6 and 1e6."""
-        scale: Position = jax.tree.map(
+        return map_parts(
             lambda spread, of_gradient: jnp.clip(((spread + _TINY) / (of_gradient + _TINY)) ** 0.25, 1e-6, 1e6),
             estimate.spread,
             estimate.gradient_spread,
         )
-        return scale
 
     def data_axes(self) -> Position:
         """Return the axes of the scale."""
@@ -100,8 +93,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
 
 def _multiply(scale: Position, position: Position) -> Position:
-    product: Position = jax.tree.map(lambda s, x: s[None] * x, scale, position)
-    return product
+    return map_parts(lambda s, x: s[None] * x, scale, position)
 
 
 def _merge(

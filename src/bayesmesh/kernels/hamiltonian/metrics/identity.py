@@ -5,8 +5,6 @@ from __future__ import annotations
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
-__all__ = ["IdentityMetric"]
-
 
 class IdentityMetric(Metric[tuple[()], tuple[()]]):
     """No metric: every coordinate has unit mass."""

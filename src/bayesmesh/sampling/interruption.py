@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import jax
 
 from bayesmesh.errors import NotFinished
-
-__all__ = ["GraceOver", "Interruption"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _log = logging.getLogger("bayesmesh")
@@ -43,9 +41,7 @@ class Interruption:
         self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.running.interruption import GraceOver, Interruption
+from bayesmesh.sampling.interruption import GraceOver, Interruption
 
 
 class Slow:

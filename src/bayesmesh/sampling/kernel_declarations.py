@@ -1,0 +1,111 @@
+"""Hold a kernel to its declarations while its programs are traced: axes of its arrays, statistics, an unchanged state.
+
+A wrong declaration would otherwise end in an error of JAX that names neither the kernel nor the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Axes, Kernel
+
+type AnyKernel = Kernel[Any, Any, Any, Any]
+
+_CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
+
+
+def check_axes(
+    kernel: AnyKernel, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Compare the axes that a kernel declares with the arrays that it makes.
+
+    Args:
+        kernel: the kernel.
+        method: its method that declares them.
+        shapes: abstract arrays; None for a part of a position without coordinates.
+        declared: their `Axes`.
+        lengths: name of an axis -> the lengths that it may have.
+
+    Raises:
+        ConfigError: an array has no axes, or more than it has dimensions, or one of another length.
+    """
+    found, axes = _by_path(shapes), _by_path(declared)
+    for path in [*found, *axes]:
+        said = f"kernel {type(kernel).__name__}: {method}()"
+        if path not in found:
+            raise ConfigError(f"{said} declares axes for {path}, and there is no such array", _CONTRACT)
+        shape, names = getattr(found[path], "shape", None), axes.get(path)
+        if not isinstance(names, Axes):
+            raise ConfigError(f"{said} declares no Axes for {path}, an array of shape {shape}", _CONTRACT)
+        if shape is None:
+            continue
+        if len(names.names) > len(shape):
+            raise ConfigError(f"{said}: {path} has the axes {names.names}, and the array's shape is {shape}", _CONTRACT)
+        for axis, (name, length) in enumerate(zip(names.names, shape, strict=False)):
+            if name is not None and name not in lengths:
+                raise ConfigError(f"{said}: {path} has an axis '{name}'", f"use {', '.join(lengths)} or None")
+            if name is not None and length not in lengths[name]:
+                expected = " or ".join(map(str, lengths[name]))
+                raise ConfigError(
+                    f"{said}: axis {axis} of {path} is '{name}', of length {expected}; the array's shape is {shape}",
+                    _CONTRACT,
+                )
+
+
+def check_fields(kernel: AnyKernel, state: object) -> None:
+    """Refuse a state without the fields that draws are taken from.
+
+    Raises:
+        ConfigError: one is missing.
+    """
+    for name in ("position", "log_prior", "log_likelihood"):
+        if not hasattr(state, name):
+            raise ConfigError(f"kernel {type(kernel).__name__}: the state that init() returns lacks {name}", _CONTRACT)
+
+
+def check_state(kernel: AnyKernel, method: str, after: object, before: object) -> None:
+    """Refuse a state, or an adaptation, of which a step changes the tree, a shape or a dtype.
+
+    Raises:
+        ConfigError: it does.
+    """
+    then, now = _by_path(before), _by_path(after)
+    for path in [*then, *now]:
+        one, other = (_describe(arrays.get(path)) for arrays in (then, now))
+        if one != other:
+            raise ConfigError(
+                f"kernel {type(kernel).__name__}: {method}() returns {path} as {other}, and was given {one}",
+                "return every array with the shape and dtype that `init` gave it",
+            )
+
+
+def read_statistics(kernel: AnyKernel, info: object, num_reported: int) -> dict[str, jax.Array]:
+    """Return the fields of an Info that the kernel declares as statistics.
+
+    Raises:
+        ConfigError: a field is missing, or has another shape than () or (reported chain,).
+    """
+    said, statistics = f"kernel {type(kernel).__name__}: Info of step()", {}
+    for name in kernel.statistics:
+        if not hasattr(info, name):
+            raise ConfigError(f"{said} lacks {name}, which `statistics` declares", _CONTRACT)
+        statistics[name] = getattr(info, name)
+        if statistics[name].shape not in ((), (num_reported,)):
+            raise ConfigError(
+                f"{said}: {name} has shape {statistics[name].shape}, not {(num_reported,)} or ()",
+                "return one value for each reported chain, or one that all chains share",
+            )
+    return statistics
+
+
+def _by_path(tree: object) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: x is None or isinstance(x, Axes))
+    return {jax.tree_util.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
+
+
+def _describe(array: Any) -> str:
+    return "nothing" if array is None else f"{array.dtype} of shape {array.shape}"

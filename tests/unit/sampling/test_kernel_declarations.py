@@ -1,0 +1,122 @@
+"""A kernel whose declarations do not fit its arrays is refused when its programs are traced, by its name and field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Axes, Kernel, Position
+from bayesmesh.kernels.hmc import Hmc
+from bayesmesh.sampling.program import Program
+
+NUM_CHAINS = 4
+
+
+@pytest.fixture
+def trace(make_case, make_program) -> Callable[..., None]:
+    """A function of methods and attributes that traces the programs of a kernel in which they stand for HMC's."""
+
+    def run(**changed: Any) -> None:
+        right = make_program(make_case("gaussian"), "hmc", num_chains=NUM_CHAINS)
+        kernel_class: type[Kernel] = type("Mine", (Hmc,), changed)
+        kernel = kernel_class(right.kernel.options, right.kernel.num_warmup)
+        Program(right.target, kernel, right.mesh, right.sampling, NUM_CHAINS, right.slice_draws).trace("segment")
+
+    return run
+
+
+def test_right_declarations_are_taken(trace) -> None:
+    trace()
+
+
+class Fewer(NamedTuple):
+    """The axes of a state, but for those of the gradient."""
+
+    position: Any = POSITION
+    log_prior: Any = CHAIN
+    log_likelihood: Any = CHAIN
+    num_steps: Any = SCALAR
+
+
+AXES = {
+    "no axes for a field": (
+        lambda self: Fewer(),
+        r"state_axes\(\) declares no Axes for gradient.shared, an array of shape \(4, ",
+    ),
+    "another tree": (lambda self: (CHAIN,), r"state_axes\(\) declares no Axes for position.shared"),
+    "not axes": (
+        lambda self: Hmc.state_axes(self)._replace(log_prior="chain"),
+        r"state_axes\(\) declares no Axes for log_prior, an array of shape \(4,\)",
+    ),
+    "axes for nothing": (
+        lambda self: Hmc.state_axes(self)._replace(num_steps=(SCALAR, SCALAR)),
+        r"state_axes\(\) declares no Axes for num_steps, an array of shape \(\)",
+    ),
+    "more axes than dimensions": (
+        lambda self: Hmc.state_axes(self)._replace(num_steps=CHAIN),
+        r"num_steps has the axes \('chain',\), and the array's shape is \(\)",
+    ),
+    "chains where coordinates are": (
+        lambda self: Hmc.state_axes(self)._replace(gradient=Position(Axes(None, "chain"), None)),
+        r"axis 1 of gradient.shared is 'chain', of length 4; the array's shape is \(4, ",
+    ),
+    "an unknown axis": (
+        lambda self: Hmc.state_axes(self)._replace(log_prior=Axes("chains")),
+        "log_prior has an axis 'chains'\\n  remedy: use chain, entry or None",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", AXES)
+def test_wrong_axes_of_a_state_are_refused(trace, wrong: str) -> None:
+    state_axes, message = AXES[wrong]
+    with pytest.raises(ConfigError, match=f"kernel Mine: .*{message}"):
+        trace(state_axes=state_axes)
+
+
+def test_axes_of_an_array_that_is_not_there_are_refused(trace) -> None:
+    with pytest.raises(ConfigError, match=r"adaptation_axes\(\) declares axes for extra, and there is no such array"):
+        trace(adaptation_axes=lambda self: Hmc.adaptation_axes(self)._replace(extra=SCALAR))
+
+
+def test_a_statistic_that_info_lacks_is_refused(trace) -> None:
+    wrong = {**Hmc.statistics, "swapped": Hmc.statistics["lp"]}
+    with pytest.raises(ConfigError, match=r"kernel Mine: Info of step\(\) lacks swapped"):
+        trace(statistics=wrong)
+
+
+def test_a_statistic_of_another_shape_is_refused(trace) -> None:
+    def step(self: Hmc, *given: Any) -> Any:
+        state, info = Hmc.step(self, *given)
+        return state, info._replace(energy=info.energy[:2])
+
+    with pytest.raises(ConfigError, match=r"kernel Mine: .*energy has shape \(2,\), not \(4,\) or \(\)"):
+        trace(step=step)
+
+
+def test_a_state_without_what_draws_are_taken_from_is_refused(trace) -> None:
+    with pytest.raises(ConfigError, match=r"kernel Mine: the state that init\(\) returns lacks position"):
+        trace(init=lambda self, key, position, target: (position,))
+
+
+def test_a_step_that_changes_its_state_is_refused(trace) -> None:
+    def step(self: Hmc, *given: Any) -> Any:
+        state, info = Hmc.step(self, *given)
+        return state._replace(log_prior=state.log_prior.astype(jnp.float32)), info
+
+    with pytest.raises(
+        ConfigError, match=r"step\(\) returns log_prior as float32 of shape \(4,\), and was given float64"
+    ):
+        trace(step=step)
+
+
+def test_an_adaptation_that_changes_its_tree_is_refused(trace) -> None:
+    def adapt(self: Hmc, adaptation: Any, *given: Any) -> Any:
+        return Hmc.adapt(self, adaptation, *given)._replace(extra=jnp.zeros(3))
+
+    with pytest.raises(ConfigError, match=r"adapt\(\) returns extra as float64 of shape \(3,\), and was given nothing"):
+        trace(adapt=adapt)
