@@ -21,6 +21,9 @@ from jaxtyping import install_import_hook
 
 from rank_promotion import refuse_rank_promotion
 
+# Set on some machines; every process that a test starts would compile each module that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Eight virtual devices, so that meshes of 1 to 8 can be compared in one process; and no optimisation, for most programs
 # run for milliseconds and would be optimised for seconds. JAX reads this when it is imported and when its first array is
 # made; both come after this file.
