@@ -10,27 +10,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from bayesmesh.data.fetching import MIRROR_VARIABLE, RegisteredFile, probe
 from bayesmesh.errors import DataError
-
-if TYPE_CHECKING:
-    from tensorflow_datasets.core import DatasetBuilder
-    from tensorflow_datasets.core.download import DownloadManager
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 NUM_RETRIES = 2
 BATCH_RECORDS = 2048
-
-
-type Builder = DatasetBuilder
-type Downloads = DownloadManager
-type Example = tuple[int, dict[str, object]]
-"""Key and features of a record that a builder writes."""
 
 
 class _Values[T](Protocol):
@@ -130,8 +120,26 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
     return {name: Path(path) for name, path in found.items()}
 
 
-def prepare(builder: Builder, manual: Path | None = None) -> None:
-    """Let a TFDS builder write its array_record files; it verifies files from `manual` and downloads.
+def write_records(
+    folder: Path,
+    dataset: str,
+    version: str,
+    splits: Mapping[str, Iterable[Mapping[str, object]]],
+    features: Mapping[str, Any],
+    *,
+    config: str = "",
+    **about: object,
+) -> None:
+    """Let TFDS write examples as array_record files, in their order, below ``folder/dataset/[config/]version``.
+
+    Args:
+        folder: folder of all data sets.
+        dataset: name of the data set.
+        version: its version.
+        splits: name of a split -> its examples.
+        features: name of a feature -> its type, as TFDS takes it.
+        config: name of a part with other features.
+        about: further arguments of ``tfds.core.DatasetInfo``, such as the home page.
 
     Raises:
         DataError: fewer or more records on disk than the builder counted.
@@ -139,14 +147,32 @@ def prepare(builder: Builder, manual: Path | None = None) -> None:
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
-    settings = tfds.download.DownloadConfig(manual_dir=manual, try_download_gcs=False, force_checksums_validation=True)
-    with _bounded(), contextlib.redirect_stdout(sys.stderr):
-        builder.download_and_prepare(download_config=settings)
-    folder = Path(builder.data_dir)
+    with tfds.core.registered.skip_registration():
+
+        class Written(tfds.core.GeneratorBasedBuilder):
+            name = dataset
+            VERSION = tfds.core.Version(version)
+            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config)] if config else []
+
+            def _info(self) -> object:
+                described = tfds.features.FeaturesDict(features)
+                # Without shuffling, row numbers are those of the source.
+                return tfds.core.DatasetInfo(builder=self, features=described, disable_shuffling=True, **about)
+
+            def _split_generators(self, dl_manager: object) -> dict[str, Iterable[tuple[int, object]]]:
+                del dl_manager
+                return {split: enumerate(examples) for split, examples in splits.items()}
+
+            def _generate_examples(self) -> None:
+                """Abstract in TFDS, which calls it only from `_split_generators`."""
+
+        builder = Written(data_dir=folder, config=config or None, file_format="array_record")
+    with contextlib.redirect_stdout(sys.stderr):
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
     for split, info in builder.info.splits.items():
-        found = sum(1 for _ in _raw_records(folder, split))
+        found = sum(1 for _ in _raw_records(Path(builder.data_dir), split))
         if found != info.num_examples:
-            raise DataError(f"{folder}: split {split}: expected {info.num_examples} records, found {found}")
+            raise DataError(f"{builder.data_dir}: split {split}: expected {info.num_examples} records, found {found}")
 
 
 def _raw_records(folder: Path, split: str) -> Iterator[bytes]:

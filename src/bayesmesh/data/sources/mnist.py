@@ -1,9 +1,9 @@
 """MNIST, 70,000 handwritten digits of 28 x 28 pixels, prepared by TensorFlow Datasets as array_record.
 
 The four files come from ``BAYESMESH_MIRROR/mnist`` or from the network. Name, version, folder and features of the data
-set are those of TFDS; three things differ from its stock builder. This one opens the archives and encodes the images
-without TensorFlow, leaves compression to array_record, and does not shuffle, so that row numbers are image numbers in
-the published files.
+set are those of TFDS. Three things differ from its own preparation: archives are opened and images encoded without
+TensorFlow, compression is left to array_record, and nothing is shuffled, so that row numbers are image numbers in the
+published files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,10 @@ import numpy as np
 from bayesmesh.config.settings import Settings
 from bayesmesh.data import base, records
 from bayesmesh.data.base import Dataset
-from bayesmesh.data.fetching import RegisteredFile, mirror_folder, verify_file
+from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.errors import DataError
 
+VERSION = "3.0.1"
 PARTS = {"train": "train", "test": "t10k"}
 COUNTS = {"train": 60000, "test": 10000}
 FILES = [f"{part}-{what}-ubyte.gz" for part in PARTS.values() for what in ("images-idx3", "labels-idx1")]
@@ -95,34 +96,6 @@ def decode_png(content: bytes) -> np.ndarray:
     return rows[:, 1:]
 
 
-def _builder(folder: Path) -> records.Builder:
-    """Return the TFDS builder of MNIST that neither extracts, shuffles nor needs TensorFlow."""
-    from tensorflow_datasets.image_classification import mnist
-
-    class UnshuffledMNIST(mnist.MNIST):
-        name = "mnist"
-
-        def _info(self) -> object:
-            info = super()._info()
-            info.as_proto.disable_shuffling = True
-            return info
-
-        def _split_generators(self, dl_manager: records.Downloads) -> dict[str, Iterator[records.Example]]:
-            paths = dl_manager.download({name: self.URL + name for name in FILES})
-            return {
-                split: self._generate_examples(
-                    Path(paths[f"{part}-images-idx3-ubyte.gz"]), Path(paths[f"{part}-labels-idx1-ubyte.gz"])
-                )
-                for split, part in PARTS.items()
-            }
-
-        def _generate_examples(self, images: Path, labels: Path) -> Iterator[records.Example]:
-            for number, (image, label) in enumerate(zip(read_idx(images), read_idx(labels), strict=True)):
-                yield number, {"image": encode_png(image), "label": int(label)}
-
-    return UnshuffledMNIST(data_dir=folder, file_format="array_record")
-
-
 class Source(base.Source):
     """Fields ``features`` (rows, 784) uint8, 0 to 255, and ``label`` (rows,) uint8; in the published order."""
 
@@ -138,19 +111,26 @@ class Source(base.Source):
         """
         import tensorflow_datasets as tfds
 
-        files = records.registered_files("mnist", FILES)
-        mirror = mirror_folder()
-        manual = mirror.resolve() / "mnist" if mirror else None
-        if manual:
+        files, mirror = records.registered_files("mnist", FILES), mirror_folder()
+        if mirror:
+            paths = {name: mirror.resolve() / "mnist" / name for name in FILES}
             for name, file in files.items():
-                verify_file(manual / name, file)
+                verify_file(paths[name], file)
         else:
             records.require_network(files[FILES[0]].url, NEEDED)
-            records.download(files, folder / "downloads", "mnist")
-        with tfds.core.registered.skip_registration():
-            builder = _builder(folder)
-        records.prepare(builder, manual)
-        return _origin(files, manual, tfds.__version__)
+            paths = records.download(files, folder / "downloads", "mnist")
+        features = {
+            "image": tfds.features.Image(shape=(28, 28, 1)),
+            "label": tfds.features.ClassLabel(num_classes=10),
+        }
+        splits = {split: _examples(paths, part) for split, part in PARTS.items()}
+        records.write_records(folder, "mnist", VERSION, splits, features, supervised_keys=("image", "label"))
+        return {
+            "origin": str(mirror.resolve() / "mnist") if mirror else "network",
+            "files": {f.name: {"url": f.url, "bytes": f.size, "sha256": f.sha256} for f in files.values()},
+            "sha256_registered_by": f"tensorflow-datasets {tfds.__version__}",
+            "order": "as published: disable_shuffling",
+        }
 
     def read(self, folder: Path) -> Dataset:
         """Decode the array_record files, 70,000 PNG images.
@@ -167,23 +147,18 @@ class Source(base.Source):
         )
 
 
-def _origin(files: dict[str, RegisteredFile], manual: Path | None, version: str) -> dict[str, object]:
-    return {
-        "origin": str(manual) if manual else "network",
-        "files": {f.name: {"url": f.url, "bytes": f.size, "sha256": f.sha256} for f in files.values()},
-        "sha256_registered_by": f"tensorflow-datasets {version}",
-        "order": "as published: disable_shuffling",
-    }
+def _examples(paths: Mapping[str, Path], part: str) -> Iterator[dict[str, object]]:
+    images, labels = (read_idx(paths[f"{part}-{what}-ubyte.gz"]) for what in ("images-idx3", "labels-idx1"))
+    for image, label in zip(images, labels, strict=True):
+        yield {"image": encode_png(image), "label": int(label)}
 
 
 def _decode(folder: Path, split: str) -> dict[str, np.ndarray]:
-    found = sorted((folder / "mnist").glob("[0-9]*"))
-    if not found:
-        raise DataError(f"{folder / 'mnist'}: no prepared data set", "run the fetch stage again")
+    prepared = folder / "mnist" / VERSION
     images: list[np.ndarray] = []
     labels: list[int] = []
-    for number, features in enumerate(records.read_records(found[-1], split)):
-        where = f"{found[-1]}: split {split}: record {number}"
+    for number, features in enumerate(records.read_records(prepared, split)):
+        where = f"{prepared}: split {split}: record {number}"
         try:
             pixels = decode_png(features["image"].bytes_list.value[0])
         except ValueError as error:

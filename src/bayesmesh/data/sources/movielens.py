@@ -20,10 +20,10 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
-from bayesmesh.files import hash_file
 
 ARCHIVE = "ml-1m.zip"
-VERSION = "1.0.0"
+NAME, VERSION = "movielens_watch", "1.0.0"
+HOMEPAGE = "https://grouplens.org/datasets/movielens/1m/"
 COUNTS = {"rows": 6040, "columns": 3706, "interactions": 1000209}
 NEEDED = (
     "DIR holds ml-1m.zip (https://files.grouplens.org/datasets/movielens/ml-1m.zip), or DIR/ml-1m its files "
@@ -58,11 +58,16 @@ class Source(base.Source):
 
         contents, where, origin = _find(folder)
         parsed = parse_files(contents, where)
-        for config in ("users", "films"):
-            with tfds.core.registered.skip_registration():
-                builder = _builder(folder, config, parsed)
-            records.prepare(builder)
-        return {**origin, "written_by": f"movielens_watch {VERSION}, tensorflow-datasets {tfds.__version__}"}
+        number, text, numbers = np.int64, tfds.features.Text(), tfds.features.Tensor(shape=(None,), dtype=np.int64)
+        about_user = {"user_id": number, "gender": text, "age": number, "occupation": number}
+        for config, examples, features in (
+            ("users", _users(parsed), about_user | dict.fromkeys(("film_ids", "ratings", "timestamps"), numbers)),
+            ("films", _films(parsed), {"film_id": number, "title": text, "genres": text}),
+        ):
+            records.write_records(
+                folder, NAME, VERSION, {"train": examples}, features, config=config, homepage=HOMEPAGE
+            )
+        return {**origin, "written_by": f"{NAME} {VERSION}, tensorflow-datasets {tfds.__version__}"}
 
     def read(self, folder: Path) -> Dataset:
         """Rebuild the matrix from array_record files.
@@ -70,13 +75,15 @@ class Source(base.Source):
         Raises:
             DataError: a file is missing or damaged, or users and films do not match.
         """
-        prepared = folder / "movielens_watch"
-        films: list[tuple[int, str, list[str]]] = []
+        prepared = folder / NAME
+        film_ids: list[int] = []
+        titles: list[str] = []
+        genres: list[list[str]] = []
         for features in records.read_records(prepared / "films" / VERSION, "train"):
-            genres = features["genres"].bytes_list.value[0].decode()
-            title = features["title"].bytes_list.value[0].decode()
-            films.append((features["film_id"].int64_list.value[0], title, genres.split("|")))
-        column = {film[0]: number for number, film in enumerate(films)}
+            film_ids.append(features["film_id"].int64_list.value[0])
+            titles.append(features["title"].bytes_list.value[0].decode())
+            genres.append(features["genres"].bytes_list.value[0].decode().split("|"))
+        column = {film: number for number, film in enumerate(film_ids)}
         user_ids: list[int] = []
         rows: list[np.ndarray] = []
         for features in records.read_records(prepared / "users" / VERSION, "train"):
@@ -84,16 +91,11 @@ class Source(base.Source):
             rated = features["film_ids"].int64_list.value
             if not column.keys() >= set(rated):
                 raise DataError(f"{prepared}: user {user_ids[-1]}: rated films that are not listed", "run fetch again")
-            rows.append(np.zeros(len(films), np.uint8))
+            rows.append(np.zeros(len(film_ids), np.uint8))
             rows[-1][[column[film] for film in rated]] = 1
         return Dataset(
             rows={"watched": np.stack(rows)},
-            columns={
-                "film_id": [film[0] for film in films],
-                "title": [film[1] for film in films],
-                "genres": [film[2] for film in films],
-                "user_id": user_ids,
-            },
+            columns={"film_id": film_ids, "title": titles, "genres": genres, "user_id": user_ids},
             declared_counts=COUNTS,
             kind="interactions",
         )
@@ -106,79 +108,42 @@ def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
     if mirror is None:
         records.require_network(archive.url, NEEDED)
         path = records.download({ARCHIVE: archive}, folder / "downloads", "movielens")[ARCHIVE]
-        return read_archive(path), path, _archive_origin("network", path)
-    for path in (mirror / ARCHIVE, mirror / "ml-1m" / ARCHIVE):
-        if path.is_file():
-            verify_file(path, archive)
-            return read_archive(path), path, _archive_origin(str(path), path)
-    if not (mirror / "ml-1m").is_dir():
+    else:
+        found = [path for path in (mirror / ARCHIVE, mirror / "ml-1m" / ARCHIVE) if path.is_file()]
+        if not found:
+            return _find_texts(mirror)
+        path = found[0]
+        verify_file(path, archive)
+    return read_archive(path), path, {
+        "origin": str(path) if mirror else "network",
+        "files": {ARCHIVE: {"bytes": archive.size, "sha256": archive.sha256}},
+        "identity": "official archive, checksum registered by TFDS",
+    }  # fmt: skip
+
+
+def _find_texts(mirror: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:
+    where = mirror / "ml-1m"
+    if not where.is_dir():
         raise DataError(f"{mirror}: neither {ARCHIVE} nor the folder ml-1m in it", f"make sure that {NEEDED}")
-    contents = read_folder(mirror / "ml-1m")
+    contents = read_folder(where)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    return contents, mirror / "ml-1m", {
-        "origin": str(mirror / "ml-1m"),
+    return contents, where, {
+        "origin": str(where),
         "files": {name: {"bytes": len(contents[name]), "sha256": found} for name, found in sums.items()},
         "identity": "local files, known reconstruction" if sums == RECONSTRUCTED else "local files, checksums unknown",
     }  # fmt: skip
 
 
-def _archive_origin(origin: str, path: Path) -> dict[str, object]:
-    return {
-        "origin": origin,
-        "files": {ARCHIVE: {"bytes": path.stat().st_size, "sha256": hash_file(path)}},
-        "identity": "official archive, checksum registered by TFDS",
-    }
-
-
-def _builder(folder: Path, config: str, parsed: MovieLens) -> records.Builder:
-    """Return a TFDS builder: configuration ``users`` has a record per user, ``films`` one per film."""
-    import tensorflow_datasets as tfds
-
-    def whole(dtype: type) -> object:
-        return tfds.features.Tensor(shape=(None,), dtype=dtype)
-
-    features = {
-        "users": {
-            "user_id": np.int64, "gender": tfds.features.Text(), "age": np.int64, "occupation": np.int64,
-            "film_ids": whole(np.int64), "ratings": whole(np.int64), "timestamps": whole(np.int64),
-        },
-        "films": {"film_id": np.int64, "title": tfds.features.Text(), "genres": tfds.features.Text()},
-    }  # fmt: skip
-
-    class MovielensWatch(tfds.core.GeneratorBasedBuilder):
-        name = "movielens_watch"
-        VERSION = tfds.core.Version(VERSION)
-        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=name) for name in features]  # noqa: RUF012
-
-        def _info(self) -> object:
-            return tfds.core.DatasetInfo(
-                builder=self,
-                description="MovieLens-1M, ratings gathered by user.",
-                features=tfds.features.FeaturesDict(features[config]),
-                homepage="https://grouplens.org/datasets/movielens/1m/",
-                disable_shuffling=True,
-            )
-
-        def _split_generators(self, dl_manager: records.Downloads) -> dict[str, Iterator[records.Example]]:
-            del dl_manager
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self) -> Iterator[records.Example]:
-            yield from _user_examples(parsed) if config == "users" else _film_examples(parsed)
-
-    return MovielensWatch(data_dir=folder, config=config, file_format="array_record")
-
-
-def _user_examples(parsed: MovieLens) -> Iterator[records.Example]:
+def _users(parsed: MovieLens) -> Iterator[dict[str, object]]:
     ids = list(parsed.users)
     bounds = np.searchsorted(parsed.ratings[:, 0], [*ids, ids[-1] + 1])
-    for number, user in enumerate(ids):
+    for user, start, stop in zip(ids, bounds, bounds[1:], strict=False):
         gender, age, occupation = parsed.users[user]
-        _, films, ratings, seconds = parsed.ratings[bounds[number] : bounds[number + 1]].T
+        _, films, ratings, seconds = parsed.ratings[start:stop].T
         about = {"user_id": user, "gender": gender, "age": age, "occupation": occupation}
-        yield number, {**about, "film_ids": films, "ratings": ratings, "timestamps": seconds}
+        yield {**about, "film_ids": films, "ratings": ratings, "timestamps": seconds}
 
 
-def _film_examples(parsed: MovieLens) -> Iterator[records.Example]:
-    for number, (film, title, genres) in enumerate(zip(parsed.films, parsed.titles, parsed.genres, strict=True)):
-        yield number, {"film_id": int(film), "title": title, "genres": "|".join(genres)}
+def _films(parsed: MovieLens) -> Iterator[dict[str, object]]:
+    for film, title, genres in zip(parsed.films, parsed.titles, parsed.genres, strict=True):
+        yield {"film_id": int(film), "title": title, "genres": "|".join(genres)}
