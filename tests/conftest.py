@@ -63,7 +63,11 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 # Shapes and dtypes in annotations are checked at every call. A module is instrumented when it is imported, so this comes
 # before any of ours.
-install_import_hook([f"bayesmesh.{folder}" for folder in ("diagnostics", "models")], "beartype.beartype")
+INSTRUMENTED = [
+    *("diagnostics", "models"),
+    *(f"kernels.adaptation.{module}" for module in ("step_size", "trajectory_length", "windows")),
+]
+install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 
 if TYPE_CHECKING:
     import numpy as np

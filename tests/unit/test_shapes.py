@@ -10,6 +10,7 @@ from jaxtyping import TypeCheckError
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.energy import divergence_share
+from bayesmesh.kernels.adaptation.step_size import mean_over_finite
 from bayesmesh.models.matrix_factorization import _sum_log1p
 
 
@@ -26,3 +27,8 @@ def test_diagnostics_refuse_another_array() -> None:
 def test_models_refuse_another_number_of_axes_while_traced() -> None:
     with pytest.raises(TypeCheckError, match="rows films"):
         jax.jit(_sum_log1p)(jnp.zeros(3))
+
+
+def test_kernels_refuse_statistics_of_other_chains() -> None:
+    with pytest.raises(TypeCheckError, match="chain"):
+        mean_over_finite(jnp.zeros(3), jnp.zeros(4))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
@@ -29,14 +30,16 @@ class StepSizeState(NamedTuple):
     shrinkage_point: jax.Array
 
 
-def init_step_size(step_size: jax.Array | float, shrinkage: float = 10.0) -> StepSizeState:
+def init_step_size(step_size: Float[Array, ""] | float, shrinkage: float = 10.0) -> StepSizeState:
     """Start at `step_size` and shrink towards `shrinkage` times it, because large steps are cheap to try."""
     log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
     zero = jnp.zeros((), jnp.float64)
     return StepSizeState(log_step, log_step, zero, zero, log_step + math.log(shrinkage))
 
 
-def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float | jax.Array) -> StepSizeState:
+def update_step_size(
+    state: StepSizeState, acceptance: Float[Array, ""], target: float | Float[Array, ""]
+) -> StepSizeState:
     """Update the step size after one transition with acceptance statistic `acceptance` over the chains."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
@@ -46,7 +49,7 @@ def update_step_size(state: StepSizeState, acceptance: jax.Array, target: float 
     return StepSizeState(log_step, average, error_sum, count, state.shrinkage_point)
 
 
-def mean_over_finite(statistic: jax.Array, lp: jax.Array) -> jax.Array:
+def mean_over_finite(statistic: Float[Array, " chain"], lp: Float[Array, " chain"]) -> Float[Array, ""]:
     """Return the mean over the chains whose log density `lp` is finite, () float64; 0 if there is none.
 
     A chain that starts where the density is not finite rejects at any step size, and must not shrink it.
@@ -58,6 +61,6 @@ def mean_over_finite(statistic: jax.Array, lp: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(is_living, statistic, 0.0)) / jnp.maximum(jnp.sum(is_living), 1)
 
 
-def averaged_step_size(state: StepSizeState) -> jax.Array:
+def averaged_step_size(state: StepSizeState) -> Float[Array, ""]:
     """Return the step size to keep, () float64."""
     return jnp.exp(state.log_step_average)

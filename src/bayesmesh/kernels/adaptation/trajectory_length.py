@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -36,14 +37,14 @@ class LengthState(NamedTuple):
     log_average: jax.Array
 
 
-def init_length(length: jax.Array | float) -> LengthState:
+def init_length(length: Float[Array, ""] | float) -> LengthState:
     """Start at a trajectory length."""
     log_length = jnp.log(jnp.asarray(length, jnp.float64))
     zero = jnp.zeros((), jnp.float64)
     return LengthState(log_length, zero, zero, log_length)
 
 
-def halton(index: jax.Array) -> jax.Array:
+def halton(index: Int[Array, ""]) -> Float[Array, ""]:
     """Return the base-2 Halton number of a non-negative index, in (0, 1), float64.
 
     >>> [float(halton(jnp.asarray(i))) for i in (0, 1, 2)]
@@ -53,7 +54,7 @@ def halton(index: jax.Array) -> jax.Array:
     return jnp.sum(((index + 1) >> bits & 1) * 2.0 ** (-bits - 1.0), dtype=jnp.float64)
 
 
-def _centred(position: Position, weight: jax.Array) -> Position:
+def _centred(position: Position, weight: Float[Array, " chain"]) -> Position:
     """Centre positions (chain, ...) at their mean, weighted by chain."""
 
     def one(q: jax.Array) -> jax.Array:
@@ -64,7 +65,12 @@ def _centred(position: Position, weight: jax.Array) -> Position:
 
 
 def update_length(
-    state: LengthState, start: Position, trajectory: Trajectory, metric: Metric[Any, Any], data: Any, jitter: jax.Array
+    state: LengthState,
+    start: Position,
+    trajectory: Trajectory,
+    metric: Metric[Any, Any],
+    data: Any,
+    jitter: Float[Array, ""],
 ) -> LengthState:
     """Make one ascent step on the criterion, from the last trajectories of all chains.
 

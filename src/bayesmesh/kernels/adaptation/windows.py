@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
 
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
 
-def window_ends(num_warmup: int | jax.Array) -> jax.Array:
+def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
     """Return the iteration counts at which windows close, int32, non-decreasing; counts below 2 close none.
 
     >>> window_ends(100).tolist()
@@ -18,7 +18,7 @@ def window_ends(num_warmup: int | jax.Array) -> jax.Array:
     return jnp.round(jnp.asarray(_FRACTIONS) * num_warmup).astype(jnp.int32)
 
 
-def is_window_end(count: jax.Array, num_warmup: int | jax.Array) -> jax.Array:
+def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
     """Return whether a window closes after `count` iterations, () bool.
 
     A window of a single iteration has no information about scale.
