@@ -141,7 +141,7 @@ class Model(ABC):
 
     @abstractmethod
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
-        """Return identified quantities on which convergence is judged, evaluated at a few probe rows.
+        """Return identified quantities on which convergence is assessed, evaluated at a few probe rows.
 
         Log prior, log likelihood and their sum are added for every model.
         """

@@ -50,8 +50,8 @@ def _latent_shapes(model: Model, spec: DataSpec) -> dict[str, jax.ShapeDtypeStru
     return shapes
 
 
-class JudgedProgram:
-    """The compiled function from latents of a block of draws to judged summaries at the probe rows.
+class MonitoredProgram:
+    """The compiled function from latents of a block of draws to monitored summaries at the probe rows.
 
     Args:
         model: the model.
@@ -81,11 +81,11 @@ class JudgedProgram:
         per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
         self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))
 
-        def judged(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        def chosen(latents: Mapping[str, jax.Array], rows: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
             found = model.summaries(latents, rows)
             return {name: found[name] for name in names}
 
-        batched = jax.jit(jax.vmap(jax.vmap(judged, (0, None)), (0, None)))
+        batched = jax.jit(jax.vmap(jax.vmap(chosen, (0, None)), (0, None)))
         blocks = {k: s.update(shape=(s.shape[0], self.length, *s.shape[1:])) for k, s in shapes.items()}
         at_probes = resize_local(blocks, self._local, len(self._entries), lead=2)
         self._compiled = batched.lower(at_probes, self._rows).compile()
@@ -104,7 +104,7 @@ class JudgedProgram:
         return np.concatenate([value, np.repeat(value[:, -1:], missing, axis=1)], axis=1)
 
 
-def compile_judged(
+def compile_monitored(
     model: Model, spec: DataSpec, shards: Shards, names: Sequence[str], probe_rows: int, num_chains: int
 ) -> None:
     """Compile the summaries of a stopping rule into the persistent cache, so that no look waits for it.
@@ -113,17 +113,17 @@ def compile_judged(
         model: the model.
         spec: its data.
         shards: the data itself.
-        names: judged summaries, out of `summary_names`.
+        names: monitored summaries, out of `summary_names`.
         probe_rows: rows at which the model's summaries are followed.
         num_chains: of a chain group.
     """
     shapes = {k: v.update(shape=(num_chains, *v.shape)) for k, v in _latent_shapes(model, spec).items()}
     if of_model := [name for name in names if name not in STATISTICS]:
-        JudgedProgram(model, spec, shards, of_model, probe_rows, shapes)
+        MonitoredProgram(model, spec, shards, of_model, probe_rows, shapes)
 
 
-class JudgedSummaries:
-    """Judged summaries of the first draws of one chain group.
+class MonitoredSummaries:
+    """Monitored summaries of the first draws of one chain group.
 
     Args:
         model: the model.
@@ -142,7 +142,7 @@ class JudgedSummaries:
         self._of_sampler = [name for name in names if name in STATISTICS]
         self._probe_rows = probe_rows
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        self._program: JudgedProgram | None = None
+        self._program: MonitoredProgram | None = None
         self.num_draws = 0
 
     def first(self, num_draws: int) -> dict[str, np.ndarray]:
@@ -172,7 +172,7 @@ class JudgedSummaries:
         arrays = dict(root["posterior"].arrays())
         if self._program is None:
             shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
-            self._program = JudgedProgram(
+            self._program = MonitoredProgram(
                 self._model, self._spec, self._shards, self._of_model, self._probe_rows, shapes
             )
         length = self._program.length

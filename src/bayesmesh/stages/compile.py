@@ -23,7 +23,7 @@ from bayesmesh.sampling.audit import (
 from bayesmesh.sampling.cache import Compilation, compile_programs, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
-from bayesmesh.sampling.monitored import compile_judged
+from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
@@ -111,7 +111,7 @@ def _compile_looks(
         if spec.stage == "sample":
             names, probe_rows = check_stop(spec, model, data_spec), spec.posterior.probe_rows
             with ledger.phase("compile", "summaries for looks"):
-                compile_judged(model, data_spec, shards, names, probe_rows, spec.num_chains)
+                compile_monitored(model, data_spec, shards, names, probe_rows, spec.num_chains)
 
 
 def _audit(

@@ -89,8 +89,8 @@ def check_stop(spec: StageSpec, model: Model, data_spec: DataSpec) -> list[str]:
             raise ConfigError(f"key 'sampling.stop.{key}': the model has no summary '{name}'", suggest(name, valid))
     # `max_mcse` names its own summaries; without other targets nothing else is computed.
     others = (rule.min_ess_bulk, rule.min_ess_tail, rule.max_r_hat)
-    judged = (rule.summaries or valid) if any(target is not None for target in others) else ()
-    return sorted({*judged, *named["max_mcse"]})
+    monitored = (rule.summaries or valid) if any(target is not None for target in others) else ()
+    return sorted({*monitored, *named["max_mcse"]})
 
 
 def _draw_shapes(model: Model, data_spec: DataSpec) -> dict[str, jax.ShapeDtypeStruct]:

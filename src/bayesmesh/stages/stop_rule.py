@@ -23,7 +23,7 @@ from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
 from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.monitored import STATISTICS, JudgedSummaries
+from bayesmesh.sampling.monitored import STATISTICS, MonitoredSummaries
 from bayesmesh.stages.context import model_of
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
@@ -44,15 +44,15 @@ class StopRule:
     Args:
         settings: targets and draw counts of looks.
         limit: largest number of draws.
-        judged: summaries of the group's draws, in the order of evaluation, the cheapest first.
+        monitored: summaries of the group's draws, in the order of evaluation, the cheapest first.
         store: the group's store.
         path: file ``looks.json``, rewritten after every look.
     """
 
     def __init__(
-        self, settings: StopSettings, limit: int, judged: Sequence[JudgedSummaries], store: ChainStore, path: Path
+        self, settings: StopSettings, limit: int, monitored: Sequence[MonitoredSummaries], store: ChainStore, path: Path
     ) -> None:
-        self._settings, self._limit, self._judged = settings, limit, judged
+        self._settings, self._limit, self._monitored = settings, limit, monitored
         self._store, self._path = store, path
         self._looks: list[Look] = []
         self.num_draws, self.reason = limit, ""
@@ -131,13 +131,13 @@ class StopRule:
         start, is_met = time.perf_counter(), True
         draws: dict[str, np.ndarray] = {}
         targets: list[TargetEntry] = []
-        for part in self._judged:
+        for part in self._monitored:
             if is_met:
                 draws |= part.first(number)
                 targets = evaluate_targets(draws, self._settings)
                 is_met = all(target["is_met"] for target in targets)
         seconds = round(time.perf_counter() - start, 6)
-        return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}
+        return {"draws": number, "seconds": seconds, "is_met": is_met, "monitored": sorted(draws), "targets": targets}
 
 
 def _pieces(store: ChainStore) -> list[tuple[int, float]]:
@@ -159,9 +159,9 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     # The sampler's statistics are two numbers per draw, and often the slowest to mix.
     parts = [n for n in names if n in STATISTICS], [n for n in names if n not in STATISTICS]
     probe_rows = spec.posterior.probe_rows
-    judged = [JudgedSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
+    monitored = [MonitoredSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
     for orphan in path.parent.glob(f".{path.name}.*"):
         orphan.unlink()
-    rule = StopRule(sampling.stop, sampling.draws, judged, store, path)
+    rule = StopRule(sampling.stop, sampling.draws, monitored, store, path)
     rule.is_enough()
     return rule

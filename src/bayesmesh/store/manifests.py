@@ -34,7 +34,7 @@ class Look(TypedDict):
     draws: int
     seconds: float
     is_met: bool
-    judged: list[str]
+    monitored: list[str]
     targets: list[TargetEntry]
 
 

@@ -1,4 +1,4 @@
-"""Judged summaries: those of direct evaluation, whatever the looks, and each draw evaluated once."""
+"""Monitored summaries: those of direct evaluation, whatever the looks, and each draw evaluated once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.sampling.derive import derive, spread_evenly
-from bayesmesh.sampling.monitored import JudgedProgram, JudgedSummaries, compile_judged, summary_names
+from bayesmesh.sampling.monitored import MonitoredProgram, MonitoredSummaries, compile_monitored, summary_names
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import open_posterior
@@ -57,9 +57,9 @@ def folder(case: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def judged(case: Any, folder: Path, names: list[str] | None = None) -> JudgedSummaries:
+def monitored(case: Any, folder: Path, names: list[str] | None = None) -> MonitoredSummaries:
     names = summary_names(case.model, case.spec) if names is None else names
-    return JudgedSummaries(case.model, case.spec, Rows(case.rows), folder, names, PROBES)
+    return MonitoredSummaries(case.model, case.spec, Rows(case.rows), folder, names, PROBES)
 
 
 def test_every_summary_is_named(case: Any) -> None:
@@ -81,7 +81,7 @@ def test_values_are_those_of_the_posterior(case: Any, folder: Path) -> None:
     (folder / "draws.zarr").rename(folder / "posterior.zarr")
     expected = derive(case.model, case.spec, Rows(case.rows), open_posterior(folder / "posterior.zarr"), PROBES, 0)
     (folder / "posterior.zarr").rename(folder / "draws.zarr")
-    found = judged(case, folder).first(DRAWS)
+    found = monitored(case, folder).first(DRAWS)
     for name, values in expected["summaries"].items():
         np.testing.assert_allclose(found[name], values, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(found["log_density"][1], np.arange(DRAWS) + DRAWS)
@@ -95,14 +95,14 @@ def test_a_probe_row_takes_the_latents_of_its_group(make_case: Callable[..., Any
     for name, value in drawn.items():
         dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2)))
         write_array(root.require_group("posterior"), name, value, dims)
-    found = judged(case, tmp_path, ["means"]).first(DRAWS)["means"]
+    found = monitored(case, tmp_path, ["means"]).first(DRAWS)["means"]
     group = np.repeat(np.arange(len(GROUP_SIZES)), GROUP_SIZES)[spread_evenly(case.spec.num_rows, PROBES)]
     np.testing.assert_allclose(found, drawn["centre"][:, :, None] + drawn["levels"][:, :, group], rtol=1e-12)
 
 
 def test_looks_before_do_not_change_the_values(case: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bayesmesh.sampling.monitored.MOST_DRAWS", 5)
-    at_once, by_looks = judged(case, folder).first(DRAWS), judged(case, folder)
+    at_once, by_looks = monitored(case, folder).first(DRAWS), monitored(case, folder)
     for look in (1, 4, 4, 11, DRAWS):
         found = by_looks.first(look)
         for name, values in at_once.items():
@@ -119,10 +119,10 @@ def test_a_draw_is_evaluated_once_and_by_one_program(case: Any, folder: Path, mo
         return summaries(model, latents, rows)
 
     monkeypatch.setattr("bayesmesh.sampling.monitored.MOST_DRAWS", 5)
-    looked = judged(case, folder)
+    looked = monitored(case, folder)
     monkeypatch.setattr(type(case.model), "summaries", counted)
-    run = JudgedProgram.__call__
-    monkeypatch.setattr(JudgedProgram, "__call__", lambda self, block: blocks.append(1) or run(self, block))
+    run = MonitoredProgram.__call__
+    monkeypatch.setattr(MonitoredProgram, "__call__", lambda self, block: blocks.append(1) or run(self, block))
     for look in (5, 10, 23):
         looked.first(look)
     assert sum(traced) == 1
@@ -134,16 +134,16 @@ def test_what_was_compiled_before_is_what_a_look_asks_for(
 ) -> None:
     """The compile stage knows shapes, a look the store: they must come to one program, or each look's is made anew."""
     asked = []
-    make = JudgedProgram.__init__
+    make = MonitoredProgram.__init__
 
-    def noting(self: JudgedProgram, *arguments: Any) -> None:
+    def noting(self: MonitoredProgram, *arguments: Any) -> None:
         make(self, *arguments)
         asked.append(({k: (v.shape, v.dtype) for k, v in arguments[-1].items()}, *arguments[3:5]))
 
-    monkeypatch.setattr(JudgedProgram, "__init__", noting)
+    monkeypatch.setattr(MonitoredProgram, "__init__", noting)
     names = summary_names(case.model, case.spec)
-    compile_judged(case.model, case.spec, Rows(case.rows), names, PROBES, CHAINS)
-    judged(case, folder).first(DRAWS)
+    compile_monitored(case.model, case.spec, Rows(case.rows), names, PROBES, CHAINS)
+    monitored(case, folder).first(DRAWS)
     assert len(asked) == 2
     assert asked[0] == asked[1]
 
@@ -151,15 +151,15 @@ def test_what_was_compiled_before_is_what_a_look_asks_for(
 def test_statistics_of_the_sampler_need_no_latents(case: Any, folder: Path) -> None:
     for array in (folder / "draws.zarr" / "posterior").rglob("c"):
         array.rename(array.with_name("gone"))
-    found = judged(case, folder, ["log_density"]).first(DRAWS)
+    found = monitored(case, folder, ["log_density"]).first(DRAWS)
     assert list(found) == ["log_density"]
     assert found["log_density"].shape == (CHAINS, DRAWS)
 
 
 def test_looking_back_or_at_nothing_is_an_error(case: Any, folder: Path, tmp_path: Path) -> None:
-    looked = judged(case, folder, ["log_density"])
+    looked = monitored(case, folder, ["log_density"])
     looked.first(9)
     with pytest.raises(ValueError, match="8 draws after 9"):
         looked.first(8)
     with pytest.raises(StoreError, match="no Zarr group"):
-        judged(case, tmp_path / "elsewhere", ["log_density"]).first(1)
+        monitored(case, tmp_path / "elsewhere", ["log_density"]).first(1)

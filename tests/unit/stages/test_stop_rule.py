@@ -16,7 +16,7 @@ from bayesmesh.diagnostics.looks import look_numbers
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.monitored import JudgedSummaries
+from bayesmesh.sampling.monitored import MonitoredSummaries
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.stages.stop_rule import StopRule
 from bayesmesh.store.segments import ChainStore
@@ -51,8 +51,8 @@ class Group:
         last = self.store.begin_writing()
         self.done = last.stop if last is not None else 0
         rule_settings = StopSettings(**{"summaries": ("log_density",), "first_look": 20, **settings})
-        judged = JudgedSummaries(None, None, None, self.folder, ["log_density"], 1)  # type: ignore[arg-type]
-        self.rule = StopRule(rule_settings, limit, [judged], self.store, self.folder / "looks.json")
+        monitored = MonitoredSummaries(None, None, None, self.folder, ["log_density"], 1)  # type: ignore[arg-type]
+        self.rule = StopRule(rule_settings, limit, [monitored], self.store, self.folder / "looks.json")
         self.rule.is_enough()
         return self.rule
 
@@ -172,13 +172,13 @@ def test_a_raised_target_continues_and_a_lowered_one_cuts(group: Group) -> None:
 
 def test_draws_that_were_looked_at_are_not_read_again(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, read = group.begin(min_ess_bulk=1e6), []
-    first = JudgedSummaries.first
+    first = MonitoredSummaries.first
 
-    def noting(judged: JudgedSummaries, num_draws: int) -> Any:
-        read.append((judged.num_draws, num_draws))
-        return first(judged, num_draws)
+    def noting(monitored: MonitoredSummaries, num_draws: int) -> Any:
+        read.append((monitored.num_draws, num_draws))
+        return first(monitored, num_draws)
 
-    monkeypatch.setattr(JudgedSummaries, "first", noting)
+    monkeypatch.setattr(MonitoredSummaries, "first", noting)
     group.run()
     numbers = [look["draws"] for look in rule.content()["looks"]]
     assert read == list(zip([0, *numbers], numbers, strict=False))
@@ -209,9 +209,9 @@ def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group:
     assert 0 < len(costly.asked) < len(cheap.asked)
     for look in looks:
         went_on = look["draws"] in costly.asked
-        assert look["judged"] == (["log_density", "x"] if went_on else ["log_density"])
+        assert look["monitored"] == (["log_density", "x"] if went_on else ["log_density"])
         assert [target["name"] for target in look["targets"]] == ["min_ess_bulk", "max_mcse.x"][: 1 + went_on]
-    assert looks[-1]["judged"] == ["log_density", "x"], "nothing is met without all"
+    assert looks[-1]["monitored"] == ["log_density", "x"], "nothing is met without all"
 
 
 def test_the_time_of_looks_is_recorded_and_a_long_one_is_told(
