@@ -171,16 +171,18 @@ def _initial_point_again(results: Results, by: str, quantity: str) -> Reading:
     return _log_density_again(results, quantity, case="pymc_initial", by=by)
 
 
+_PRIORS = (
+    ("signal", "-0.92", "log_prior_signal"),
+    ("noise", "-0.73", "log_prior_noise"),
+    ("initial probabilities", "-1.5", "log_prior_initial"),
+    ("transition rows", "-4.51", "log_prior_transition"),
+)
+
+
 @D4.exact(
-    ("signal", "-0.92", "PyMC", "log_prior_signal"),
-    ("noise", "-0.73", "PyMC", "log_prior_noise"),
-    ("initial probabilities", "-1.5", "PyMC", "log_prior_initial"),
-    ("transition rows", "-4.51", "PyMC", "log_prior_transition"),
+    *((name, said, "PyMC", quantity) for name, said, quantity in _PRIORS),
     ("likelihood", "-9812.67", "PyMC", "log_likelihood"),
-    ("signal, the model here", "-0.92", "model", "log_prior_signal"),
-    ("noise, the model here", "-0.73", "model", "log_prior_noise"),
-    ("initial probabilities, the model here", "-1.5", "model", "log_prior_initial"),
-    ("transition rows, the model here", "-4.51", "model", "log_prior_transition"),
+    *((f"{name}, the model here", said, "model", quantity) for name, said, quantity in _PRIORS),
     again=_initial_point_again,
 )
 def _initial_point(results: Results, by: str, quantity: str) -> Reading:
@@ -192,12 +194,8 @@ D6 = Claim("D6", _SOURCE, "the same with the NUTS of NumPyro")
 
 
 @D5.hardware(("seconds", "109", "PyMC NUTS, JAX operation", "median_s"), unit="s", on="not stated")
-@D6.hardware(
-    ("sampling", "47.5", "NumPyro NUTS", "median_s"),
-    ("compile", "1.9", "NumPyro NUTS", "compile_s"),
-    unit="s",
-    on="not stated",
-)
+@D6.hardware(("sampling", "47.5", "NumPyro NUTS", "median_s"), unit="s", on="not stated")
+@D6.hardware(("compile", "1.9", "NumPyro NUTS", "compile_s"), unit="s", on="not stated")
 def _time(results: Results, contender: str, column: str) -> Reading:
     return results.rows("benchmarks/hidden_markov.csv", contender=contender).only(column)
 

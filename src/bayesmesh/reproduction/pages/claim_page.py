@@ -7,22 +7,14 @@ from pathlib import Path
 
 from bayesmesh.files import write_text
 from bayesmesh.report.page import render
+from bayesmesh.reproduction.claims import judge
 from bayesmesh.reproduction.claims.claim import Claim, Source
 from bayesmesh.reproduction.claims.claim_list import CLAIMS
-from bayesmesh.reproduction.claims.judge import (
-    FAILED,
-    HOLDS,
-    MEASURED,
-    NOT_RUN,
-    Finding,
-    judge_all,
-    tally,
-    write_findings,
-)
+from bayesmesh.reproduction.claims.judge import Finding, tally
 from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.store.layout import ReproductionLayout
 
-_BADGES = {HOLDS: "pass", FAILED: "fail", NOT_RUN: "none", MEASURED: "none"}
+_BADGES = {judge.HOLDS: "pass", judge.FAILED: "fail", judge.NOT_RUN: "none", judge.MEASURED: "none"}
 """Verdict -> its colour on the page."""
 
 
@@ -32,13 +24,13 @@ def run_claims(results: Path, *, is_gate: bool = False) -> tuple[str, int]:
     Returns:
         Lines for the log, and the number of claims that failed.
     """
-    findings = judge_all(results, CLAIMS)
+    findings = judge.judge_all(results, CLAIMS)
     layout = ReproductionLayout(results)
     if not is_gate:
-        write_findings(layout.table, findings)
+        judge.write_findings(layout.table, findings)
         write_claims_page(layout.page, findings)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in tally(findings).items())
-    failed = [f"{f.number.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == FAILED]
+    failed = [f"{f.number.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == judge.FAILED]
     return "\n  ".join([f"{counts}: {layout.page}", *failed]), len(failed)
 
 
