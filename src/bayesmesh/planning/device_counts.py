@@ -17,22 +17,17 @@ def count_devices(platform: str, cores: int) -> int:
         platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
         cores: cores available to the workflow.
     """
-    gpus, tpus = (
-        len(list(Path("/dev").glob("nvidia[0-9]*"))),
-        len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]),
-    )
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    tpus = len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")])
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = min(gpus, len([v for v in visible.split(",") if v.strip() not in ("", "-1")]))
     if platform == "auto":
         allowed = os.environ.get("JAX_PLATFORMS", "tpu,cuda,cpu")
-        platform = (
-            "tpu" if tpus and "tpu" in allowed else "gpu" if gpus and ("cuda" in allowed or "gpu" in allowed) else "cpu"
-        )
-    if platform != "cpu":
-        return {"gpu": gpus, "tpu": tpus}[platform]
+        has_gpu = gpus and ("cuda" in allowed or "gpu" in allowed)
+        platform = "tpu" if tpus and "tpu" in allowed else "gpu" if has_gpu else "cpu"
     forced = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    return int(forced.group(1)) if forced else cores
+    return {"gpu": gpus, "tpu": tpus, "cpu": int(forced.group(1)) if forced else cores}[platform]
 
 
 def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
@@ -77,12 +72,10 @@ def check_processes(path: Path, experiment: ExperimentBase, nodes: int, each: in
     wanted, given = experiment.compute.processes, nodes * each
     if wanted == given:
         return
-    source = f"{nodes} x {each}, by {site}: keys 'gpu.nodes' and 'gpu.gpus_per_node'"
+    source = f" ({nodes} x {each}, by {site}: keys 'gpu.nodes' and 'gpu.gpus_per_node')" if given > 1 else ""
     profile = "profiles/slurm-gpu" if wanted == 1 else "profiles/slurm-gpu-multinode"
+    first = f"use {profile}" if 1 in (wanted, given) else f"change those keys of {site}"
     raise ConfigError(
-        f"{path}: key 'compute.processes': is {wanted}, but each job of this profile has {given}"
-        + (f" ({source})" if given > 1 else ""),
-        f"use {profile}, or set\n    compute:\n      processes: {given}"
-        if 1 in (wanted, given)
-        else f"change those keys of {site}, or set\n    compute:\n      processes: {given}",
+        f"{path}: key 'compute.processes': is {wanted}, but each job of this profile has {given}{source}",
+        f"{first}, or set\n    compute:\n      processes: {given}",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import atomic_path
 from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
-from bayesmesh.planning.site import Site, load_site
+from bayesmesh.planning.site import load_site
 from bayesmesh.planning.specs import dataset_name, later_stages, make_spec, split_name
 from bayesmesh.planning.stage_code import files_without_components, stage_files
 from bayesmesh.running.gpus import has_accelerator
@@ -94,14 +95,15 @@ class Plan:
         self.experiments = _Experiments(
             experiments, self.broken, self.config / "experiments", is_in_rule=workflow is not None
         )
-        if workflow is None and not is_partial:
-            self.refuse_broken(self.broken)
-        # Not by each job, for all of them read the configuration again.
         for error in self.broken.values():
+            if workflow is None and not is_partial:
+                raise error
+            # Not by each job, for all of them read the configuration again.
             if workflow is None or workflow.is_main_process:
                 _log.warning("warning: left out: %s", error)
-        self._datasets = {self.dataset(n): n for n in self.experiments}
-        self._splits = {(self.dataset(n), self.split(n)): n for n in self.experiments}
+        self._of_data = {
+            (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
+        }
 
     def _check_job(self, stage: str, name: str) -> None:
         """Exit with code 2 if a requested experiment does not fit this machine or the profile.
@@ -133,16 +135,6 @@ class Plan:
         """Nodes of a program and processes on each as set by the profile, else by the experiment."""
         asked = self._asked("processes")
         return None if asked is None else parse_processes(asked)
-
-    def refuse_broken(self, names: Iterable[str]) -> None:
-        """Refuse invalid experiments among some.
-
-        Raises:
-            ConfigError: that of the first.
-        """
-        for name in names:
-            if name in self.broken:
-                raise self.broken[name]
 
     @property
     def targets(self) -> list[str]:
@@ -180,8 +172,7 @@ class Plan:
 
         The process that submits to a cluster has no such number: the profile sets the cores of a job.
         """
-        cores = None if self.workflow is None else self.workflow.resource_settings.cores
-        return cores if cores is not None else 1
+        return (self.workflow and self.workflow.resource_settings.cores) or 1
 
     def processes(self, name: str) -> str:
         """Return the processes of a program as nodes x processes; a profile for several nodes overrides it."""
@@ -192,16 +183,12 @@ class Plan:
         is_alone = self.workflow is not None and self.workflow.remote_exec
         return max(1, (cores or 1) // (1 if is_alone else self.experiments[name].sampling.chain_groups))
 
-    @functools.cached_property
-    def site(self) -> Site:
-        """The cluster's site settings; defaults without a cluster."""
-        return load_site()[1]
-
     @property
     def _sample_job(self) -> SampleJob:
         """Limits and shape of a sampling job on the cluster."""
-        limits = self.site.cpu if self._asked("gpu") is None else self.site.gpu
-        return SampleJob(limits, self.site.stop_minutes, (self._processes or (1, 1))[0])
+        site = load_site()[1]
+        limits = site.cpu if self._asked("gpu") is None else site.gpu
+        return SampleJob(limits, site.stop_minutes, (self._processes or (1, 1))[0])
 
     def sample_memory_mb(self, wildcards: _Wildcards, attempt: int) -> int:
         """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
@@ -218,18 +205,10 @@ class Plan:
 
     def reported(self, name: str) -> list[Path]:
         """Return the inputs of the page of an experiment."""
-        layout, experiment = self.layout(name), self.experiments[name]
-        files = [
-            self.data_layout(name).sharded,
-            layout.audit,
-            *self.manifests(name),
-            layout.posterior,
-            layout.summary,
-            layout.verdict,
-        ]
-        for name_of_analysis in experiment.analyses():
-            files += declared(name_of_analysis).files(layout.folder).values()
-        return files
+        layout = self.layout(name)
+        of_analyses = [declared(each).files(layout.folder).values() for each in self.experiments[name].analyses()]
+        made = [layout.audit, *self.manifests(name), layout.posterior, layout.summary, layout.verdict]
+        return [self.data_layout(name).sharded, *made, *itertools.chain(*of_analyses)]
 
     def analyses(self) -> list[AnalysisDeclaration]:
         """Return all analyses, each of which is a rule."""
@@ -244,8 +223,7 @@ class Plan:
 
         def inputs(wildcards: _Wildcards) -> list[Path]:
             names = [wildcards.experiment, *self.experiments[wildcards.experiment].named_experiments(analysis.name)]
-            found = [self.layout(name).read_by(analysis.reads, self.data_layout(name)) for name in names]
-            return [file for files in found for file in files]
+            return [f for n in names for f in self.layout(n).read_by(analysis.reads, self.data_layout(n))]
 
         return inputs
 
@@ -309,13 +287,11 @@ class Plan:
         return self.workflow is not None and target in self.workflow.dag_settings.targets
 
     def _name(self, wildcards: _Wildcards) -> str:
-        """Return an experiment; for a dataset, the first experiment that uses it."""
+        """Return an experiment; for a dataset, an experiment that uses it."""
         values = dict(wildcards.items())
         if "experiment" in values:
             return str(values["experiment"])
-        if "split" in values:
-            return self._splits[(values["dataset"], values["split"])]
-        return self._datasets[values["dataset"]]
+        return self._of_data[values["dataset"], values.get("split")]
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:

@@ -7,23 +7,20 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
-from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
+from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 
 LATER = {each.verb: each.name for each in list_analyses()}
 """Verb of an analysis, which not all data and models support -> its key in an experiment."""
-
-
-def _keys_of(analysis: AnalysisDeclaration) -> tuple[str, ...]:
-    return (*(("data", "model") if "data" in analysis.reads else ()), "compute", analysis.name)
 
 
 READS: dict[str, tuple[str, ...]] = {
@@ -33,21 +30,33 @@ READS: dict[str, tuple[str, ...]] = {
     "sample": ("data", "model", "kernel", "sampling", "compute"),
     "assemble": ("data", "model", "sampling", "compute", "posterior"),
     "diagnose": ("gates",),
-    **{each.verb: _keys_of(each) for each in list_analyses()},
+    **{
+        each.verb: (*(("data", "model") if "data" in each.reads else ()), "compute", each.name)
+        for each in list_analyses()
+    },
     "report": (*ExperimentBase.model_fields, "data", "model", "kernel", *LATER.values()),
 }
 """Stage -> top-level keys of an experiment that it reads."""
 
 STAGES = tuple(READS)
 
-LEAVES_OUT: dict[str, tuple[tuple[str, str], ...]] = {
+LEAVES_OUT: dict[str, dict[str, set[str]]] = {
     # More draws extend the chains, and the seed is an argument, so neither changes the programs.
-    "compile": tuple(
-        ("sampling", key)
-        for key in ("draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment")
-    ),
-    "fetch": (("data", "held_out_fraction"), ("data", "split_seed")),
+    "compile": {
+        "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
+    },
+    "fetch": {"data": {"held_out_fraction", "split_seed"}},
 }
+"""Stage -> keys below its top-level keys that it does not read."""
+
+# These stages find the data by name, and open it in the experiment's dtype.
+_ARITHMETIC = {"dtype", "platform", "matmul_precision"}
+
+READS_ONLY: dict[str, dict[str, set[str]]] = {
+    "assemble": {"compute": _ARITHMETIC, "sampling": {"draws", "chains", "chain_groups", "mode"}},
+    **{verb: {"compute": _ARITHMETIC} for verb in LATER},
+}
+"""Stage -> keys below its top-level keys, where it reads few."""
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
@@ -74,25 +83,17 @@ class StageSpec(Settings):
         return StageSpec(stage=self.stage, experiment=other, results=self.results, config=self.others[other])
 
     @functools.cached_property
-    def parts(self) -> dict[str, object]:
-        """Top-level key -> its typed settings, for the keys in `config`.
+    def parts(self) -> Settings:
+        """The typed settings of the keys in `config`, as attributes.
 
         Raises:
             ConfigError: a specification written by hand has an unknown key or an invalid value.
         """
-        return {key: self._part(key, value) for key, value in self.config.items()}
-
-    def _part(self, key: str, value: object) -> object:
-        where = ["config", key]
+        cls = _class_of(tuple(self.config))
         try:
-            if key in experiment_class().model_fields:
-                return _adapter(key).validate_python(value)
-            problem = "unknown key"
+            return cls.model_validate(self.config)
         except ValidationError as error:
-            first = error.errors()[0]
-            problem = first["msg"]
-            where += map(str, first["loc"])
-        raise ConfigError(f"specification of '{self.stage}': key '{'.'.join(where)}': {problem}")
+            raise explain(Path(f"specification of '{self.stage}'"), error, cls, under="config") from error
 
     def settings(self, key: str) -> Any:
         """Return the typed settings of one top-level key.
@@ -102,7 +103,7 @@ class StageSpec(Settings):
         """
         if key not in self.config:
             raise ConfigError(f"specification of '{self.stage}': key 'config.{key}' is missing")
-        return self.parts[key]
+        return getattr(self.parts, key)
 
     @property
     def data(self) -> SourceBlock:
@@ -148,34 +149,23 @@ class StageSpec(Settings):
 
 
 @functools.cache
-def _adapter(key: str) -> TypeAdapter[object]:
-    """Return the validator of one top-level key of an experiment."""
-    field = experiment_class().model_fields[key]
-    annotation: Any = field.annotation
-    for item in field.metadata:
-        annotation = Annotated[annotation, item]
-    return TypeAdapter(annotation)
+def _class_of(keys: tuple[str, ...]) -> type[Settings]:
+    """Return the class of some top-level keys of an experiment."""
+    fields = experiment_class().model_fields
+    return create_model(
+        "Part", __base__=Settings, **{k: (fields[k].annotation, fields[k]) for k in keys if k in fields}
+    )  # type: ignore[call-overload]  # fields by computed names
 
 
 def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     """Return the part of an experiment that a stage reads, as plain JSON values."""
-    whole = experiment.model_dump(mode="json")
     # The page is told only of the analyses that are asked for, so that a new one changes no other page.
     unasked = set(LATER.values()) - set(experiment.analyses()) if stage == "report" else set()
-    part: dict[str, Any] = {key: whole[key] for key in READS[stage] if key not in unasked}
-    for key, name in LEAVES_OUT.get(stage, ()):
-        part[key] = {k: v for k, v in part[key].items() if k != name}
-    if stage == "assemble" or stage in LATER:
-        # These stages find the data by name, and open it in the experiment's dtype.
-        part["compute"] = {k: v for k, v in part["compute"].items() if k in ("dtype", "platform", "matmul_precision")}
-    if stage == "assemble":
-        part["sampling"] = {
-            k: v for k, v in part["sampling"].items() if k in ("draws", "chains", "chain_groups", "mode")
-        }
+    read: dict[str, Any] = dict.fromkeys(set(READS[stage]) - unasked, True) | READS_ONLY.get(stage, {})
     if stage == "sample" and experiment.sampling.stop is not None:
         # The rule monitors the summaries that the gates assess.
-        part["posterior"] = {"probe_rows": whole["posterior"]["probe_rows"]}
-    return part
+        read["posterior"] = {"probe_rows"}
+    return experiment.model_dump(mode="json", include=read, exclude=LEAVES_OUT.get(stage))
 
 
 def make_spec(
@@ -199,14 +189,8 @@ def make_spec(
         other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != LATER[stage]}
         for other in (experiment.named_experiments(LATER[stage]) if stage in LATER else ())
     }
-    return StageSpec(
-        stage=stage,
-        experiment=name,
-        results=results,
-        config=stage_config(stage, experiment),
-        num_chains=num_chains,
-        others=others,
-    )
+    config = stage_config(stage, experiment)
+    return StageSpec(stage=stage, experiment=name, results=results, config=config, num_chains=num_chains, others=others)
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:

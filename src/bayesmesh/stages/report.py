@@ -33,7 +33,8 @@ def run_index(arguments: argparse.Namespace) -> int:
     """Write the index of existing pages and return the exit code."""
     del arguments
     plan = Plan(is_partial=True)
-    plan.refuse_broken(plan.run.experiments)
+    for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
+        raise error
     named: list[IndexedPage] = [
         {"experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses()}
         for name, e in plan.experiments.items()

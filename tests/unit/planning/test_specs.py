@@ -207,7 +207,7 @@ def test_a_spec_written_by_hand_is_checked_where_it_is_read() -> None:
     [
         ({}, "key 'config.gates' is missing"),
         ({"gates": {"rhat": 1}}, "key 'config.gates.rhat'"),
-        ({"gates": {}, "gate": {}}, "key 'config.gate': unknown key"),
+        ({"gates": {}, "gate": {}}, "unknown key 'config.gate'"),
     ],
 )
 def test_a_spec_written_by_hand_is_refused_before_its_job_begins(config: dict[str, Any], said: str) -> None:
