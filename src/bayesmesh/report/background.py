@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,28 +20,8 @@ from bayesmesh.store.sealed import read_sealed
 MAX_JOBS = 24
 
 
-@dataclasses.dataclass(frozen=True)
-class Bar:
-    """A stacked bar of one job: segments of (phase, share of the longest job, seconds, colour number)."""
-
-    job: str
-    seconds: str
-    segments: tuple[tuple[str, float, str, int], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Timing:
-    """Content of the section on time."""
-
-    bars: tuple[Bar, ...]
-    legend: tuple[tuple[str, int], ...]
-    rows: tuple[tuple[str, ...], ...]
-    sentence: str
-    num_left_out: int
-
-
-def build_timing(phases: Sequence[Phase]) -> Timing | None:
-    """Build the section; None without a ledger."""
+def build_timing(phases: Sequence[Phase]) -> dict[str, Any] | None:
+    """Return the content of the section on time; None without a ledger."""
     if not phases:
         return None
     jobs = jobs_of(phases)
@@ -49,13 +29,13 @@ def build_timing(phases: Sequence[Phase]) -> Timing | None:
     kept = [job for job in jobs if job in shown]
     longest = max((job.seconds for job in kept), default=0.0) or 1.0
     colours = _colours(phases)
-    return Timing(
-        bars=tuple(_bar(job, longest, colours) for job in kept),
-        legend=tuple(colours.items()),
-        rows=tuple(_row(phase) for job in kept for phase in job.phases),
-        sentence=_sentence(phases),
-        num_left_out=len(jobs) - len(kept),
-    )
+    return {
+        "bars": [_bar(job, longest, colours) for job in kept],
+        "legend": list(colours.items()),
+        "rows": [_row(phase) for job in kept for phase in job.phases],
+        "sentence": _sentence(phases),
+        "num_left_out": len(jobs) - len(kept),
+    }
 
 
 def _colours(phases: Sequence[Phase]) -> dict[str, int]:
@@ -67,12 +47,19 @@ def _colours(phases: Sequence[Phase]) -> dict[str, int]:
     return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
 
 
-def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> Bar:
-    timed = [(phase, phase.seconds) for phase in job.phases if phase.seconds and phase.phase != WAITING]
-    names = (f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase for phase, _ in timed)
-    widths = (round(100 * seconds / longest, 3) for _, seconds in timed)
-    times, colour = (formats.duration(seconds) for _, seconds in timed), (colours[phase.phase] for phase, _ in timed)
-    return Bar(job.name, formats.duration(job.seconds), tuple(zip(names, widths, times, colour, strict=True)))
+def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> dict[str, Any]:
+    """Return the bar of a job, stacked of segments (phase, share of the longest job in percent, time, colour number)."""
+    segments = [
+        (
+            f"{phase.phase} ({phase.detail})" if phase.detail else phase.phase,
+            100 * phase.seconds / longest,
+            formats.duration(phase.seconds),
+            colours[phase.phase],
+        )
+        for phase in job.phases
+        if phase.seconds and phase.phase != WAITING
+    ]
+    return {"job": job.name, "seconds": formats.duration(job.seconds), "segments": segments}
 
 
 def _row(phase: Phase) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,35 +27,10 @@ NUM_WORST = 12
 _HALF = (340, 210)
 
 
-@dataclasses.dataclass(frozen=True)
-class TraceCard:
-    """Trace and ranks of one coordinate side by side."""
-
-    coordinate: Coordinate
-    trace: Panel
-    ranks: Panel | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Convergence:
-    """Content of the section; panels that could not be drawn are left out."""
-
-    worst: tuple[Coordinate, ...]
-    num_coordinates: int
-    cards: tuple[TraceCard, ...]
-    chains: tuple[int, ...]
-    num_chains: int
-    density: tuple[Panel, ...]
-    spread: tuple[Panel, ...]
-    warmup: tuple[Panel, ...]
-    thinning: str
-    bfmi: str
-
-
 def build_convergence(
     coordinates: Sequence[Coordinate], verdict: Verdict, reader: DrawReader | None, num_traces: int
-) -> Convergence:
-    """Build the section.
+) -> dict[str, Any]:
+    """Return the content of ``convergence.html``; panels that could not be drawn are left out.
 
     Args:
         coordinates: rows of ``summary.csv``, with identified summaries marked.
@@ -64,27 +39,28 @@ def build_convergence(
         num_traces: number of summaries with traces.
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
-    cards = _trace_cards(summaries, reader, num_traces) if reader else ()
-    density = _density_panels(reader) if reader else ()
+    cards = _trace_cards(summaries, reader, num_traces) if reader else []
+    density = _density_panels(reader) if reader else []
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
     limits = {name: gate.limit for name in ("r_hat", "ess_bulk") if (gate := verdict.gate(name))}
-    spread = (draw_r_hat(coordinates, limits.get("r_hat")), draw_ess(coordinates, limits.get("ess_bulk")))
-    return Convergence(
-        worst=tuple(summaries[:NUM_WORST]),
-        num_coordinates=len(coordinates),
-        cards=cards,
-        chains=tuple(shown_chains(num_chains)) if num_chains and (cards or density) else (),
-        num_chains=num_chains,
-        density=density,
-        spread=tuple(panel for panel in spread if panel),
-        warmup=_warmup_panels(reader) if reader else (),
-        thinning=_thinning(num_chains, num_draws),
-        bfmi=_bfmi_text(verdict.bfmi),
-    )
+    spread = [draw_r_hat(coordinates, limits.get("r_hat")), draw_ess(coordinates, limits.get("ess_bulk"))]
+    return {
+        "worst": summaries[:NUM_WORST],
+        "num_coordinates": len(coordinates),
+        "cards": cards,
+        "chains": shown_chains(num_chains) if num_chains and (cards or density) else [],
+        "num_chains": num_chains,
+        "density": density,
+        "spread": [panel for panel in spread if panel],
+        "warmup": _warmup_panels(reader) if reader else [],
+        "thinning": _thinning(num_chains, num_draws),
+        "bfmi": _bfmi_text(verdict.bfmi),
+    }
 
 
-def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> tuple[TraceCard, ...]:
-    cards: list[TraceCard] = []
+def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> list[dict[str, Any]]:
+    """Return the trace and the ranks of coordinates that have draws."""
+    cards: list[dict[str, Any]] = []
     for item in summaries:
         if len(cards) == num_traces:
             break
@@ -93,11 +69,12 @@ def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces
             continue
         position = len(cards)
         trace = draw_trace(f"trace-{position}", draws, item.label)
-        cards.append(TraceCard(item, trace, draw_ranks(f"ranks-{position}", draws, item.label)))
-    return tuple(cards)
+        ranks = draw_ranks(f"ranks-{position}", draws, item.label)
+        cards.append({"coordinate": item, "trace": trace, "ranks": ranks})
+    return cards
 
 
-def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
+def _density_panels(reader: DrawReader) -> list[Panel]:
     panels: list[Panel | None] = []
     log_density = reader.statistic("lp")
     if log_density is not None and log_density.size:
@@ -106,10 +83,10 @@ def _density_panels(reader: DrawReader) -> tuple[Panel, ...]:
     energy = reader.statistic("energy")
     if energy is not None and energy.size:
         panels.append(draw_energy(energy))
-    return tuple(panel for panel in panels if panel)
+    return [panel for panel in panels if panel]
 
 
-def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
+def _warmup_panels(reader: DrawReader) -> list[Panel]:
     wanted = (
         ("lp", "Log density in warmup", "In nats, over the second half of warmup, where it should have levelled off."),
         ("step_size", "Step size in warmup", "One line if all chains share it."),
@@ -128,7 +105,7 @@ def _warmup_panels(reader: DrawReader) -> tuple[Panel, ...]:
             values = values[:1]
         label = f"warmup-{name.replace('_', '-')}"
         panels.append(draw_trace(label, values, title, size=_HALF, first_draw=first, title=title, note=note))
-    return tuple(panels)
+    return panels
 
 
 def _thinning(num_chains: int, num_draws: int) -> str:

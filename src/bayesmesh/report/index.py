@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,23 +18,8 @@ from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, Reproducti
 
 NO_VERDICT = "none"
 
-
-@dataclasses.dataclass(frozen=True)
-class IndexRow:
-    """A line of the index, as text; `verdict` is pass, warn, fail or none."""
-
-    experiment: str
-    title: str
-    category: str
-    verdict: str
-    link: str
-    r_hat: str = ""
-    ess: str = ""
-    draws: str = ""
-    divergences: str = ""
-    score: str = ""
-    seconds: str = ""
-    missed: str = ""
+NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
+"""Cells of an experiment that has a verdict."""
 
 
 class IndexedPage(TypedDict):
@@ -62,10 +46,10 @@ def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
         StoreError: a file of an experiment is damaged.
     """
     rows = [read_index_row(results, page) for page in pages]
-    groups: dict[str, list[IndexRow]] = {}
+    groups: dict[str, list[dict[str, str]]] = {}
     for row in rows:
-        groups.setdefault(row.category, []).append(row)
-    tally = {name: sum(row.verdict == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
+        groups.setdefault(row["category"], []).append(row)
+    tally = {name: sum(row["verdict"] == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
     numbers = {"groups": groups, "tally": tally, "num_rows": len(rows), "others": _other_pages(results)}
     path = results / "index.html"
     write_text(path, render("index.html", title="Bayesmesh experiments", **numbers))
@@ -78,34 +62,33 @@ def _other_pages(results: Path) -> list[tuple[str, str]]:
     return [(name, page.relative_to(results).as_posix()) for name, page in known.items() if page.exists()]
 
 
-def read_index_row(results: Path, page: IndexedPage) -> IndexRow:
-    """Return the line of one experiment.
+def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
+    """Return the line of one experiment, as text; its verdict is pass, warn, fail or none.
 
     Raises:
         StoreError: a file of the experiment is damaged.
     """
     layout = ExperimentLayout(results, str(page["experiment"]))
-    row = IndexRow(
-        experiment=layout.experiment,
-        title=str(page.get("title") or layout.experiment),
-        category=str(page.get("category") or "Experiments"),
-        verdict=NO_VERDICT,
-        link=f"{layout.experiment}/{layout.page.name}" if layout.page.exists() else "",
-    )
+    row = {
+        "experiment": layout.experiment,
+        "title": str(page.get("title") or layout.experiment),
+        "category": str(page.get("category") or "Experiments"),
+        "link": f"{layout.experiment}/{layout.page.name}" if layout.page.exists() else "",
+    }
     if not layout.verdict.exists():
-        return row
+        return {**dict.fromkeys(NUMBERS, ""), **row, "verdict": NO_VERDICT}
     verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_phases(layout))
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must be visible.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
-    return dataclasses.replace(
-        row,
-        verdict=verdict.verdict,
-        r_hat=verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
-        ess=verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
-        draws=f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
-        divergences=formats.count(verdict.num_divergences),
-        score=describe_analyses(layout, page.get("analyses") or {}),
-        seconds=formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
-        missed=", ".join(verdict_text.missed_names(verdict)),
-    )
+    return {
+        **row,
+        "verdict": verdict.verdict,
+        "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
+        "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,
+        "draws": f"{formats.count(verdict.num_chains)} × {formats.count(verdict.num_draws)}",
+        "divergences": formats.count(verdict.num_divergences),
+        "score": describe_analyses(layout, page.get("analyses") or {}),
+        "seconds": formats.duration(seconds) if math.isfinite(seconds) else formats.NOT_RECORDED,
+        "missed": ", ".join(verdict_text.missed_names(verdict)),
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,45 +36,17 @@ REASONS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class LookRow:
-    """One look: draws and time as text; for each target, its worst value and whether it was met."""
-
-    draws: str
-    seconds: str
-    cells: tuple[tuple[str, bool], ...]
-    is_met: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Stopping:
-    """Content of the section.
-
-    Attributes:
-        sentence: number of draws, and why sampling ended there.
-        groups: remarks on several chain groups; empty for one.
-        cost: time of the looks.
-        targets: heading of each column, with its limit.
-        rows: looks of the group with the fewest draws.
-        panels: one per target.
-        measured: bias of stopping by a rule.
-    """
-
-    sentence: str
-    groups: str
-    cost: str
-    targets: tuple[str, ...]
-    rows: tuple[LookRow, ...]
-    panels: tuple[Panel, ...]
-    measured: str
-
-
-def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> Stopping | None:
-    """Build the section; None if the experiment has no rule or no chain group has ended under one.
+def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> dict[str, Any] | None:
+    """Return the content of ``stopping.html``; None if the experiment has no rule or no chain group has ended under one.
 
     Args:
         layout: files of the experiment, with the manifests of the chain groups.
         config: whole configuration of the experiment, plain values.
+
+    Returns:
+        ``sentence``, number of draws and why sampling ended there; ``groups``, remarks on several chain groups; ``cost``,
+        time of the looks; ``targets``, heading of each column; ``rows``, the looks of the group with the fewest draws;
+        ``panels``, one per target; ``measured``, the bias of stopping by a rule.
 
     Raises:
         StoreError: a manifest is damaged.
@@ -90,15 +62,15 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> St
     decider = min(found, key=lambda name: found[name]["num_draws"])
     mine = found[decider]
     targets = _targets(list(found.values()))
-    return Stopping(
-        sentence=_sentence(decider, mine, is_alone=len(found) == 1),
-        groups=_groups_text(found, decider) if len(found) > 1 else "",
-        cost=_cost_text(list(found.values())),
-        targets=tuple(_heading(target) for target in targets),
-        rows=tuple(_row(look, targets) for look in mine["looks"]),
-        panels=tuple(_draw_target(f"stopping-{n}", target, found.values()) for n, target in enumerate(targets)),
-        measured=MEASURED,
-    )
+    return {
+        "sentence": _sentence(decider, mine, is_alone=len(found) == 1),
+        "groups": _groups_text(found, decider) if len(found) > 1 else "",
+        "cost": _cost_text(list(found.values())),
+        "targets": [_heading(target) for target in targets],
+        "rows": [_row(look, targets) for look in mine["looks"]],
+        "panels": [_draw_target(f"stopping-{n}", target, found.values()) for n, target in enumerate(targets)],
+        "measured": MEASURED,
+    }
 
 
 def _read(layout: ExperimentLayout, name: str) -> StopRecord | None:
@@ -159,10 +131,10 @@ def _targets(stops: Sequence[StopRecord]) -> list[TargetEntry]:
     return [found[name] for name in sorted(found, key=lambda n: longest.index(n) if n in longest else len(longest))]
 
 
-def _row(look: Look, targets: Sequence[TargetEntry]) -> LookRow:
+def _row(look: Look, targets: Sequence[TargetEntry]) -> dict[str, Any]:
+    """Return a look with a cell for each target: its worst value, and whether it was met."""
     seen = {target["name"]: target for target in look["targets"]}
-    cells = tuple(_cell(seen.get(target["name"])) for target in targets)
-    return LookRow(formats.count(look["draws"]), formats.duration(look["seconds"]), cells, bool(look["is_met"]))
+    return {**look, "cells": [_cell(seen.get(target["name"])) for target in targets]}
 
 
 def _cell(target: TargetEntry | None) -> tuple[str, bool]:

@@ -111,11 +111,11 @@ def test_several_groups_decide_each_for_itself(write: Callable[..., Any]) -> Non
     layout, config = write(_stop(506), _stop(225), _stop(2000, "draws"))
     found = build_stopping(layout, config)
     assert found is not None
-    assert found.sentence.startswith("Sampling of group-001 ended at 225 draws")
-    assert "3 chain groups decided for itself (1 at the limit of draws, 2 by its targets)" in found.groups
-    assert "keeps as many draws as the shortest group, group-001; the longest group has 2,000" in found.groups
-    assert [row.draws for row in found.rows] == ["3", "225"]
-    assert len(found.panels) == 3
+    assert found["sentence"].startswith("Sampling of group-001 ended at 225 draws")
+    assert "3 chain groups decided for itself (1 at the limit of draws, 2 by its targets)" in found["groups"]
+    assert "keeps as many draws as the shortest group, group-001; the longest group has 2,000" in found["groups"]
+    assert [row["draws"] for row in found["rows"]] == [3, 225]
+    assert len(found["panels"]) == 3
 
 
 def test_a_run_that_ended_before_its_first_look_has_no_table(write: Callable[..., Any]) -> None:
