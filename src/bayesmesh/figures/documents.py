@@ -1,14 +1,13 @@
-"""Read JSON lines and CSV, with errors that name the file and the row."""
+"""Read and write CSV, with errors that name the file and the row."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bayesmesh.errors import StoreError
 
@@ -93,27 +92,6 @@ def read_table(path: Path, *, texts: Sequence[str] = (), numbers: Sequence[str] 
     return pd.DataFrame(
         columns | {name: pd.Series([row.number(name) for row in rows], dtype=float) for name in numbers}
     )
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file with one JSON object per line.
-
-    Raises:
-        StoreError: no such file, not JSON, or a line is not an object; the message names the line.
-    """
-    found = []
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}", _REMEDY) from error
-    for number, line in enumerate(lines, 1):
-        try:
-            found += [json.loads(line)] if line.strip() else []
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise StoreError(f"{path}, line {number}: not JSON: {error}", _REMEDY) from error
-        if found and not isinstance(found[-1], dict):
-            raise StoreError(f"{path}, line {number}: not a JSON object", _REMEDY)
-    return found
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

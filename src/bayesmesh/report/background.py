@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import yaml
 from bayesmesh.figures import formats
 from bayesmesh.files import read_json
 from bayesmesh.report.fact_rows import Fact, list_facts
-from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Job, Phase, jobs_of, sampling_seconds
+from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Phase, jobs_of, sampling_seconds, work_seconds
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
@@ -25,14 +25,14 @@ def build_timing(phases: Sequence[Phase]) -> dict[str, Any] | None:
     if not phases:
         return None
     jobs = jobs_of(phases)
-    shown = sorted(jobs, key=lambda job: -job.seconds)[:MAX_JOBS]
-    kept = [job for job in jobs if job in shown]
-    longest = max((job.seconds for job in kept), default=0.0) or 1.0
+    longest_first = sorted(jobs, key=lambda name: -work_seconds(jobs[name]))
+    kept = [name for name in jobs if name in longest_first[:MAX_JOBS]]
+    longest = work_seconds(jobs[longest_first[0]]) or 1.0
     colours = _colours(phases)
     return {
-        "bars": [_bar(job, longest, colours) for job in kept],
+        "bars": [_bar(name, jobs[name], longest, colours) for name in kept],
         "legend": list(colours.items()),
-        "rows": [_row(phase) for job in kept for phase in job.phases],
+        "rows": [_row(phase) for name in kept for phase in jobs[name]],
         "sentence": _sentence(phases),
         "num_left_out": len(jobs) - len(kept),
     }
@@ -47,7 +47,7 @@ def _colours(phases: Sequence[Phase]) -> dict[str, int]:
     return {name: coloured.index(name) if name in coloured else 7 for name in ordered}
 
 
-def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> dict[str, Any]:
+def _bar(job: str, phases: Sequence[Phase], longest: float, colours: Mapping[str, int]) -> dict[str, Any]:
     """Return the bar of a job, stacked of segments (phase, share of the longest job in percent, time, colour number)."""
     segments = [
         (
@@ -56,10 +56,10 @@ def _bar(job: Job, longest: float, colours: Mapping[str, int]) -> dict[str, Any]
             formats.duration(phase.seconds),
             colours[phase.phase],
         )
-        for phase in job.phases
+        for phase in phases
         if phase.seconds and phase.phase != WAITING
     ]
-    return {"job": job.name, "seconds": formats.duration(job.seconds), "segments": segments}
+    return {"job": job, "seconds": formats.duration(work_seconds(phases)), "segments": segments}
 
 
 def _row(phase: Phase) -> tuple[str, ...]:
@@ -70,16 +70,16 @@ def _row(phase: Phase) -> tuple[str, ...]:
 
 
 def _sentence(phases: Sequence[Phase]) -> str:
-    def total(is_counted: Callable[[str], bool]) -> float:
-        return sum(phase.seconds or 0.0 for phase in phases if is_counted(phase.phase))
+    def total(*names: str) -> float:
+        return sum(phase.seconds or 0.0 for phase in phases if phase.phase in names)
 
     sampling = sampling_seconds(phases)
     clauses = (
         ("of which {} for warmup and sampling", 0.0 if math.isnan(sampling) else sampling),
-        ("{} for starting and ending jobs", total(AROUND.__contains__)),
-        ("in addition to {} in the scheduler's queue", total(WAITING.__eq__)),
+        ("{} for starting and ending jobs", total(*AROUND)),
+        ("in addition to {} in the scheduler's queue", total(WAITING)),
     )
-    parts = [f"All jobs together take {formats.duration(total(WAITING.__ne__))}"]
+    parts = [f"All jobs together take {formats.duration(work_seconds(phases))}"]
     parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)

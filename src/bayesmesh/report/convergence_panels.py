@@ -19,6 +19,9 @@ NUM_BLOCKS = 150
 LEAST_EXCESS = 1e-4
 """Smallest excess of R-hat over one on the axis."""
 
+MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0)}
+"""Measure -> title of its panel, and the value from which the axis starts."""
+
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)
 
 
@@ -119,27 +122,15 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
     return draw("energy", plot, size=_HALF, label="Energies and their changes", title="Energy", note=note)
 
 
-def draw_r_hat(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
-    """Draw the distribution of R-hat minus one over all listed coordinates."""
-    note = f" Values below {1 + LEAST_EXCESS} are drawn at {1 + LEAST_EXCESS}."
-    return _draw_counts("r-hat", "r_hat", coordinates, limit, "R-hat", 1.0, note)
+def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
+    """Draw the distribution of a measure over all listed coordinates, on a logarithmic axis.
 
-
-def draw_ess(coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
-    """Draw the distribution of the bulk effective sample size over all listed coordinates."""
-    return _draw_counts("ess", "ess_bulk", coordinates, limit, "Bulk ESS", 0.0, "")
-
-
-def _draw_counts(
-    name: str,
-    measure: str,
-    coordinates: Sequence[Coordinate],
-    limit: float | None,
-    title: str,
-    origin: float,
-    tail: str,
-) -> Panel | None:
-    """Draw a measure of summaries and of latents on a logarithmic axis from `origin`, if there is one."""
+    Args:
+        measure: one of `MEASURES`.
+        coordinates: summaries and latents.
+        limit: of the gate; None without one.
+    """
+    title, origin = MEASURES[measure]
     found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]
     summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
     num_left_out = len(coordinates) - summaries.size - latents.size
@@ -169,5 +160,6 @@ def _draw_counts(
     note = f"Share of {share}."
     if num_left_out:
         note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
-    note += (" Dashed: the gate." if limit else "") + tail
-    return draw(name, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)
+    note += " Dashed: the gate." if limit else ""
+    note += f" Values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}." if origin else ""
+    return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

@@ -12,10 +12,10 @@ from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.convergence_panels import (
+    MEASURES,
     NUM_BLOCKS,
+    draw_counts,
     draw_energy,
-    draw_ess,
-    draw_r_hat,
     draw_ranks,
     draw_trace,
     shown_chains,
@@ -42,8 +42,8 @@ def build_convergence(
     cards = _trace_cards(summaries, reader, num_traces) if reader else []
     density = _density_panels(reader) if reader else []
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
-    limits = {name: gate.limit for name in ("r_hat", "ess_bulk") if (gate := verdict.gate(name))}
-    spread = [draw_r_hat(coordinates, limits.get("r_hat")), draw_ess(coordinates, limits.get("ess_bulk"))]
+    limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
+    spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
         "worst": summaries[:NUM_WORST],
         "num_coordinates": len(coordinates),

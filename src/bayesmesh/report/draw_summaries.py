@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import zarr
@@ -30,13 +30,6 @@ class DrawReader:
     def attributes(self) -> dict[str, object]:
         """Attributes of the root; JSON objects in strings are decoded."""
         return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
-
-    def names(self, group: str) -> list[str]:
-        """Return the names of the arrays of a group, sorted."""
-        found = self._root.get(group)
-        if not isinstance(found, zarr.Group):
-            return []
-        return sorted(name for name, _ in found.arrays() if name not in ("chain", "draw"))
 
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
         """Return the draws of an identified summary, float64, shape (chain, draw).
@@ -95,8 +88,7 @@ def thin_by_extremes(values: np.ndarray, num_blocks: int) -> tuple[np.ndarray, n
     return positions, values[positions]
 
 
-@dataclasses.dataclass(frozen=True)
-class RankDifference:
+class RankDifference(NamedTuple):
     """Empirical distribution of each chain's pooled ranks, less the uniform one.
 
     Attributes:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from bayesmesh.figures import formats
 
 Fact = tuple[str, str]
 """A name and a value, as text."""
-
-
-@dataclasses.dataclass(frozen=True)
-class FactTable:
-    """Facts about several items of one kind: one row each, (name, cells)."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 MAX_FACTS = 200
@@ -49,17 +41,17 @@ def list_facts(found: Mapping[str, object], prefix: str = "") -> list[Fact]:
     return facts
 
 
-def tabulate_facts(found: object) -> FactTable:
-    """Return a mapping of mappings as a table; an empty table for other values.
+def tabulate_facts(found: object) -> dict[str, list[Any]]:
+    """Return a mapping of mappings as columns and rows (name, cells); without rows for other values.
 
     >>> tabulate_facts({"warmup": {"compile_seconds": 6.8}, "sample": {"compile_seconds": 8.0, "cache": "cold"}})
-    FactTable(columns=('compile', 'cache'), rows=(('warmup', ('6.8 s', '')), ('sample', ('8.0 s', 'cold'))))
+    {'columns': ['compile', 'cache'], 'rows': [('warmup', ['6.8 s', '']), ('sample', ['8.0 s', 'cold'])]}
     """
     if not isinstance(found, Mapping) or not all(isinstance(item, Mapping) for item in found.values()):
-        return FactTable((), ())
+        return {"columns": [], "rows": []}
     facts = {str(name): dict(list_facts(item)) for name, item in found.items()}
-    columns = tuple(dict.fromkeys(column for cells in facts.values() for column in cells))
-    return FactTable(columns, tuple((name, tuple(cells.get(c, "") for c in columns)) for name, cells in facts.items()))
+    columns = list(dict.fromkeys(column for cells in facts.values() for column in cells))
+    return {"columns": columns, "rows": [(name, [cells.get(c, "") for c in columns]) for name, cells in facts.items()]}
 
 
 def _leaf(key: str, value: object, prefix: str) -> Fact:

@@ -88,7 +88,9 @@ def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
     audit = read_sealed(layout.audit) if layout.audit.exists() else {}
     programs, equations = tabulate_facts(audit.get("programs")), audit.get("equations")
     return {
-        "audit": list_facts({name: value for name, value in audit.items() if name != "programs" or not programs.rows}),
+        "audit": list_facts(
+            {name: value for name, value in audit.items() if name != "programs" or not programs["rows"]}
+        ),
         "programs": programs,
         "equations_grow": isinstance(equations, dict) and bool(equations.get("grow_with_data")),
     }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import read_json_lines, render_csv
+from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.layout import ExperimentLayout
-
-COLUMNS = ("job", "phase", "detail", "seconds", "gradients", "bytes", "peak_memory_bytes", "device")
 
 ORDER = (
     "queue", "launch", "start", "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
@@ -39,35 +40,37 @@ STAGES = (*_BEFORE, *(each.verb for each in list_analyses()), "report")
 """Prefixes of job names, in the order of the flow."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Phase:
+def _measured(value: object) -> float | None:
+    """Return a finite number; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) else None
+
+
+Measured = Annotated[int | float | None, BeforeValidator(_measured)]
+
+
+class Phase(BaseModel):
     """A phase of a job; values that were not measured are None.
 
     `seconds` is wall time, `bytes` counts bytes moved or written, `gradients` counts evaluations of the log density's
     gradient over all chains.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     job: str
     phase: str
-    detail: str
-    seconds: float | None
-    gradients: float | None
-    bytes: float | None
-    peak_memory_bytes: float | None
-    device: str
+    detail: str = ""
+    seconds: Measured = None
+    gradients: Measured = None
+    bytes: Measured = None
+    peak_memory_bytes: Measured = None
+    device: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """All phases of a job."""
-
-    name: str
-    phases: tuple[Phase, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Total wall time of the phases, without the time in the queue."""
-        return sum(phase.seconds or 0.0 for phase in self.phases if phase.phase != WAITING)
+COLUMNS = tuple(Phase.model_fields)
+"""Columns of ``ledger.csv``."""
 
 
 def read_phases(layout: ExperimentLayout) -> list[Phase]:
@@ -78,49 +81,35 @@ def read_phases(layout: ExperimentLayout) -> list[Phase]:
     """
     phases = []
     for path in sorted(layout.ledger_part("any").parent.glob("*.jsonl")):
-        for number, line in enumerate(read_json_lines(path), 1):
-            if not isinstance(line.get("phase"), str):
-                raise StoreError(f"{path}, entry {number}: no phase", "delete the file and run the job again")
-            phases.append(_phase(path.stem, line))
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            try:
+                phases += [Phase.model_validate({"job": path.stem, **json.loads(line)})] if line.strip() else []
+            except (ValueError, TypeError, RecursionError) as error:
+                remedy = "delete the file and run the job again"
+                raise StoreError(f"{path}, line {number}: not a phase: {line[:80]}", remedy) from error
     return phases
-
-
-def _phase(job: str, line: Mapping[str, object]) -> Phase:
-    numbers = {name: _number(line.get(name)) for name in ("seconds", "gradients", "bytes", "peak_memory_bytes")}
-    return Phase(
-        job=str(line.get("job") or job),
-        phase=str(line["phase"]),
-        detail=str(line.get("detail") or ""),
-        device=str(line.get("device") or ""),
-        **numbers,
-    )
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:
     """Write ``ledger.csv``: one row per job and phase, in the order of recording."""
-    rows = ([getattr(phase, name) for name in COLUMNS] for phase in phases)
-    write_text(layout.ledger, render_csv(COLUMNS, rows))
+    write_text(layout.ledger, render_csv(COLUMNS, ([*phase.model_dump().values()] for phase in phases)))
 
 
-def jobs_of(phases: Sequence[Phase]) -> list[Job]:
-    """Group phases by job, jobs and phases in the order of the flow."""
+def work_seconds(phases: Sequence[Phase]) -> float:
+    """Return the total wall time of phases, without the time in the queue."""
+    return sum(phase.seconds or 0.0 for phase in phases if phase.phase != WAITING)
+
+
+def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:
+    """Return job -> phases, jobs and phases in the order of the flow."""
     found: dict[str, list[Phase]] = {}
-    for phase in phases:
+    for phase in sorted(phases, key=lambda p: ORDER.index(p.phase) if p.phase in ORDER else len(ORDER)):
         found.setdefault(phase.job, []).append(phase)
-
-    def position(phase: Phase) -> int:
-        return ORDER.index(phase.phase) if phase.phase in ORDER else len(ORDER)
 
     def stage(name: str) -> int:
         return next((n for n, prefix in enumerate(STAGES) if name.startswith(prefix)), len(STAGES))
 
-    return [Job(name, tuple(sorted(found[name], key=position))) for name in sorted(found, key=lambda n: (stage(n), n))]
+    return {name: found[name] for name in sorted(found, key=lambda n: (stage(n), n))}
 
 
 def sampling_seconds(phases: Sequence[Phase]) -> float:

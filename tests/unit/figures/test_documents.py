@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import read_csv, read_json_lines
+from bayesmesh.figures.documents import read_csv
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,3 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     path.write_bytes(b"a,b\n\xff,1\n")
     with pytest.raises(StoreError, match=r"scores\.csv"):
         read_csv(path, ("a",))
-    with pytest.raises(StoreError, match=r"scores\.csv"):
-        read_json_lines(path)
-
-
-@pytest.mark.parametrize(("line", "said"), [('{"phase"', "not JSON: "), ("[1]", "not a JSON object")])
-def test_json_lines_name_the_line(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "job.jsonl"
-    path.write_text(f'{{"phase": "run"}}\n\n{line}\n', encoding="utf-8")
-    with pytest.raises(StoreError, match=rf"job\.jsonl, line 3: {said}"):
-        read_json_lines(path)
