@@ -52,7 +52,7 @@ class StopSettings(Settings):
     def _check_targets(self) -> StopSettings:
         names = ("min_ess_bulk", "min_ess_tail", "max_r_hat", "max_mcse")
         if all(getattr(self, name) is None for name in names):
-            raise does_not_fit("sampling.stop", f"no target; set at least one of {', '.join(names)}", _EXAMPLE)
+            raise does_not_fit("", f"no target; set at least one of {', '.join(names)}", _EXAMPLE)
         return self
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, NamedTuple, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, NamedTuple, Union, get_args, get_origin
 
 from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from bayesmesh.config.registry import list_components
-from bayesmesh.config.settings import NAME_PATTERN, Settings, descriptions
+from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, descriptions
 from bayesmesh.errors import ConfigError, suggest
 
 _COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
@@ -28,12 +29,10 @@ class Place(NamedTuple):
     Attributes:
         keys: keys as written by the user, outermost first; an item of a list is ``key[index]``.
         owner: block that contains the last key.
-        expected: expected type; None if unknown.
     """
 
     keys: list[str]
     owner: type[Settings]
-    expected: object
 
     @property
     def key(self) -> str:
@@ -48,44 +47,31 @@ def locate(cls: type[Settings], loc: Sequence[int | str]) -> Place:
     'compute.mesh.chian'
     """
     keys: list[str] = []
-    owner: type[Settings] = cls
-    expected: object = cls
+    owner, expected = cls, _arms(cls)
     for part in loc:
-        arms = _arms(expected)
-        if len(arms) > 1:
-            expected = next((arm for arm in arms if _label(arm) == part), None)
+        if len(expected) > 1:
+            expected = {part: expected[part]} if part in expected else {}
         elif isinstance(part, int) and keys:
             keys[-1] += f"[{part}]"
-            expected = None
+            expected = {}
         else:
             keys.append(str(part))
-            block = _bare(arms[0]) if arms else None
-            expected = None
-            if _is_block(block):
-                owner = block
-                field = owner.model_fields.get(str(part))
-                expected = field.annotation if field else None
-    return Place(keys, owner, expected)
+            owner = next((block for arm in expected.values() for block in blocks_in(arm)), owner)
+            field = owner.model_fields.get(str(part)) if expected else None
+            expected = _arms(field.annotation) if field else {}
+    return Place(keys, owner)
 
 
-def _arms(expected: object) -> list[object]:
-    """Return the members of a union except None; pydantic labels them if there are several."""
-    if get_origin(expected) in (Union, UnionType):
-        return [arm for arm in get_args(expected) if arm is not type(None)]
-    return [] if expected is None else [expected]
-
-
-def _bare(expected: object) -> object:
-    return get_args(expected)[0] if get_origin(expected) is Annotated else expected
-
-
-def _label(arm: object) -> str | None:
-    tags = [item.tag for item in get_args(arm)[1:] if isinstance(item, Tag)] if get_origin(arm) is Annotated else []
-    return tags[0] if tags else getattr(arm, "__name__", None)
-
-
-def _is_block(expected: object) -> TypeGuard[type[Settings]]:
-    return isinstance(expected, type) and issubclass(expected, Settings)
+def _arms(annotation: object) -> dict[object, object]:
+    """Return label -> member of a union except None; pydantic adds the label to a location if there are several."""
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
+    arms: dict[object, object] = {}
+    for member in members:
+        bare, *metadata = get_args(member) if get_origin(member) is Annotated else [member]
+        tag = next((item.tag for item in metadata if isinstance(item, Tag)), getattr(bare, "__name__", None))
+        if bare is not type(None):
+            arms[tag] = bare
+    return arms
 
 
 def explain(path: Path, error: ValidationError, cls: type[Settings], under: str = "") -> ConfigError:
@@ -129,7 +115,8 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     if kind == "missing":
         return f"key '{name}' is missing", f"add\n{_as_yaml(place.keys)}{_description(place)}"
     if kind == "does_not_fit":
-        return f"key '{_key_within(place, first['ctx']['key'])}': {first['ctx']['problem']}", first["ctx"]["remedy"]
+        within = ".".join(filter(None, [name, first["ctx"]["key"]]))
+        return f"key '{within}': {first['ctx']['problem']}", first["ctx"]["remedy"]
     if kind == "string_pattern_mismatch" and first["ctx"]["pattern"] == NAME_PATTERN:
         return f"key '{name}': {first['input']!r} is not a valid name", f"names match {NAME_PATTERN}"
     if kind in ("list_type", "tuple_type") and isinstance(first["input"], str):
@@ -139,28 +126,16 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
 
 
-def _key_within(place: Place, key: str) -> str:
-    """Return a key named by a block, prefixed with the key of the block if necessary."""
-    return (
-        key if not place.keys or key.startswith(f"{place.keys[0]}.") or key == place.keys[0] else f"{place.key}.{key}"
-    )
-
-
 def _wanted(place: Place, detail: ErrorDetails) -> str:
     if detail["type"] in ("model_type", "model_attributes_type"):
-        block = next((b for b in map(_bare, _arms(place.expected)) if _is_block(b)), None)
-        block = block or next((b for b in _arms_of_owner(place) if b.__name__ == detail["ctx"]["class_name"]), None)
-        return "should be a mapping" + (f" with the keys {', '.join(block.model_fields)}" if block else "")
+        field = place.owner.model_fields.get(place.keys[-1]) if place.keys else None
+        named = [b for b in blocks_in(field and field.annotation) if b.__name__ == detail["ctx"]["class_name"]]
+        return "should be a mapping" + (f" with the keys {', '.join(named[0].model_fields)}" if named else "")
     text: str = detail["msg"]
     for start in ("Input should", "String should", "List should", "Tuple should", "Value error, ", "Unable to"):
         if text.startswith(start):
             return {"Value error, ": "", "Unable to": "unable to"}.get(start, "should") + text[len(start) :]
     return text[0].lower() + text[1:]
-
-
-def _arms_of_owner(place: Place) -> list[type[Settings]]:
-    field = place.owner.model_fields.get(place.keys[-1])
-    return [b for b in map(_bare, _arms(field.annotation)) if _is_block(b)] if field else []
 
 
 def _say_component(key: str, given: object) -> tuple[str, str]:
@@ -172,9 +147,8 @@ def _say_component(key: str, given: object) -> tuple[str, str]:
         return f"key '{key}': should be a mapping that names a {kind}, found {given!r:.80}", example
     name = given.get(word)
     if name is None:
-        near = suggest(word, [k for k in given if isinstance(k, str)]) if given else ""
-        guess = near.partition("?")[0].partition("'")[2].rstrip("'") if near.startswith("did") else ""
-        meant = f"; '{guess}' should read '{word}'" if guess else ""
+        near = difflib.get_close_matches(word, map(str, given), n=1, cutoff=0.5)
+        meant = f"; '{near[0]}' should read '{word}'" if near else ""
         return f"key '{key}.{word}' is missing{meant}", f"valid: {', '.join(names)}; {example}"
     return f"key '{key}.{word}': unknown {kind} {name!r:.80}", f"{suggest(str(name), names)}; {example}"
 

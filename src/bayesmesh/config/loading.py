@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -184,16 +184,7 @@ def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentB
     return []
 
 
-class _Overrides(Protocol):
-    """Snakemake's settings: keys and values, and files."""
-
-    @property
-    def config(self) -> Mapping[str, object]: ...
-    @property
-    def configfiles(self) -> Iterable[str | Path]: ...
-
-
-def refuse_overrides(given: _Overrides, own: Path) -> None:
+def refuse_overrides(given: Any, own: Path) -> None:
     """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
 
     Args:

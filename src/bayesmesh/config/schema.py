@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
+from bayesmesh.config.blocks import DataSettings, Gate
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import Settings, descriptions
+from bayesmesh.config.settings import Settings, blocks_in, descriptions
 from bayesmesh.files import atomic_path
 
 
@@ -66,43 +67,35 @@ def _readme() -> str:
     for kind, key, word in (("source", "data", "source"), ("model", "model", "name"), ("kernel", "kernel", "name")):
         parts.append(f"\n## `{key}`, by `{key}.{word}`\n")
         if kind == "source":
-            from bayesmesh.config.blocks import DataSettings
-
             parts += ["Every source also takes:\n", *_table(DataSettings, "data.")]
         for name in list_components(kind):
             options = read_options(component_path(kind, name))
             parts.append(f"\n### `{key}.{word}: {name}`\n")
-            parts += _table(options, f"{key}.") if options.model_fields else ["No further keys.\n"]
+            parts += _table(options, f"{key}.")
     parts.append("\n## Analyses, by their key\n\nAn analysis runs only if its key is present.\n")
     for analysis in list_analyses():
         options = read_options(analysis.path)
         parts.append(f"\n### `{analysis.name}`\n\n{(options.__doc__ or analysis.pretty_name).partition(chr(10))[0]}\n")
-        parts += _table(options, f"{analysis.name}.") if options.model_fields else ["No further keys.\n"]
+        parts += _table(options, f"{analysis.name}.")
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _table(cls: type[Settings], prefix: str) -> list[str]:
-    return ["| key | default | meaning |", "| --- | --- | --- |", *_rows(cls, prefix)]
+    rows = list(_rows(cls, prefix))
+    return ["| key | default | meaning |", "| --- | --- | --- |", *rows] if rows else ["No further keys.\n"]
 
 
 def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
     for name, field in cls.model_fields.items():
-        inner = _settings_in(field.annotation)
-        default: object = field.default
-        shown = "required" if default is PydanticUndefined else _default(default)
-        yield f"| `{prefix}{name}` | {shown} | {descriptions(cls).get(name, '').replace('|', '/')} |"
-        if inner is not None and inner.__name__ != "Gate":
-            yield from _rows(inner, f"{prefix}{name}.")
-
-
-def _settings_in(annotation: object) -> type[Settings] | None:
-    candidates = [annotation, *getattr(annotation, "__args__", ())]
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Settings)), None)
+        yield f"| `{prefix}{name}` | {_default(field.default)} | {descriptions(cls).get(name, '').replace('|', '/')} |"
+        for inner in blocks_in(field.annotation):
+            if inner is not Gate:
+                yield from _rows(inner, f"{prefix}{name}.")
 
 
 def _default(value: object) -> str:
     if isinstance(value, Settings):
-        return f"`{value.limit:g}`" if hasattr(value, "limit") else ""
-    if value is None:
-        return "left out"
-    return f"`{json.dumps(value)}`"
+        return f"`{value.limit:g}`" if isinstance(value, Gate) else ""
+    if value is PydanticUndefined:
+        return "required"
+    return "left out" if value is None else f"`{json.dumps(value)}`"

@@ -84,8 +84,19 @@ def _parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_bytes())
 
 
+def blocks_in(annotation: object) -> list[type[Settings]]:
+    """Return the classes of settings in a type: itself, or its arguments."""
+    return [c for c in (annotation, *get_args(annotation)) if isinstance(c, type) and issubclass(c, Settings)]
+
+
 def does_not_fit(key: str, problem: str, remedy: str) -> PydanticCustomError:
-    """Return the error for conflicting keys; the user sees both texts unchanged."""
+    """Return the error for conflicting keys; the user sees both texts unchanged.
+
+    Args:
+        key: the key within the block that is validated; empty for the block itself.
+        problem: what is wrong.
+        remedy: what to write instead.
+    """
     return PydanticCustomError(
         "does_not_fit", "key '{key}': {problem}", {"key": key, "problem": problem, "remedy": remedy}
     )
