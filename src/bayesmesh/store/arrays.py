@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from zarr.codecs import ZstdCodec
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import JSON, MISSING_REMEDY
+from bayesmesh.files import MISSING_REMEDY
 
 # Write chunks that equal the fill value, so that a missing file always means missing data, and reading it is an error.
 # The setting also covers arrays that were opened rather than created.
@@ -48,16 +48,9 @@ def chunk_file(array: Path, index: Sequence[int]) -> Path:
 
 
 def create_array(
-    group: zarr.Group,
-    name: str,
-    shape: Sequence[int],
-    dtype: DTypeLike,
-    dims: Sequence[str],
-    *,
-    chunks: Sequence[int] | None = None,
-    shards: Sequence[int] | None = None,
-    attributes: Mapping[str, JSON] | None = None,
-) -> zarr.Array:
+    group: zarr.Group, name: str, shape: Sequence[int], dtype: DTypeLike, dims: Sequence[str], *,
+    chunks: Sequence[int] | None = None, shards: Sequence[int] | None = None,
+) -> zarr.Array:  # fmt: skip
     """Create an array whose chunks have checksums and are written even if they equal the fill value.
 
     Raises:
@@ -68,24 +61,15 @@ def create_array(
     if dtype.kind not in "biufc":
         raise StoreError(f"array '{name}': dtype {dtype} cannot be stored; numbers and booleans only")
     return group.create_array(
-        name,
-        shape=tuple(shape),
-        dtype=dtype,
-        chunks=tuple(chunks) if chunks is not None else chunk_shape(shape, dtype.itemsize),
-        shards=tuple(shards) if shards is not None else None,
-        compressors=[ZstdCodec(level=1, checksum=True)],
+        name, shape=tuple(shape), dtype=dtype, chunks=tuple(chunks or chunk_shape(shape, dtype.itemsize)),
+        shards=tuple(shards) if shards else None, compressors=[ZstdCodec(level=1, checksum=True)],
         dimension_names=tuple(dims),
-        attributes=dict(attributes or {}),
-    )
+    )  # fmt: skip
 
 
-def write_array(
-    group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str], attributes: Mapping[str, JSON] | None = None
-) -> zarr.Array:
+def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str]) -> None:
     """Create an array of the values' shape and dtype, and fill it."""
-    array = create_array(group, name, values.shape, values.dtype, dims, attributes=attributes)
-    array[...] = values
-    return array
+    create_array(group, name, values.shape, values.dtype, dims)[...] = values
 
 
 def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> zarr.Group:

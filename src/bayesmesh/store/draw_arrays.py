@@ -49,8 +49,7 @@ class DrawArrays:
         for orphan in (*(folder / DRAWS).rglob("*.partial"), *(folder / STAGED).rglob("*.partial")):
             orphan.unlink(missing_ok=True)
         self._roots = {name: zarr.open_group(str(folder / name), mode="a", zarr_format=3) for name in (DRAWS, STAGED)}
-        self._arrays: dict[tuple[str, str], zarr.Array] = {}
-        self._has_new_arrays = True
+        self._arrays, self._has_new_arrays = dict[tuple[str, str], zarr.Array](), True
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
         """Stage iterations from `start` on, with the earlier ones of the same shard.
@@ -70,8 +69,7 @@ class DrawArrays:
         array = self._array(STAGED, name, value)
         if array.shape[1] < stop:
             # Nobody reads this length, and each change of it writes the array's description: a shard at a time, doubling.
-            shards = math.ceil(stop / self.segment_draws)
-            _lengthen(array, 2 * shards * self.segment_draws)
+            _resize(array, 2 * math.ceil(stop / self.segment_draws) * self.segment_draws)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
         path = self.folder / STAGED / file
         # The shard of an interrupted run may be incomplete, and Zarr would merge it with the new iterations.
@@ -111,7 +109,7 @@ class DrawArrays:
                 above = target.parent.relative_to(folder)
                 changed |= dict.fromkeys(folder / parent for parent in (above, *above.parents))
             if array.shape[1] != stop:
-                _lengthen(array, stop)
+                _resize(array, stop)
                 changed |= dict.fromkeys((folder / "zarr.json", folder))
         for path in changed:
             sync(path)
@@ -152,10 +150,9 @@ def digest_of(about: Path) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _lengthen(array: zarr.Array, stop: int) -> None:
+def _resize(array: zarr.Array, stop: int) -> None:
     """Resize the array to hold iterations up to `stop`."""
-    if array.shape[1] != stop:
-        array.resize((array.shape[0], stop, *array.shape[2:]))
+    array.resize((array.shape[0], stop, *array.shape[2:]))
 
 
 def _near_divisor(length: int, wanted: int) -> int:

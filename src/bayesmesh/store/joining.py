@@ -45,16 +45,13 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
             arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
             for array, path in zip(arrays, groups, strict=True):
                 if _layout(array) != _layout(first):
-                    raise StoreError(
-                        f"{path}: array {whole} has another layout than in {groups[0]}", "sample all groups again"
-                    )
+                    message = f"{path}: array {whole} has another layout than in {groups[0]}"
+                    raise StoreError(message, "sample all groups again")
                 if array.shape[1] < draws:
                     raise StoreError(f"{path}: array {whole} holds {array.shape[1]} draws, not {draws}", _REMEDY)
             num_chains = sum(a.shape[0] for a in arrays)
-            shape = (num_chains, draws, *first.shape[2:])
-            create_array(
-                target, name, shape, first.dtype, dimension_names(first), chunks=first.chunks, shards=first.shards
-            )
+            shape, lengths = (num_chains, draws, *first.shape[2:]), {"chunks": first.chunks, "shards": first.shards}
+            create_array(target, name, shape, first.dtype, dimension_names(first), **lengths)
             for number, path in enumerate(groups):
                 _link_shards(path / whole, root_path / whole, first, draws, axis=0, block=number)
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json_once
@@ -33,27 +33,17 @@ LOCK_NAME = "writer.json"
 _log = logging.getLogger("bayesmesh")
 
 
-class Owner(TypedDict, total=False):
-    """The content of a lock: a process, and how to determine whether it still runs.
+Owner = dict[str, Any]
+"""The content of a lock: a process, and how to determine whether it still runs.
 
-    Attributes:
-        host, user, pid: host, user and id of the process.
-        started_ticks: start of the process, in clock ticks since boot; unique together with `pid`.
-        boot, process_space: boot and PID namespace in which `pid` is valid.
-        job: Slurm job, empty outside Slurm.
-        token: random name of this lock.
-        heartbeat_seconds: interval between heartbeats.
-    """
-
-    host: str
-    user: str
-    pid: int
-    started_ticks: str
-    boot: str
-    process_space: str
-    job: str
-    token: str
-    heartbeat_seconds: float
+Keys:
+    host, user, pid: host, user and id of the process.
+    started_ticks: start of the process, in clock ticks since boot; unique together with `pid`.
+    boot, process_space: boot and PID namespace in which `pid` is valid.
+    job: Slurm job, empty outside Slurm.
+    token: random name of this lock.
+    heartbeat_seconds: interval between heartbeats.
+"""
 
 
 class WriterLock:
@@ -80,13 +70,14 @@ class WriterLock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise StoreError(f"{self.path.parent}: is a link or a file, not a folder", "move it away") from error
-        while not self._take():
-            owner = read_owner(self.path)
-            if owner is None:
+        about = {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
+        while not write_json_once(self.path, about):
+            if (owner := read_owner(self.path)) is None:
                 # The lock vanished in between: its owner has finished.
                 continue
             if self._is_alive(owner):
-                raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", _remedy(owner))
+                wait, stop = "wait until it has finished, or stop it", _stop_command(owner)
+                raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", f"{wait}{stop}")
             _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
             self._set_aside(owner)
         self._thread.start()
@@ -105,18 +96,11 @@ class WriterLock:
             StoreError: another process took the lock while this one was suspended or cut off.
         """
         if not self._is_ours():
-            raise StoreError(
-                f"{self.path}: this process no longer holds the lock", "another job has taken over; stop one of the two"
-            )
-
-    def _take(self) -> bool:
-        """Try to create the lock; return whether this process holds it."""
-        about = {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
-        return write_json_once(self.path, about)
+            remedy = "another job has taken over; stop one of the two"
+            raise StoreError(f"{self.path}: this process no longer holds the lock", remedy)
 
     def _is_ours(self) -> bool:
-        owner = read_owner(self.path)
-        return owner is not None and owner.get("token") == self._token
+        return (read_owner(self.path) or {}).get("token") == self._token
 
     def _set_aside(self, owner: Owner) -> None:
         """Remove the lock of a dead owner, but not a new lock that another process has taken since."""
@@ -130,8 +114,7 @@ class WriterLock:
 
     def _is_alive(self, owner: Owner) -> bool:
         """Return whether the owner is alive, by its process if visible, else by its heartbeat."""
-        is_there = is_process_there(owner)
-        if is_there is not None:
+        if (is_there := is_process_there(owner)) is not None:
             return is_there
         patience = 3 * min(float(owner.get("heartbeat_seconds", self._heartbeat_seconds)), LONGEST_HEARTBEAT)
         _log.info("%s: waiting %.0f s for a heartbeat of %s", self.path, patience, _name(owner))
@@ -230,8 +213,8 @@ def _name(owner: Owner) -> str:
     return f"process {owner.get('pid')} of {owner.get('user')} on {owner.get('host')}{job}"
 
 
-def _remedy(owner: Owner) -> str:
-    if not owner:
-        return "wait until it has finished, or stop it"
-    stop = f"scancel {owner['job']}" if owner.get("job") else f"kill {owner.get('pid')} on {owner.get('host')}"
-    return f"wait until it has finished, or stop it: {stop}"
+def _stop_command(owner: Owner) -> str:
+    """Return the command that stops an owner, after a colon; empty for an unknown owner."""
+    if job := owner.get("job"):
+        return f": scancel {job}"
+    return f": kill {owner.get('pid')} on {owner.get('host')}" if owner else ""

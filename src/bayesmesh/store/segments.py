@@ -94,15 +94,12 @@ class ChainStore:
         segment_draws = existing["segment_draws"]
         length = read_sealed(shared, IDENTITY_REMEDY).get("segment_draws") if shared.exists() else segment_draws
         if segment_draws != length:
-            raise StoreError(
-                f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}", DAMAGE_REMEDY
-            )
+            message = f"{about}: is damaged: segments of {segment_draws} iterations, {length} in {shared}"
+            raise StoreError(message, DAMAGE_REMEDY)
         if not isinstance(existing.get("environment", None if "environment" in record else {}), dict):
             raise StoreError(f"{about}: is damaged: no environment in it", DAMAGE_REMEDY)
-        if existing["identity"] != record["identity"]:
-            raise StoreError(
-                f"{self.folder}: holds identity {existing['identity']}, not {record['identity']}", "move it away"
-            )
+        if (there := existing["identity"]) != (wanted := record["identity"]):
+            raise StoreError(f"{self.folder}: holds identity {there}, not {wanted}", "move it away")
         return existing
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -177,16 +174,9 @@ class ChainStore:
         return last
 
     def commit(
-        self,
-        phase: str,
-        start: int,
-        values: Mapping[str, Mapping[str, np.ndarray]],
-        checkpoint: Mapping[str, np.ndarray],
-        facts: Facts,
-        *,
-        count: int | None = None,
-        is_final: bool = True,
-    ) -> Commit:
+        self, phase: str, start: int, values: Mapping[str, Mapping[str, np.ndarray]],
+        checkpoint: Mapping[str, np.ndarray], facts: Facts, *, count: int | None = None, is_final: bool = True,
+    ) -> Commit:  # fmt: skip
         """Commit the iterations from `start` on, with the checkpoint after them.
 
         Args:
@@ -210,11 +200,8 @@ class ChainStore:
         first = start - start % self.segment_draws
         old = self._commits[-1] if start > first else None
         before = self._commits[: -1 if old else None]
-        staged = [
-            self._draws.stage(f"{group}/{name}", np.swapaxes(value, 0, 1), start)
-            for group, arrays in values.items()
-            for name, value in arrays.items()
-        ]
+        arrays = {f"{group}/{name}": value for group, named in values.items() for name, value in named.items()}
+        staged = [self._draws.stage(name, np.swapaxes(value, 0, 1), start) for name, value in arrays.items()]
         self._draws.flush(staged)
         state = f"checkpoints/{phase}-{stop:09d}.npz"
         self._write_checkpoint(self.folder / state, checkpoint)
@@ -272,10 +259,9 @@ class ChainStore:
 
     def _tidy(self) -> None:
         """Remove replaced markers, and all checkpoints except those of the two newest commits."""
-        void = marker_names(self.folder) - {c.name for c in self._commits}
-        for name in void:
-            (self.folder / "commits" / name).unlink()
-        if void:
+        if void := marker_names(self.folder) - {c.name for c in self._commits}:
+            for name in void:
+                (self.folder / "commits" / name).unlink()
             sync(self.folder / "commits")
         kept = {self.folder / commit.checkpoint for commit in self._commits[-2:]}
         for path in (self.folder / "checkpoints").iterdir():

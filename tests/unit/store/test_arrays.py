@@ -66,11 +66,10 @@ def test_only_numbers_and_booleans_are_stored(group: zarr.Group, values: Any) ->
     assert "x" not in group
 
 
-def test_dims_and_attributes_are_kept(tmp_path: Path, group: zarr.Group) -> None:
-    write_array(group, "x", np.ones((2, 3)), ["row", "column"], {"unit": "nat"})
+def test_dims_are_kept(tmp_path: Path, group: zarr.Group) -> None:
+    write_array(group, "x", np.ones((2, 3)), ["row", "column"])
     found = open_group(tmp_path / "a.zarr")["x"]
     assert found.metadata.dimension_names == ("row", "column")
-    assert dict(found.attrs) == {"unit": "nat"}
 
 
 def test_group_that_is_not_there_is_named(tmp_path: Path) -> None:
