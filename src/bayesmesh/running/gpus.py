@@ -32,9 +32,11 @@ def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> li
     """
     readable = [path for path in devices.glob("nvidia[0-9]*") if os.access(path, os.R_OK)]
     files = sorted(readable, key=lambda path: int(path.name.removeprefix("nvidia")))
-    visible = environ.get("CUDA_VISIBLE_DEVICES")
-    wanted = None if visible is None else [name.strip() for name in visible.split(",")]
-    return [(str(number), path) for number, path in enumerate(files) if wanted is None or str(number) in wanted]
+    numbered = [(str(number), path) for number, path in enumerate(files)]
+    if (visible := environ.get("CUDA_VISIBLE_DEVICES")) is None:
+        return numbered
+    wanted = [name.strip() for name in visible.split(",")]
+    return [(number, path) for number, path in numbered if number in wanted]
 
 
 def tpu_chips(devices: Path = Path("/dev")) -> list[Path]:
@@ -44,13 +46,9 @@ def tpu_chips(devices: Path = Path("/dev")) -> list[Path]:
 
 def has_accelerator(environ: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
     """Return whether JAX should find a GPU or a TPU, judging by device files, variables and installed packages."""
-    has_gpu = bool(visible_gpus(environ, devices)) and _is_installed("jax_plugins")
-    has_tpu = bool(tpu_chips(devices)) and _is_installed("libtpu")
-    return (has_gpu or has_tpu) and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
-
-
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    found = {"jax_plugins": visible_gpus(environ, devices), "libtpu": tpu_chips(devices)}
+    is_there = any(files and importlib.util.find_spec(package) for package, files in found.items())
+    return is_there and environ.get("JAX_PLATFORMS", "").strip() != "cpu"
 
 
 @contextlib.contextmanager

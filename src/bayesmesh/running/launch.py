@@ -36,21 +36,16 @@ def parse_processes(text: str) -> tuple[int, int]:
     Raises:
         ConfigError: the text has another form.
     """
-    match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", text)
-    if match is None:
+    if (match := re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", text)) is None:
         example = "write for example 2x4: two nodes with four processes each"
         raise ConfigError(f"--processes {text}: is not NODESxPROCESSES", example)
     return int(match[1]), int(match[2])
 
 
 def launch(
-    arguments: Sequence[str],
-    processes: str,
-    gpus: int,
-    environ: Mapping[str, str] = os.environ,
-    *,
+    arguments: Sequence[str], processes: str, gpus: int, environ: Mapping[str, str] = os.environ, *,
     cores: int | None = None,
-) -> int | None:
+) -> int | None:  # fmt: skip
     """Start several processes if the command asks for them and this process is not yet one of them.
 
     Args:
@@ -99,10 +94,9 @@ def split_resources(count: int, cores: int, names: Sequence[str], port: int) -> 
     >>> options, variables["CUDA_VISIBLE_DEVICES"], variables["JAX_PROCESS_ID"]
     (['--cores', '2', '--gpus', '0'], '4,5', '1')
     """
-    split = []
+    split, each = [], len(names) // count
     for index in range(count):
         variables = dict(zip(VARIABLES, (f"localhost:{port}", str(count), str(index)), strict=True))
-        each = len(names) // count
         if each:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(names[index * each : (index + 1) * each])
         # The parent process holds the GPUs, so the children must not lock them.

@@ -130,8 +130,7 @@ def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
     if job:
         times = queued_job_times([job], environ).get(job, JobTimes())
         before = max((row["at"] for row in _job_rows(ledger.path.parent) if row["slurm_job"] == job), default=None)
-        is_first = before is None or (times.started is not None and before < times.started)
-        if is_first and times.started is not None:
+        if times.started is not None and (before is None or before < times.started):
             before = times.started
             if times.submitted is not None:
                 ledger.add("queue", max(0.0, times.started - times.submitted), detail=f"Slurm job {job}")

@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.running.slurm.variables import read_task
+from bayesmesh.running.slurm.variables import WITH_SRUN, first_host, integer, num_tasks
 
 JOIN_VARIABLE = "BAYESMESH_JOIN_SECONDS"
 """Environment variable: how long a process waits for the others, in seconds."""
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 """Environment variables of any launcher but Slurm: HOST:PORT of the first process, number of processes, index of this."""
+
+_FIRST_PORT, _NUM_PORTS = 50_000, 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +66,28 @@ def _from_variables(environ: Mapping[str, str]) -> ProcessRank | None:
     if not re.fullmatch(r".+:\d+", address):
         raise ConfigError(f"{VARIABLES[0]}={address}: is not HOST:PORT", "name a host that all reach, and a free port")
     if not (count.isdecimal() and index.isdecimal() and int(index) < int(count)):
-        raise ConfigError(
-            f"{VARIABLES[1]}={count}, {VARIABLES[2]}={index}: are not a number and one below it", "number from 0"
-        )
+        message = f"{VARIABLES[1]}={count}, {VARIABLES[2]}={index}: are not a number and one below it"
+        raise ConfigError(message, "number from 0")
     return ProcessRank(int(count), int(index), address, VARIABLES[1])
 
 
 def _from_slurm(environ: Mapping[str, str]) -> ProcessRank | None:
-    """Return the rank of a task of a step with several."""
-    task = read_task(environ)
-    return task and ProcessRank(task.num_tasks, task.rank, task.address, "SLURM_STEP_NUM_TASKS", task.local_rank)
+    """Return the rank of this task among those of its job step; None unless there are several."""
+    count = num_tasks(environ)
+    if count == 1:
+        return None
+    index = integer(environ, "SLURM_PROCID", 0)
+    if index >= count:
+        message = f"SLURM_PROCID={index}: is not one of {count} tasks, which are numbered from 0"
+        raise ConfigError(message, f"{WITH_SRUN}, which sets it for each")
+    job, step = integer(environ, "SLURM_JOB_ID", 0), environ.get("SLURM_STEP_ID", "0")
+    # Each step of a job, and each job on a host, needs its own port.
+    port = _FIRST_PORT + (job * 16 + int(step if step.isdecimal() else 0) % 16) % _NUM_PORTS
+    nodes = integer(environ, "SLURM_NNODES", 1, least=1)
+    share_hosts = count > integer(environ, "SLURM_STEP_NUM_NODES", nodes, least=1)
+    local = integer(environ, "SLURM_LOCALID", 0) if share_hosts else None
+    address = f"{first_host(environ['SLURM_STEP_NODELIST'])}:{port}"
+    return ProcessRank(count, index, address, "SLURM_STEP_NUM_TASKS", local)
 
 
 def check_num_processes(rank: ProcessRank, processes: int, experiment: str) -> None:
@@ -87,15 +101,9 @@ def check_num_processes(rank: ProcessRank, processes: int, experiment: str) -> N
     Raises:
         ConfigError: they differ; otherwise several processes might run the same chains.
     """
-    if rank.num_processes == processes:
+    if (started := rank.num_processes) == processes:
         return
-    remedy = f"set\n    compute:\n      processes: {rank.num_processes}"
-    if processes == 1:
-        remedy = f"start it once, or {remedy}"
-    else:
-        profile = "on a cluster with a profile for several"
-        remedy = f"start them here with `--processes 1x{processes}`, {profile}, or {remedy}"
-    raise ConfigError(
-        f"experiment '{experiment}': key 'compute.processes': is {processes}, but there are {rank.num_processes} processes ({rank.source})",
-        remedy,
-    )
+    several = f"start them here with `--processes 1x{processes}`, on a cluster with a profile for several"
+    remedy = f"{'start it once' if processes == 1 else several}, or set\n    compute:\n      processes: {started}"
+    message = f"is {processes}, but there are {started} processes ({rank.source})"
+    raise ConfigError(f"experiment '{experiment}': key 'compute.processes': {message}", remedy)

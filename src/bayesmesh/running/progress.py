@@ -47,8 +47,7 @@ class Progress:
             remaining = (self.total - self.done) / rate if rate > 0 else float("inf")
             line = f"{self.label}: {self.done} of {self.total} {self.unit}s, {rate:.3g}/s, {remaining:.0f} s to go"
             # Otherwise the line would be written into the bar.
-            aside = self._bar.external_write_mode(file=sys.stderr) if self._bar is not None else nullcontext()
-            with aside:
+            with nullcontext() if self._bar is None else self._bar.external_write_mode(file=sys.stderr):
                 _log.info("%s", ", ".join([line, *(f"{key} {value}" for key, value in facts.items())]))
 
     def __enter__(self) -> Progress:

@@ -40,7 +40,7 @@ def test_gpus_are_numbered_as_cuda_numbers_them(devices: Path) -> None:
 def test_an_accelerator_is_one_that_jax_can_use(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU does not count if JAX supports only the CPU or is told to use it."""
     installed: set[str] = set()
-    monkeypatch.setattr(gpus_module, "_is_installed", installed.__contains__)
+    monkeypatch.setattr(gpus_module.importlib.util, "find_spec", installed.__contains__)
     assert not has_accelerator({}, devices)
     installed.add("jax_plugins")
     assert has_accelerator({}, devices)

@@ -60,9 +60,8 @@ def refusal(options: Sequence[str]) -> tuple[str, str] | None:
     except FileNotFoundError as error:
         raise ConfigError("there is no sbatch here, and the profile submits jobs", _ON_LOGIN_NODE) from error
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(
-            f"sbatch did not answer in {TIMEOUT_SECONDS:.0f} s", "see with `sinfo` whether the scheduler is up"
-        ) from error
+        message = f"sbatch did not answer in {TIMEOUT_SECONDS:.0f} s"
+        raise ConfigError(message, "see with `sinfo` whether the scheduler is up") from error
     if not done.returncode:
         return None
     lines = _own_lines(done.stderr)

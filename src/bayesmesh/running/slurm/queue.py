@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 TIMEOUT_SECONDS = 1.0
 """Short, so that the status table appears within two seconds even if the scheduler hangs."""
@@ -16,8 +16,7 @@ TIMES_TIMEOUT_SECONDS = 5.0
 _COMMENT = re.compile(r"^(?:rule|group)_(\w+?)(?:_wildcards_(.*))?$")
 
 
-@dataclasses.dataclass(frozen=True)
-class QueuedJob:
+class QueuedJob(NamedTuple):
     """A job of one experiment: its rule, its Slurm state, its node, and its reason for waiting."""
 
     rule: str
@@ -26,8 +25,7 @@ class QueuedJob:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Queue:
+class Queue(NamedTuple):
     """The jobs in the scheduler's queue.
 
     Attributes:
@@ -35,7 +33,7 @@ class Queue:
         failure: why the queue could not be read; empty on success, and if there is no scheduler.
     """
 
-    jobs: Mapping[str, Sequence[QueuedJob]] = dataclasses.field(default_factory=dict)
+    jobs: Mapping[str, Sequence[QueuedJob]] = {}
     failure: str = ""
 
 
@@ -66,12 +64,11 @@ def parse_queue(text: str, experiments: Iterable[str], folder: Path) -> dict[str
     """
     found: dict[str, list[QueuedJob]] = {}
     names = set(experiments)
-    for line in text.splitlines():
-        state, node, reason, where, comment = [*line.split("|", 4), "", "", "", "", ""][:5]
-        if where != str(folder):
-            continue
+    for state, node, reason, where, comment in (
+        line.split("|", 4) for line in text.splitlines() if line.count("|") > 3
+    ):
         rule, name = _rule_and_experiment(comment.strip(), names)
-        if name in names:
+        if where == str(folder) and name in names:
             found.setdefault(name, []).append(QueuedJob(rule, state, node, reason))
     return found
 
@@ -88,8 +85,7 @@ def _rule_and_experiment(comment: str, names: set[str]) -> tuple[str, str]:
     return (match[1], re.sub(r"_group-\d+$", "", match[2] or "")) if match else ("", "")
 
 
-@dataclasses.dataclass(frozen=True)
-class JobTimes:
+class JobTimes(NamedTuple):
     """Times at which a job was submitted, started and ended, in seconds since 1970; None before that happened."""
 
     submitted: float | None = None
@@ -106,11 +102,9 @@ def job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, Jo
 
 def queued_job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
     """Return the times of jobs that the queue still knows."""
-    lines = _lines(
-        ["squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i|%V|%S|%e|%T"], environ
-    )
+    command = ["squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%i|%V|%S|%e|%T"]
     found = {}
-    for number, submitted, started, ended, state in (line.split("|") for line in lines if line.count("|") == 4):
+    for number, submitted, started, ended, state in _rows(command, 5, environ):
         # For a running job, squeue reports the end by its time limit.
         is_over = state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
         found[number] = JobTimes(_number(submitted), _number(started), _number(ended) if is_over else None)
@@ -118,23 +112,23 @@ def queued_job_times(jobs: Collection[str], environ: Mapping[str, str]) -> dict[
 
 
 def _ask_sacct(jobs: Collection[str], environ: Mapping[str, str]) -> dict[str, JobTimes]:
-    form = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"]
-    lines = _lines([*form, "--format=JobIDRaw,Submit,Start,End"], environ)
-    rows = (line.split("|") for line in lines if line.count("|") == 3)
+    command = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"]
+    rows = _rows([*command, "--format=JobIDRaw,Submit,Start,End"], 4, environ)
     return {number: JobTimes(*map(_number, times)) for number, *times in rows}
 
 
-def _lines(command: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Return lines of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
+def _rows(command: list[str], num_cells: int, environ: Mapping[str, str]) -> list[list[str]]:
+    """Return the whole rows of the scheduler's answer, with times in seconds since 1970; none if it does not answer."""
     asked = {**environ, "SLURM_TIME_FORMAT": "%s"}
     try:
         done = subprocess.run(
-            command, env=asked, capture_output=True, text=True, timeout=TIMES_TIMEOUT_SECONDS, check=False,
+            command, env=asked, capture_output=True, text=True, timeout=TIMES_TIMEOUT_SECONDS, check=True,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return []
-    return [line.strip() for line in done.stdout.splitlines()] if done.returncode == 0 else []
+    rows = (line.strip().split("|") for line in done.stdout.splitlines())
+    return [row for row in rows if len(row) == num_cells]
 
 
 def _number(text: str) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from bayesmesh.errors import ConfigError
 
@@ -17,23 +16,8 @@ SHOWN = (
 )  # fmt: skip
 """Variables to show; no others are printed, because an environment may contain secrets."""
 
-_FIRST_PORT, _NUM_PORTS = 50_000, 10_000
-
-
-class Task(NamedTuple):
-    """One of several tasks of a job step.
-
-    Attributes:
-        num_tasks: tasks of the step.
-        rank: of this task, from 0.
-        address: host and port at which the tasks meet.
-        local_rank: of this task on its host; None if it is the only one there.
-    """
-
-    num_tasks: int
-    rank: int
-    address: str
-    local_rank: int | None
+WITH_SRUN = "start the processes with srun"
+"""Beginning of a remedy for variables that srun sets."""
 
 
 def job_id(environ: Mapping[str, str]) -> str:
@@ -46,7 +30,7 @@ def owns_its_step(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("SLURM_STEP_NODELIST"))
 
 
-def _integer(environ: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
+def integer(environ: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
     """Return the integer value of a Slurm variable, `default` if it is unset or empty.
 
     Raises:
@@ -54,9 +38,8 @@ def _integer(environ: Mapping[str, str], name: str, default: int, least: int = 0
     """
     text = environ.get(name) or str(default)
     if not re.fullmatch("[0-9]{1,10}", text) or int(text) < least:
-        raise ConfigError(
-            f"{name}={text}: is not an integer of at least {least}", f"start it with srun, or unset {name}"
-        )
+        remedy = f"start it with srun, or unset {name}"
+        raise ConfigError(f"{name}={text}: is not an integer of at least {least}", remedy)
     return int(text)
 
 
@@ -69,41 +52,15 @@ def num_tasks(environ: Mapping[str, str]) -> int:
     Raises:
         ConfigError: a count is invalid, or there are several tasks without a list of hosts.
     """
-    tasks = _integer(environ, "SLURM_STEP_NUM_TASKS", 1, least=1)
+    tasks = integer(environ, "SLURM_STEP_NUM_TASKS", 1, least=1)
     # SLURM_NTASKS counts the tasks of the job in a batch script, and of the step in a task.
-    of_job = _integer(environ, "SLURM_NTASKS", 1, least=1)
+    of_job = integer(environ, "SLURM_NTASKS", 1, least=1)
     if owns_its_step(environ):
         return tasks if environ.get("SLURM_STEP_NUM_TASKS") else of_job
     if tasks > 1:
-        raise ConfigError(
-            f"SLURM_STEP_NODELIST: is not set, but SLURM_STEP_NUM_TASKS={tasks} needs it",
-            "start the processes with srun, which sets both, or unset SLURM_STEP_NUM_TASKS",
-        )
+        message = f"SLURM_STEP_NODELIST: is not set, but SLURM_STEP_NUM_TASKS={tasks} needs it"
+        raise ConfigError(message, f"{WITH_SRUN}, which sets both, or unset SLURM_STEP_NUM_TASKS")
     return 1
-
-
-def read_task(environ: Mapping[str, str]) -> Task | None:
-    """Return this process's task; None unless its step has several.
-
-    Raises:
-        ConfigError: a variable is missing or invalid.
-    """
-    count = num_tasks(environ)
-    if count == 1:
-        return None
-    index = _integer(environ, "SLURM_PROCID", 0)
-    if index >= count:
-        raise ConfigError(
-            f"SLURM_PROCID={index}: is not one of {count} tasks, which are numbered from 0",
-            "start the processes with srun, which sets it for each",
-        )
-    job, step = _integer(environ, "SLURM_JOB_ID", 0), environ.get("SLURM_STEP_ID", "0")
-    # Each step of a job, and each job on a host, needs its own port.
-    port = _FIRST_PORT + (job * 16 + int(step if step.isdecimal() else 0) % 16) % _NUM_PORTS
-    nodes = _integer(environ, "SLURM_NNODES", 1, least=1)
-    share_hosts = count > _integer(environ, "SLURM_STEP_NUM_NODES", nodes, least=1)
-    local = _integer(environ, "SLURM_LOCALID", 0) if share_hosts else None
-    return Task(count, index, f"{first_host(environ['SLURM_STEP_NODELIST'])}:{port}", local)
 
 
 def first_host(hosts: str) -> str:
@@ -117,10 +74,8 @@ def first_host(hosts: str) -> str:
     """
     host = re.sub(r"\[(\d+)[-,\d]*\]", r"\1", re.split(r",(?![^[]*\])", hosts)[0])
     if not re.fullmatch(r"\w([\w.-]*\w)?", host, re.ASCII):
-        raise ConfigError(
-            f"SLURM_STEP_NODELIST={hosts}: is not a Slurm host list",
-            "start the processes with srun, which sets it, or unset it",
-        )
+        message = f"SLURM_STEP_NODELIST={hosts}: is not a Slurm host list"
+        raise ConfigError(message, f"{WITH_SRUN}, which sets it, or unset it")
     return host
 
 
@@ -132,7 +87,7 @@ def job_memory(environ: Mapping[str, str]) -> int | None:
     """
     if not job_id(environ):
         return None
-    per_node = _integer(environ, "SLURM_MEM_PER_NODE", 0)
-    per_cpu = _integer(environ, "SLURM_MEM_PER_CPU", 0) * _integer(environ, "SLURM_CPUS_ON_NODE", 1)
+    per_node = integer(environ, "SLURM_MEM_PER_NODE", 0)
+    per_cpu = integer(environ, "SLURM_MEM_PER_CPU", 0) * integer(environ, "SLURM_CPUS_ON_NODE", 1)
     # 0 means all memory of the node.
     return (per_node or per_cpu) * 2**20 or None
