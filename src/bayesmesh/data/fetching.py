@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from bayesmesh.data.base import Source
 from bayesmesh.errors import DataError
@@ -88,15 +88,7 @@ def _request(url: str, timeout_s: float) -> str:
         return f"{type(error).__name__}: {cause if len(cause) < 300 else cause[:300] + ' ...'}"
 
 
-class FetchManifest(TypedDict):
-    """The manifest of a fetch: name and options of the source, and the origin of its files."""
-
-    source: dict[str, object]
-    options: dict[str, object]
-    origin: dict[str, object]
-
-
-def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayout) -> FetchManifest:
+def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayout) -> dict[str, Any]:
     """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
 
     Files of an earlier or interrupted fetch are removed first, so a manifest always describes the files beside it.
@@ -107,7 +99,7 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
         layout: paths of the dataset.
 
     Returns:
-        The manifest.
+        The manifest: name and options of the source, and the origin of its files.
 
     Raises:
         DataError: raised by the source.
@@ -120,7 +112,7 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
     partial.mkdir(parents=True)
     origin = source.fetch(partial)
     os.replace(partial, layout.records)
-    manifest: FetchManifest = {
+    manifest: dict[str, Any] = {
         "source": dict(source_config),
         "options": source.options.model_dump(mode="json"),
         "origin": dict(origin),

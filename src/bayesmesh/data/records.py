@@ -52,9 +52,8 @@ def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile
         for url, info in checksums.load_url_infos(path).items()
         if info.filename
     }
-    for name in names:
-        if name not in known:
-            raise DataError(f"{path}: no checksum of {name}", "install tensorflow-datasets==4.9.10, as in the lock")
+    if unknown := [name for name in names if name not in known]:
+        raise DataError(f"{path}: no checksum of {unknown[0]}", "install tensorflow-datasets==4.9.10, as in the lock")
     return {name: known[name] for name in names}
 
 

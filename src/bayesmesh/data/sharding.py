@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bayesmesh.data.shards import fingerprint_data
 from bayesmesh.data.split import hold_out_interactions, hold_out_rows
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
-from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
+from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
 from bayesmesh.store.sealed import write_sealed
@@ -27,17 +27,7 @@ CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
 
 
-class ShardManifest(TypedDict):
-    """The manifest of a dataset's shards; `activity` describes a watch matrix only."""
-
-    counts: dict[str, int]
-    fingerprint: str
-    kind: str
-    split: dict[str, float]
-    activity: NotRequired[dict[str, object]]
-
-
-def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> ShardManifest:
+def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
     """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
 
     The group is written atomically and replaces that of an earlier run.
@@ -48,30 +38,24 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
         layout: paths of this dataset and split.
 
     Returns:
-        The manifest.
+        The manifest: counts, fingerprint, kind and split; of a watch matrix also how active its users are.
 
     Raises:
         DataError: counts differ from those declared, fields have unequal lengths, or a value is not finite.
     """
     counts = check_counts(dataset)
-    arrays, num_held_out = _split(dataset, data_settings)
-    training = {name.removeprefix("rows/"): values for name, values in arrays.items() if name.startswith("rows/")}
+    parts, num_held_out = _split(dataset, data_settings)
+    arrays = {f"{part}/{name}": np.asarray(values) for part, held in parts.items() for name, values in held.items()}
     described: dict[str, JSON] = {
         "kind": dataset.kind,
-        "constants": {name: _plain(value) for name, value in dataset.constants.items()},
+        "constants": {name: np.asarray(value).item() for name, value in dataset.constants.items()},
         "columns": {name: list(values) for name, values in dataset.columns.items()},
     }
-    fingerprint = fingerprint_data(arrays, described)
-    num_rows = len(next(iter(training.values())))
-    attributes: dict[str, JSON] = {
-        **described,
-        "num_rows": num_rows,
-        "fields": {n: {"shape": list(v.shape[1:]), "dtype": v.dtype.name} for n, v in sorted(training.items())},
-        "fingerprint": fingerprint,
-    }
+    fingerprint, num_rows = fingerprint_data(arrays, described), len(next(iter(parts["rows"].values())))
+    fields: JSON = {n: {"shape": list(v.shape[1:]), "dtype": v.dtype.name} for n, v in sorted(parts["rows"].items())}
     layout.sharded.unlink(missing_ok=True)
-    _write(layout.shards, arrays, attributes)
-    manifest: ShardManifest = {
+    _write(layout.shards, arrays, {**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
+    manifest: dict[str, Any] = {
         "counts": {**counts, "training_rows": num_rows, "held_out": num_held_out},
         "fingerprint": fingerprint,
         "kind": dataset.kind,
@@ -122,24 +106,19 @@ def _length(part: str, fields: Mapping[str, np.ndarray]) -> int:
     return next(iter(lengths.values()), 0)
 
 
-def _split(dataset: Dataset, settings: DataSettings) -> tuple[dict[str, np.ndarray], int]:
-    """Return all arrays by their name in the group, and the number of held-out rows or cells."""
-    fraction, seed = settings.held_out_fraction, settings.split_seed
-    arrays = {f"test_rows/{name}": values for name, values in dataset.test_rows.items()}
-    arrays |= {f"truth/{name}": np.asarray(values) for name, values in dataset.truth.items()}
-    num_rows = len(next(iter(dataset.rows.values())))
+def _split(dataset: Dataset, settings: DataSettings) -> tuple[dict[str, Mapping[str, np.ndarray]], int]:
+    """Return the arrays by part of the group and name, and the number of held-out rows or cells."""
+    rows, fraction, seed = dataset.rows, settings.held_out_fraction, settings.split_seed
+    parts = {"rows": rows, "test_rows": dataset.test_rows, "truth": dataset.truth}
     if fraction <= 0:
-        return arrays | {f"rows/{name}": values for name, values in dataset.rows.items()}, 0
+        return parts, 0
     if dataset.kind == "interactions":
-        training, hidden = hold_out_interactions(dataset.rows["watched"], fraction, seed)
-        rows = {**dataset.rows, "watched": training}
-        arrays |= {f"rows/{name}": values for name, values in rows.items()}
-        arrays |= {"held_out/indptr": hidden.indptr, "held_out/indices": hidden.indices}
-        return arrays, len(hidden.indices)
-    kept, hidden_rows = hold_out_rows(num_rows, fraction, seed)
-    arrays |= {f"rows/{name}": values[kept] for name, values in dataset.rows.items()}
-    arrays |= {f"held_out_rows/{name}": values[hidden_rows] for name, values in dataset.rows.items()}
-    return arrays, len(hidden_rows)
+        training, films = hold_out_interactions(rows["watched"], fraction, seed)
+        return {**parts, "rows": {**rows, "watched": training}, "held_out": films._asdict()}, len(films.indices)
+    kept, hidden = hold_out_rows(len(next(iter(rows.values()))), fraction, seed)
+    for part, chosen in (("rows", kept), ("held_out_rows", hidden)):
+        parts[part] = {name: values[chosen] for name, values in rows.items()}
+    return parts, len(hidden)
 
 
 def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
@@ -161,36 +140,21 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str
         group.attrs.update(attributes)
         for name, values in sorted(arrays.items()):
             part, _, field = name.partition("/")
+            first, chunks, shards = f"{field}_dim_0", None, None
             if part.endswith("rows"):
-                chunk, shard_rows = row_chunks(len(values), values[:1].nbytes)
-                inner = values.shape[1:]
-                array = create_array(
-                    group, name, values.shape, values.dtype, _dims(field, values, ROW),
-                    chunks=(chunk, *inner), shards=(shard_rows, *inner),
-                )  # fmt: skip
-                array[...] = values
-            else:
-                write_array(group, name, values, _dims(field, values, f"{field}_dim_0"))
-
-
-def _dims(field: str, values: np.ndarray, first: str) -> list[str]:
-    return [first, *(f"{field}_dim_{axis}" for axis in range(1, values.ndim))][: values.ndim]
+                sizes = row_chunks(len(values), values[:1].nbytes)
+                first, (chunks, shards) = ROW, ((size, *values.shape[1:]) for size in sizes)
+            dims = [first, *(f"{field}_dim_{axis}" for axis in range(1, values.ndim))][: values.ndim]
+            create_array(group, name, values.shape, values.dtype, dims, chunks=chunks, shards=shards)[...] = values
 
 
 def _activity(watched: np.ndarray) -> dict[str, object]:
     """Count films per user in the whole matrix, before anything is held out."""
     films = watched.sum(axis=1, dtype=np.int64)
     most, least = int(films.argmax()), int(films.argmin())
+    as_few = int((films == films[least]).sum())
     return {
         "interactions": int(films.sum()),
         "most_active": {"user": most, "films": int(films[most])},
-        "least_active": {
-            "user": least,
-            "films": int(films[least]),
-            "users_with_as_many": int((films == films[least]).sum()),
-        },
+        "least_active": {"user": least, "films": int(films[least]), "users_with_as_many": as_few},
     }
-
-
-def _plain(value: float | int) -> float | int:
-    return value.item() if isinstance(value, np.generic) else value
