@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bayesmesh.data.fetching import MIRROR_VARIABLE, RegisteredFile, probe
 from bayesmesh.errors import DataError
@@ -21,20 +21,6 @@ CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 NUM_RETRIES = 2
 BATCH_RECORDS = 2048
-
-
-class _Values[T](Protocol):
-    @property
-    def value(self) -> Sequence[T]: ...
-
-
-class Feature(Protocol):
-    """The protocol buffer of one feature of a record."""
-
-    @property
-    def bytes_list(self) -> _Values[bytes]: ...
-    @property
-    def int64_list(self) -> _Values[int]: ...
 
 
 def registered_files(dataset: str, names: list[str]) -> dict[str, RegisteredFile]:
@@ -75,20 +61,6 @@ def require_network(url: str, needed: str) -> None:
         )
 
 
-@contextlib.contextmanager
-def _bounded() -> Iterator[None]:
-    """Set time limits for the requests of TFDS, which has none and retries ten times."""
-    from tensorflow_datasets.core.download import downloader
-
-    opened, retries = downloader._open_url, downloader.MAX_RETRIES
-    downloader._open_url = functools.partial(opened, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
-    downloader.MAX_RETRIES = NUM_RETRIES
-    try:
-        yield
-    finally:
-        downloader._open_url, downloader.MAX_RETRIES = opened, retries
-
-
 def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) -> dict[str, Path]:
     """Download files with the download manager of TFDS, which compares size and sha256.
 
@@ -100,7 +72,7 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
     """
     import requests
     import tensorflow_datasets as tfds
-    from tensorflow_datasets.core.download import checksums, download_manager, util
+    from tensorflow_datasets.core.download import checksums, download_manager, downloader, util
 
     tfds.disable_progress_bar()
     infos = {f.url: checksums.UrlInfo(size=f.size, checksum=f.sha256, filename=f.name) for f in files.values()}
@@ -108,14 +80,19 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
         download_dir=folder, dataset_name=dataset, url_infos=infos, force_checksums_validation=True
     )
     failures = (requests.RequestException, util.DownloadError, download_manager.NonMatchingChecksumError, OSError)
+    # TFDS sets no time limits and retries ten times.
+    opened, retries = downloader._open_url, downloader.MAX_RETRIES
+    downloader._open_url = functools.partial(opened, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
+    downloader.MAX_RETRIES = NUM_RETRIES
     try:
-        with _bounded():
-            found = manager.download({name: file.url for name, file in files.items()})
+        found = manager.download({name: file.url for name, file in files.items()})
     except failures as error:
         raise DataError(
             f"download of {dataset} failed: {error}",
             f"run it again, or get the files by hand and set {MIRROR_VARIABLE}",
         ) from error
+    finally:
+        downloader._open_url, downloader.MAX_RETRIES = opened, retries
     return {name: Path(path) for name, path in found.items()}
 
 
@@ -193,10 +170,10 @@ def _raw_records(folder: Path, split: str) -> Iterator[bytes]:
             raise DataError(f"{path}: damaged: {error}", "remove it and run the fetch stage again") from error
 
 
-def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Feature]]:
+def read_records(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
     """Yield the feature maps of a prepared split, in the order in which they were written.
 
-    Each value is a ``Feature`` message; take ``.bytes_list.value`` or ``.int64_list.value`` of it. The message is
+    Each value is a ``Feature`` message of TFDS; take ``.bytes_list.value`` or ``.int64_list.value`` of it. The message is
     reused for the next record: copy values that you keep.
 
     Raises:
