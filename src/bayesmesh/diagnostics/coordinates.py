@@ -44,9 +44,7 @@ def choose_coordinates(total: int, most: int) -> Int[np.ndarray, " n"]:
     >>> choose_coordinates(10, 4), choose_coordinates(3, 4)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
     """
-    if total <= most:
-        return np.arange(total)
-    return np.unique(np.round(np.linspace(0, total - 1, most)).astype(np.int64))
+    return np.unique(np.round(np.linspace(0, total - 1, min(total, most))).astype(np.int64))
 
 
 def coordinate_index(position: int, shape: tuple[int, ...]) -> str:

@@ -5,63 +5,15 @@ Every gate requires a finite value within its limit, so NaN never passes.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
-from bayesmesh.diagnostics.looks import worst_position
+from bayesmesh.diagnostics.looks import within, worst_position
 from bayesmesh.diagnostics.verdict import GateResult
-
-Direction = Literal["at most", "at least"]
-
-
-class _Wording(NamedTuple):
-    """Name of a gate's statistic, the side of its limit, and what to do about a missed gate."""
-
-    title: str
-    direction: Direction
-    hint: str
-
-
-_GATES = {
-    "r_hat": _Wording(
-        "R-hat", "at most",
-        "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",
-    ),
-    "ess_bulk": _Wording("bulk effective sample size", "at least", "run more draws, or longer trajectories"),
-    "ess_tail": _Wording(
-        "tail effective sample size", "at least",
-        "run more draws; tails are explored too slowly for the 5% and 95% quantiles",
-    ),
-    "mcse_mean": _Wording(
-        "Monte Carlo standard error of the mean, in posterior standard deviations", "at most", "run more draws"
-    ),
-    "divergences": _Wording(
-        "share of divergent draws", "at most", "raise the target acceptance rate, or reparametrise the model"
-    ),
-    "bfmi": _Wording(
-        "Bayesian fraction of missing information", "at least",
-        "energies are explored slowly: heavy tails; reparametrise the model, or run a longer warmup",
-    ),
-}  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class _Measured:
-    """All values of one gate.
-
-    Attributes:
-        values: shape (n,), float64.
-        places: position of each value, shape (n,).
-        reasons: possible reason for each value not to be finite, in words, shape (n,).
-    """
-
-    values: np.ndarray
-    places: list[str]
-    reasons: list[str]
+from bayesmesh.diagnostics.wording import WORDINGS
 
 
 def evaluate_gates(
@@ -90,27 +42,21 @@ def evaluate_gates(
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
-    scale = table["sd"].to_numpy(np.float64)
+    sd = table["sd"].to_numpy(np.float64)
+    reasons = [_reason(value) for value in sd]
+    names = zip(table["variable"].astype(str), table["index"].astype(str), strict=True)
+    places = [f"{variable}[{index}]" if index else variable for variable, index in names]
+    statistics = {name: table[name].to_numpy(np.float64) for name in ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")}
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative_error = table["mcse_mean"].to_numpy(np.float64) / scale
-    measured = {
-        **{name: _of_table(table, table[name].to_numpy(np.float64)) for name in ("r_hat", "ess_bulk", "ess_tail")},
-        "mcse_mean": _of_table(table, relative_error),
-    }
+        statistics["mcse_mean"] = statistics["mcse_mean"] / sd
+    measured = [(name, values, places, reasons) for name, values in statistics.items()]
     if divergence_share is not None:
-        share = np.array([divergence_share], dtype=np.float64)
-        measured["divergences"] = _Measured(share, [""], ["divergences were not recorded"])
+        measured.append(("divergences", np.array([divergence_share]), [""], ["divergences were not recorded"]))
     if bfmi is not None:
         chains = [f"chain {chain}" for chain in range(len(bfmi))]
         energies = "energies of the chain are constant, not finite or not recorded"
-        measured["bfmi"] = _Measured(np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains))
-    return [_evaluate(name, getattr(gates, name), found) for name, found in measured.items()]
-
-
-def _of_table(table: pd.DataFrame, values: np.ndarray) -> _Measured:
-    names = zip(table["variable"].astype(str), table["index"].astype(str), strict=True)
-    places = [f"{variable}[{index}]" if index else variable for variable, index in names]
-    return _Measured(values, places, [_reason(sd) for sd in table["sd"].to_numpy(np.float64)])
+        measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
+    return [_evaluate(getattr(gates, found[0]), *found) for found in measured]
 
 
 def _reason(sd: float) -> str:
@@ -121,38 +67,45 @@ def _reason(sd: float) -> str:
     return "too few draws or chains: at least four draws of two chains are needed"
 
 
-def _evaluate(name: str, gate: Gate, measured: _Measured) -> GateResult:
-    """Return the result of one gate: its worst value and the outcome."""
-    values, direction = measured.values, _GATES[name].direction
-    within = values <= gate.limit if direction == "at most" else values >= gate.limit
+def _evaluate(gate: Gate, name: str, values: np.ndarray, places: Sequence[str], reasons: Sequence[str]) -> GateResult:
+    """Return the result of one gate: its worst value and the outcome.
+
+    Args:
+        gate: its limit and severity.
+        name: its name.
+        values: shape (n,), float64.
+        places: position of each value, n.
+        reasons: possible reason for each value not to be finite, in words, n.
+    """
+    direction = WORDINGS[name].direction
     # Infinity satisfies any "at least" limit, but is not evidence of convergence.
-    holds = np.isfinite(values) & within
+    holds = within(values, gate.limit, is_upper=direction == "at most")
     worst = worst_position(values, is_upper=direction == "at most")
-    value = float(values[worst]) if worst is not None else float("nan")
-    is_met = worst is not None and bool(holds.all())
+    value, place, message = float("nan"), "", f"{WORDINGS[name].title}: no value; a gate without a value is missed"
+    if worst is not None:
+        value, place = float(values[worst]), places[worst]
+        missed = (
+            f"; {int((~holds).sum())} of {values.size} values miss it" if values.size > 1 and not holds.all() else ""
+        )
+        message = _message(name, gate.limit, value, f" of {place}" if place else "", reasons[worst], missed)
+        message += f"; {WORDINGS[name].hint}" if np.isfinite(value) and not holds.all() else ""
     return GateResult(
         name=name,
         limit=gate.limit,
         direction=direction,
         value=value if np.isfinite(value) else float("nan"),
-        where=measured.places[worst] if worst is not None else "",
+        where=place,
         severity=gate.severity,
-        verdict="pass" if is_met else gate.severity,
-        message=_message(name, gate.limit, measured, worst, int((~holds).sum())),
+        verdict="pass" if worst is not None and holds.all() else gate.severity,
+        message=message,
     )
 
 
-def _message(name: str, limit: float, measured: _Measured, worst: int | None, num_missed: int) -> str:
-    title, direction, hint = _GATES[name]
-    if worst is None:
-        return f"{title}: no value; a gate without a value is missed"
-    value = float(measured.values[worst])
-    place = f" of {measured.places[worst]}" if measured.places[worst] else ""
-    share = f"; {num_missed} of {measured.values.size} values miss it" if measured.values.size > 1 else ""
+def _message(name: str, limit: float, value: float, place: str, reason: str, missed: str) -> str:
+    title, direction = WORDINGS[name].title, WORDINGS[name].direction
     if np.isnan(value):
-        return f"{title}{place} is not a number: {measured.reasons[worst]}{share}"
+        return f"{title}{place} is not a number: {reason}{missed}"
     if np.isinf(value):
         reason = "no chain moves, and their values differ" if name == "r_hat" else "draws overflow"
-        return f"{title}{place} is infinite: {reason}{share}"
-    said = f"{title}{place} is {value:.6g}, limit {direction} {limit:.6g}"
-    return f"{said}{share}; {hint}" if num_missed else said
+        return f"{title}{place} is infinite: {reason}{missed}"
+    return f"{title}{place} is {value:.6g}, limit {direction} {limit:.6g}{missed}"

@@ -79,31 +79,25 @@ def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], ru
     """
     tables = {name: convergence_table(v.reshape(*v.shape[:2], -1)) for name, v in draws.items()}
     shapes = {name: v.shape[2:] for name, v in draws.items()}
-    entries = []
-    for key, statistic in TARGETS:
-        target = getattr(rule, key)
-        values = {name: t[statistic] for name, t in tables.items() if rule.summaries is None or name in rule.summaries}
-        if target is not None and values:
-            entries.append(_entry(key, target, values, shapes, is_upper=key.startswith("max")))
+    every = tables if rule.summaries is None else rule.summaries
+    wanted = [(key, getattr(rule, key), statistic, every) for key, statistic in TARGETS]
     for name, target in sorted((rule.max_mcse or {}).items()):
-        if name not in tables:
-            continue
-        values = {name: tables[name]["mcse_mean"]}
-        entries.append(_entry(f"max_mcse.{name}", target, values, shapes, is_upper=True))
+        wanted.append((f"max_mcse.{name}", target, "mcse_mean", (name,)))
+    entries = []
+    for key, target, statistic, names in wanted:
+        values = {name: table[statistic] for name, table in tables.items() if name in names}
+        if target is not None and values:
+            entries.append(_entry(key, target, values, shapes))
     return entries
 
 
 def _entry(
-    key: str,
-    target: float,
-    values: Mapping[str, Float[np.ndarray, " _"]],
-    shapes: Mapping[str, tuple[int, ...]],
-    *,
-    is_upper: bool,
+    key: str, target: float, values: Mapping[str, Float[np.ndarray, " _"]], shapes: Mapping[str, tuple[int, ...]]
 ) -> TargetEntry:
     """Return one target with the worst value of all coordinates: the first that is not finite, where there is one."""
     every = np.concatenate(list(values.values()))
     entry: TargetEntry = {"name": key, "target": target, "value": None, "where": "", "is_met": False}
+    is_upper = key.startswith("max")
     worst = worst_position(every, is_upper=is_upper)
     if worst is None:
         return entry
