@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.hamiltonian_settings import METRICS
+from bayesmesh.config.blocks import METRICS
 from bayesmesh.kernels.base import Axes, Position
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric

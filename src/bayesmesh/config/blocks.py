@@ -1,12 +1,17 @@
-"""The blocks of a configuration: one class per top-level key whose shape does not depend on the registries."""
+"""The blocks of a configuration: one class per top-level key whose shape does not depend on the registries.
+
+Also the settings that all Hamiltonian kernels share: what their common warmup adapts, and from where.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from bayesmesh.config.settings import Settings, does_not_fit
+from bayesmesh.config.settings import Argument, Settings, does_not_fit
+from bayesmesh.errors import suggest
 
 
 class DataSettings(Settings):
@@ -199,3 +204,43 @@ class BenchmarkSettings(Settings):
     """Small sizes: each benchmark in under a minute, too small for claims."""
     seconds_limit: float = Field(20.0, gt=0, le=1e6)
     """Time limit of one run of one contender, in seconds; the table shows which ones reached it."""
+
+
+_METRICS = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"
+
+METRICS = tuple(sorted(p.stem for p in _METRICS.glob("*.py") if p.stem not in ("__init__", "base")))
+"""Names of all metrics: one file each."""
+
+
+def metric_path(name: str) -> Path:
+    """Return the source file of a metric."""
+    return _METRICS / f"{name}.py"
+
+
+MetricName = Annotated[
+    str,
+    Field(
+        description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
+        "gives each the scale that warmup estimates for it.",
+        json_schema_extra={"enum": list(METRICS)},
+    ),
+]
+"""Name of a metric: one of `METRICS`."""
+
+
+class HamiltonianSettings(Settings):
+    """Settings of the warmup of Hamiltonian kernels; a kernel's `Options` may give them other defaults."""
+
+    target_acceptance: Argument[float] = Field(
+        0.8, gt=0, lt=1, description="Acceptance statistic that the step size is adapted to."
+    )
+    initial_step_size: Argument[float] = Field(
+        0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
+    )
+    metric: MetricName = "diagonal"
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> HamiltonianSettings:
+        if self.metric not in METRICS:
+            raise does_not_fit("metric", f"unknown metric '{self.metric}'", suggest(self.metric, METRICS))
+        return self

@@ -141,19 +141,15 @@ def _check_names(declaration: AnalysisDeclaration) -> None:
         ConfigError: a name is taken; the message names the file and the attribute.
     """
     taken = STAGE_NAMES | TARGET_NAMES | OTHER_VERBS
-    remedies = {
-        "name": (taken | EXPERIMENT_FOLDERS, f"rename the file or its folder, for example to my_{declaration.name}"),
-        "verb": (taken, f'write another one in the class, for example `verb = "run_{declaration.verb}"`'),
-        "folder": (
-            EXPERIMENT_FOLDERS,
-            f'write another one in the class, for example `folder = "my_{declaration.folder}"`',
-        ),
-    }
-    for attribute, (reserved, remedy) in remedies.items():
-        value = getattr(declaration, attribute)
+    another = "write another one in the class, for example"
+    for attribute, value, reserved, remedy in (
+        ("name", declaration.name, taken | EXPERIMENT_FOLDERS, "rename the file or its folder, for example to my_{}"),
+        ("verb", declaration.verb, taken, f'{another} `verb = "run_{{}}"`'),
+        ("folder", declaration.folder, EXPERIMENT_FOLDERS, f'{another} `folder = "my_{{}}"`'),
+    ):
         if value in reserved:
             problem = f"the {attribute} '{value}' belongs to a stage, a target, a verb or a folder of the workflow"
-            raise ConfigError(f"{declaration.path}: {problem}", remedy)
+            raise ConfigError(f"{declaration.path}: {problem}", remedy.format(value))
 
 
 def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:

@@ -65,7 +65,7 @@ def load_experiment(path: Path) -> ExperimentBase:
     if isinstance(experiment.model, ExternalModel):
         _check_external(path, experiment.model)
     _check_chains(path, experiment)
-    _check_offers(path, experiment)
+    _check_offers(path, experiment, {})
     return experiment
 
 
@@ -98,21 +98,18 @@ def _check_chains(path: Path, experiment: ExperimentBase) -> None:
     )
 
 
-def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase] | None = None) -> None:
+def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:
     """Refuse analyses that data or model declare not to offer; undeclared offers are checked when compiling.
 
     Args:
         path: file of the experiment.
         experiment: the experiment.
-        others: experiments that its analyses may name; if None, only its own data and model are checked.
+        others: valid experiments that its analyses may name.
     """
     for analysis in map(declared, experiment.analyses()):
-        if others is None:
-            looked_at = {f"key '{analysis.name}'": experiment}
-        else:
-            named = experiment.named_experiments(analysis.name)
-            looked_at = {f"key '{analysis.name}.experiments': '{name}'": others[name] for name in named}
-        for where, each in looked_at.items():
+        named = [name for name in experiment.named_experiments(analysis.name) if name in others]
+        looked_at = {f"key '{analysis.name}.experiments': '{name}'": others[name] for name in named}
+        for where, each in {f"key '{analysis.name}'": experiment, **looked_at}.items():
             if problem := _misfit(analysis, each):
                 raise ConfigError(f"{path}: {where}: {problem}", _other_components(analysis))
 
@@ -132,11 +129,10 @@ def _other_components(analysis: AnalysisDeclaration) -> str:
         kind: [n for n in list_components(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
         for kind in ("source", "model")
     }
-    remove = f"remove the key '{analysis.name}'"
     if not all(fitting.values()):
-        return remove
+        return f"remove the key '{analysis.name}'"
     return (
-        f"{remove}, or use data and a model that offer it"
+        f"remove the key '{analysis.name}', or use data and a model that offer it"
         f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
         f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
     )

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeGuard
 from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
-from bayesmesh.config.hamiltonian_settings import HamiltonianSettings, MetricName, metric_path
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName, metric_path
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.config.source_imports import file_in, parse_file, python_path
 from bayesmesh.errors import ConfigError, suggest

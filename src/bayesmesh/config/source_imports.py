@@ -40,16 +40,15 @@ def parse_file(path: Path) -> ast.Module:
         raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
 
 
-@functools.cache
-def _file_of(module: str, root: Path) -> Path | None:
-    return file_in(root, module.split(".")[1:])
-
-
 def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
     """Return the file of a module, or of a package, below a folder; None if there is neither."""
     place = folder.joinpath(*parts)
     candidates = [place.with_suffix(".py"), place / "__init__.py"] if parts else [place / "__init__.py"]
     return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+# For modules of this package, whose files stay where they are.
+_file_once = functools.cache(file_in)
 
 
 @functools.cache
@@ -80,11 +79,11 @@ def _prefixes(name: str) -> Iterator[list[str]]:
 
 
 @functools.cache
-def imported_modules(path: Path) -> frozenset[str]:
-    """Return the modules of this package that a file imports anywhere, with their parent packages."""
+def imported_modules(path: Path) -> dict[str, Path]:
+    """Return the modules of this package that a file imports anywhere, with their parent packages, and their files."""
     names = [name for level, name in _imports(path) if not level and name.split(".")[0] == PACKAGE]
-    found = {".".join(parts) for name in names for parts in _prefixes(name)}
-    return frozenset(name for name in found if _file_of(name, PACKAGE_ROOT))
+    found = {".".join(parts): _file_once(PACKAGE_ROOT, tuple(parts[1:])) for name in names for parts in _prefixes(name)}
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def own_imports(path: Path) -> set[Path]:
@@ -141,11 +140,8 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
         seen.add(path)
         if not path.is_relative_to(PACKAGE_ROOT):
             waiting += own_imports(path)
-        for module in imported_modules(path):
-            if module.startswith(_LEFT_OUT) or (only and not module.startswith(only)):
-                continue
-            file = _file_of(module, PACKAGE_ROOT)
-            if file is not None:
+        for module, file in imported_modules(path).items():
+            if not module.startswith(_LEFT_OUT) and (not only or module.startswith(only)):
                 waiting.append(file)
     return sorted(seen)
 

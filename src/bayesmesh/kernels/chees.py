@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size, mean_over_finite
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length

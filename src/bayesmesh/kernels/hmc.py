@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from bayesmesh.config.hamiltonian_settings import HamiltonianSettings, MetricName
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Target

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field
 
-from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from bayesmesh.config import registry
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.declarations import read_offers
-from bayesmesh.config.hamiltonian_settings import HamiltonianSettings
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
