@@ -24,7 +24,6 @@ from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.distributed import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
-from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.layout import process_folder
 from zygote import zygote
 
@@ -64,7 +63,7 @@ class Experiment:
 
     @property
     def layout(self) -> Any:
-        return experiment_layout(self.spec("sample"))
+        return self.spec("sample").layout
 
     def start(self, stage: str, processes: int = 1, **variables: str) -> subprocess.Popen[str]:
         """Start a stage, and nothing of it if it is not ended."""

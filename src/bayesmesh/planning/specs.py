@@ -18,6 +18,7 @@ from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
+from bayesmesh.store.layout import DataLayout, ExperimentLayout
 
 LATER = {each.verb: each.name for each in list_analyses()}
 """Verb of an analysis, which not all data and models support -> its key in an experiment."""
@@ -134,6 +135,18 @@ class StageSpec(Settings):
     def posterior(self) -> PosteriorSettings:
         """Limits on quantities stored with the draws."""
         return self.settings("posterior")
+
+    @property
+    def layout(self) -> ExperimentLayout:
+        """Files of the experiment."""
+        return ExperimentLayout(Path(self.results), self.experiment)
+
+    @property
+    def data_layout(self) -> DataLayout:
+        """Files of the dataset; `fetch` has no split."""
+        data = self.config["data"]
+        split = split_name(data) if "held_out_fraction" in data else ""
+        return DataLayout(Path(self.results), dataset_name(data), split)
 
     def component(self, kind: str) -> tuple[type[Any], Any]:
         """Return the class of the source, model or kernel, and its options."""

@@ -16,7 +16,6 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
-from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.store.receipts import write_receipts
 
 
@@ -88,11 +87,11 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
         shards, data_spec = shards_of(spec)
         return BoundModel(model_of(spec, data_spec), data_spec, shards)
 
-    return Subject(experiment_layout(spec), bind if "data" in declaration.reads else None)
+    return Subject(spec.layout, bind if "data" in declaration.reads else None)
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
     """Return the files that identify the inputs read from an experiment; the list of hashes stands for a posterior."""
-    layout = experiment_layout(spec)
-    files = layout.read_by(declaration.reads, data_layout(spec) if "data" in declaration.reads else None)
+    layout = spec.layout
+    files = layout.read_by(declaration.reads, spec.data_layout if "data" in declaration.reads else None)
     return [layout.posterior_hashes if file == layout.posterior else file for file in files]

@@ -17,7 +17,6 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_of, shards_of
-from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.arrays import write_array
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
@@ -29,6 +28,8 @@ from bayesmesh.store.markers import DAMAGE_REMEDY
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
 
+_SAMPLE = "run the sample stage again"
+
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Assemble the posterior and return a line for the log.
@@ -37,12 +38,12 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         StoreError: chains are missing or damaged, or another process assembles them.
     """
     configure_jax(spec.compute, cores)
-    with WriterLock(experiment_layout(spec).folder):
+    with WriterLock(spec.layout.folder):
         return _assemble(spec, ledger)
 
 
 def _assemble(spec: StageSpec, ledger: Ledger) -> str:
-    layout, sampling = experiment_layout(spec), spec.sampling
+    layout, sampling = spec.layout, spec.sampling
     manifests = [read_manifest(layout.sampled(group_name(g))) for g in range(sampling.chain_groups)]
     # Groups that stopped by a rule may differ in length; a posterior has one length.
     num_draws = min([sampling.draws, *(m.num_draws for m in manifests if m.stop)])
@@ -51,15 +52,17 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             processes = [_verified(layout, manifest, num_draws) for manifest in manifests]
             stores = [of_group[0] for of_group in processes]
             if len({m.identity for m in manifests}) > 1:
-                message = f"{layout.chains}: the chain groups have different identities"
-                raise StoreError(message, "run the sample stage again")
+                raise StoreError(f"{layout.chains}: the chain groups have different identities", _SAMPLE)
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws}
             wanted |= {"warmup_sample_stats": warmup} if warmup else {}
             join_groups(root, partial, [store.folder / DRAWS for store in stores], wanted)
             if len(processes[0]) > 1:
-                _join_rows(spec, partial, root, processes[0])
+                # Each process has the local latents of its own rows.
+                _, data_spec = shards_of(spec)
+                axes = {f"posterior/{name}": axis + 2 for name, axis in model_of(spec, data_spec).local_latents.items()}
+                join_rows(root, partial, [store.folder / DRAWS for store in processes[0]], axes, data_spec.num_entries)
             _describe_statistics(root, manifests[0].statistics)
         with ledger.phase("derive"):
             _derive(spec, partial, root)
@@ -79,8 +82,7 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
     folders = [process_folder(group, process) for process in range(manifest.num_processes)]
     gone = [folder for folder in folders if not folder.is_dir()]
     if gone:
-        remedy = "run the sample stage again" if len(gone) == len(folders) else PROCESSES_REMEDY
-        raise StoreError(f"{gone[0]}: the chains are missing", remedy)
+        raise StoreError(f"{gone[0]}: the chains are missing", _SAMPLE if gone == folders else PROCESSES_REMEDY)
     for folder in folders:
         if not (folder / "store.json").is_file():
             raise StoreError(f"{folder / 'store.json'}: is missing", DAMAGE_REMEDY)
@@ -89,7 +91,7 @@ def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int)
         if line := missing_draws(layout.sampled(group.name), manifest, folder, last):
             raise StoreError(line, DAMAGE_REMEDY)
         if last is None or last.phase != "sample" or last.stop < num_draws:
-            raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", "run the sample stage again")
+            raise StoreError(f"{folder}: fewer than {num_draws} draws are committed", _SAMPLE)
         stores.append(store)
     return stores
 
@@ -99,12 +101,9 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
 
     Shards of a group's last commit are left out, because a job that adds draws replaces them.
     """
-    known = {}
-    for store in stores:
-        for name, value in (shard for commit in store.commits()[:-1] for shard in commit.shards.items()):
-            about = (store.folder / DRAWS / name).stat()
-            known[about.st_dev, about.st_ino] = value
-    return known
+    commits = ((store.folder / DRAWS, commit) for store in stores for commit in store.commits()[:-1])
+    known = (((draws / name).stat(), value) for draws, commit in commits for name, value in commit.shards.items())
+    return {(about.st_dev, about.st_ino): value for about, value in known}
 
 
 def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, str]]) -> None:
@@ -118,13 +117,6 @@ def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, s
                     group[name].attrs.update({"units": about["unit"], "description": about["description"]})
 
 
-def _join_rows(spec: StageSpec, partial: Path, root: zarr.Group, stores: list[ChainStore]) -> None:
-    """Join the local latents of several processes, each with its own rows."""
-    _, data_spec = shards_of(spec)
-    axes = {f"posterior/{name}": axis + 2 for name, axis in model_of(spec, data_spec).local_latents.items()}
-    join_rows(root, partial, [store.folder / DRAWS for store in stores], axes, data_spec.num_entries)
-
-
 def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     """Compute and write summaries and pointwise groups."""
     shards, data_spec = shards_of(spec)
@@ -133,25 +125,25 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     derived = derive(model_of(spec, data_spec), data_spec, shards, posterior, settings.probe_rows, most_bytes)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
-    _write_derived(root, derived, posterior.num_chains, posterior.num_draws)
+    _write_derived(root, derived, {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)})
     constants = root.require_group("constant_data")
     for name, value in {**shards.constants, "num_rows": shards.num_rows}.items():
         write_array(constants, name, np.asarray(value), [])
 
 
-def _write_derived(root: zarr.Group, derived: Derived, num_chains: int, num_draws: int) -> None:
+def _write_derived(root: zarr.Group, derived: Derived, coordinates: Mapping[str, np.ndarray]) -> None:
+    """Write the groups with their coordinates: those of draws, and the rows of pointwise groups."""
     rows = derived.get("observed_data", {}).pop("row", None)
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
-        of_draws = group_name_ != "observed_data"
-        pointwise = group_name_ in ("log_likelihood", "posterior_predictive", "observed_data")
-        shared = [*([CHAIN, DRAW] if of_draws else []), *([ROW] if pointwise else [])]
+        of_draws = () if group_name_ == "observed_data" else (CHAIN, DRAW)
+        of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
         for name, value in arrays.items():
-            write_array(group, name, value, [*shared, *(f"{name}_dim_{i}" for i in range(value.ndim - len(shared)))])
-        if of_draws:
-            write_array(group, CHAIN, np.arange(num_chains), [CHAIN])
-            write_array(group, DRAW, np.arange(num_draws), [DRAW])
-        if pointwise and rows is not None:
+            own = (f"{name}_dim_{i}" for i in range(value.ndim - len(of_draws + of_rows)))
+            write_array(group, name, value, [*of_draws, *of_rows, *own])
+        for name in of_draws:
+            write_array(group, name, coordinates[name], [name])
+        if of_rows and rows is not None:
             write_array(group, ROW, rows, [ROW])
 
 

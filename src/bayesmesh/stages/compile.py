@@ -8,18 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.shards import Shards
-from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
-from bayesmesh.sampling.audit import (
-    check_growth,
-    cost_of_gradient,
-    growth_of_equations,
-    memory_of,
-    seconds_per_gradient,
-)
+from bayesmesh.sampling import audit
 from bayesmesh.sampling.cache import Compilation, compile_programs, use_cache
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
@@ -27,7 +19,6 @@ from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
-from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop
 from bayesmesh.store.sealed import write_sealed
 
@@ -35,12 +26,9 @@ _log = logging.getLogger("bayesmesh")
 
 
 def run(
-    spec: StageSpec,
-    ledger: Ledger,
-    cores: int | None = None,
-    later: Sequence[StageSpec] = (),
+    spec: StageSpec, ledger: Ledger, cores: int | None = None, later: Sequence[StageSpec] = (),
     rank: ProcessRank | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Compile all programs into the persistent cache and return a line for the log.
 
     Args:
@@ -67,7 +55,7 @@ def run(
             model = model_of(spec, data_spec)
             check_later(later, model, data_spec, shards)
             with ledger.phase("trace", "equations at two data sizes"):
-                equations = growth_of_equations(*spec.component("model"), data_spec)
+                equations = audit.growth_of_equations(*spec.component("model"), data_spec)
             growth = _growth(spec, data_spec, equations)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)
@@ -77,16 +65,20 @@ def run(
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         with ledger.phase("measure", "one gradient"):
             # The same for all, so that they compile for the same lengths.
-            seconds = seconds_per_gradient(probe, data, peers)
+            seconds = audit.seconds_per_gradient(probe, data, peers)
         lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
         program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
-            _compile_looks(later, model, data_spec, shards, ledger)
-            audit = _audit(program, equations, seconds, lengths, programs)
+            # A rule that stops sampling looks at summaries.
+            for stopped in (each for each in later if each.stage == "sample"):
+                names, probe_rows = check_stop(stopped, model, data_spec), stopped.posterior.probe_rows
+                with ledger.phase("compile", "summaries for looks"):
+                    compile_monitored(model, data_spec, shards, names, probe_rows, stopped.num_chains)
+            facts = _facts(program, equations, seconds, lengths, programs)
             if peers.is_first:
-                write_sealed(experiment_layout(spec).audit, audit)
+                write_sealed(spec.layout.audit, facts)
     peak = max(p["memory"]["peak"] for p in programs.values())
     warning = f"; {growth}" if growth else ""
     return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
@@ -97,24 +89,13 @@ def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) 
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
-        growth = check_growth(equations, rows, spec.model.name)
+        growth = audit.check_growth(equations, rows, spec.model.name)
     if growth:
         _log.warning("%s", growth)
     return growth
 
 
-def _compile_looks(
-    later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, ledger: Ledger
-) -> None:
-    """Compile the summaries for the looks of a stopping rule, if there is one."""
-    for spec in later:
-        if spec.stage == "sample":
-            names, probe_rows = check_stop(spec, model, data_spec), spec.posterior.probe_rows
-            with ledger.phase("compile", "summaries for looks"):
-                compile_monitored(model, data_spec, shards, names, probe_rows, spec.num_chains)
-
-
-def _audit(
+def _facts(
     program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
@@ -122,7 +103,7 @@ def _audit(
     return {
         "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
         "gradient": {
-            **cost_of_gradient(program.target, program.num_chains),
+            **audit.cost_of_gradient(program.target, program.num_chains),
             "seconds": seconds, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
         },
         "rows": {
@@ -134,12 +115,9 @@ def _audit(
     }  # fmt: skip
 
 
-def _describe(compilation: Compilation) -> dict[str, Any]:
+def _describe(made: Compilation) -> dict[str, Any]:
     return {
-        "equations": compilation.num_equations,
-        "trace_seconds": compilation.trace_seconds,
-        "lower_seconds": compilation.lower_seconds,
-        "compile_seconds": compilation.compile_seconds,
-        "cache": "warm" if compilation.is_warm else "cold",
-        "memory": memory_of(compilation.compiled),
-    }
+        "equations": made.num_equations, "trace_seconds": made.trace_seconds, "lower_seconds": made.lower_seconds,
+        "compile_seconds": made.compile_seconds, "cache": "warm" if made.is_warm else "cold",
+        "memory": audit.memory_of(made.compiled),
+    }  # fmt: skip

@@ -10,12 +10,11 @@ from bayesmesh.data.shards import Shards, open_shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.stages.experiment_files import data_layout
 
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards and the data spec in the experiment's dtype."""
-    shards = open_shards(data_layout(spec).shards)
+    shards = open_shards(spec.data_layout.shards)
     return shards, shards.spec(spec.compute.dtype)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Diagnose the posterior and return a line for the log."""
-    layout = experiment_layout(spec)
+    layout = spec.layout
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
     outputs = [layout.summary, layout.verdict]

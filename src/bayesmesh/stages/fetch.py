@@ -5,7 +5,6 @@ from __future__ import annotations
 from bayesmesh.data.fetching import fetch
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.stages.experiment_files import data_layout
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -13,5 +12,5 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     source, options = spec.component("source")
     with ledger.phase("fetch"):
         identity = {"name": spec.data.source, **options.model_dump(mode="json")}
-        manifest = fetch(source(options), identity, data_layout(spec))
+        manifest = fetch(source(options), identity, spec.data_layout)
     return f"{spec.data.source}: {manifest['origin'].get('origin', 'fetched')}"

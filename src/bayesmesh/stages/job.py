@@ -13,7 +13,6 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.ledger import Ledger, add_start
-from bayesmesh.stages.experiment_files import ledger_file
 from bayesmesh.store.layout import group_name
 
 _log = logging.getLogger("bayesmesh")
@@ -36,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     if stage == "compile":
         options["later"] = later
     _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
-    ledger = Ledger(ledger_file(spec, job), job, append=stage == "sample")
+    # The ledger of shared data lies beside the data.
+    shared = stage in ("fetch", "shard")
+    path = spec.data_layout.folder / "ledger" / f"{job}.jsonl" if shared else spec.layout.ledger_part(job)
+    ledger = Ledger(path, job, append=stage == "sample")
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run

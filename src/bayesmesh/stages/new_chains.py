@@ -9,12 +9,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
-_NOT_IN_IDENTITY = {
-    "sampling.draws",
-    "sampling.segment_seconds",
-    "sampling.grace_seconds",
-    "sampling.on_changed_environment",
-}
+_NOT_IN_IDENTITY = {f"sampling.{k}" for k in ("draws", "segment_seconds", "grace_seconds", "on_changed_environment")}
 """Recorded keys that are not part of a chain's identity."""
 
 

@@ -12,18 +12,16 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger, add_ends
-from bayesmesh.stages.experiment_files import data_layout, experiment_layout
 from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Write the page and return a line for the log."""
-    settings, layout = spec.settings("report"), experiment_layout(spec)
+    settings, layout = spec.settings("report"), spec.layout
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
-        page = write_page(
-            layout, spec.config, spec.settings("title"), settings.caption, data_layout(spec).sharded, settings
-        )
+        title, counts = spec.settings("title"), spec.data_layout.sharded
+        page = write_page(layout, spec.config, title, settings.caption, counts, settings)
     # Without the ledgers of the jobs, because this job's own is written after it.
     write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
     return str(page)

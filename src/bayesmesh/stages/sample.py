@@ -31,7 +31,6 @@ from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.stages.context import shards_of
-from bayesmesh.stages.experiment_files import experiment_layout
 from bayesmesh.stages.new_chains import explain_new_chains
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
@@ -73,17 +72,17 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            lengths = read_lengths(experiment_layout(spec).audit)
+            lengths = read_lengths(spec.layout.audit)
             program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
             warn_of_idle_gpu(program.mesh, compute)
             identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
-            if anew := explain_new_chains(experiment_layout(spec), identity, spec.config, shards.fingerprint):
+            if anew := explain_new_chains(spec.layout, identity, spec.config, shards.fingerprint):
                 _log.info("%s", anew)
-            folder = process_folder(experiment_layout(spec).group(identity, group), peers.index)
+            folder = process_folder(spec.layout.group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
             content = {"segment_draws": lengths.segment_draws, "config": spec.config, "data": shards.fingerprint}
             store, facts = _open_store(spec, folder, identity, program, content, lock)
-            store.check_manifest(experiment_layout(spec).sampled(group_name(group)))
+            store.check_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))
@@ -95,11 +94,10 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         key = GroupKey(settings.seed, group * spec.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
-        rule = _stop_rule(spec, data_spec, shards, store, experiment_layout(spec).looks(identity, group))
-        asked = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
-        loop = Loop(
-            program, compiled, key, data, store, ledger, interruption, label=label, facts=facts, peers=peers, **asked
-        )
+        rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
+        asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
+        asked |= {"label": label, "facts": facts, "peers": peers}
+        loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
         loop.run(settings.draws if rule is None else rule.num_draws, last)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
@@ -121,10 +119,8 @@ def _check_same(peers: Peers, work: list[object]) -> None:
     if any(each != all_work[0] for each in all_work):
         peers.have_parted = True
         there = "; ".join(f"process {i}: {each}" for i, each in enumerate(all_work))
-        raise StoreError(
-            f"the processes were not started for the same run (identity, group, lengths, draws): {there}",
-            "start all of them with the same command, code and results folder",
-        )
+        message = f"the processes were not started for the same run (identity, group, lengths, draws): {there}"
+        raise StoreError(message, "start all of them with the same command, code and results folder")
 
 
 def _open_store(
@@ -135,7 +131,7 @@ def _open_store(
     `content` is the record of the identity, unless it exists.
     """
     present = environment(program.mesh)
-    record = experiment_layout(spec).identity_record(identity)
+    record = spec.layout.identity_record(identity)
     # If the record is lost, the existing chains determine the length of segments.
     if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:
         content = {**content, "segment_draws": stored}
@@ -169,9 +165,9 @@ class _Programs(dict[str, jax.stages.Compiled]):
 
     def load(self, names: Sequence[str]) -> None:
         """Load programs; warn about a cache miss if the compile stage has made them all."""
-        for name, compilation in compile_programs(self._program, self._ledger, names).items():
-            self[name] = compilation.compiled
-            if not compilation.is_warm and self._peers.is_alone:
+        for name, made in compile_programs(self._program, self._ledger, names).items():
+            self[name] = made.compiled
+            if not made.is_warm and self._peers.is_alone:
                 _log.warning(
                     "cache miss: the program '%s' was compiled again; was it compiled on another device?", name
                 )
@@ -184,28 +180,23 @@ class _Programs(dict[str, jax.stages.Compiled]):
 
 def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:
     """Write the output of the rule: small, last, and without state."""
-    layout = experiment_layout(spec)
     commits = store.commits()
     facts = [f for c in commits if c.phase == "sample" for f in c.all_facts]
-    write_sealed(
-        layout.sampled(group_name(group)),
-        {
-            "identity": store.record["identity"],
-            "folder": str(store.folder.relative_to(layout.folder)),
-            "num_chains": program.num_reported,
-            "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
-            "num_processes": spec.compute.processes,
-            "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
-            "committed_draws": commits[-1].stop,
-            "segment_draws": store.segment_draws,
-            "environment": store.record["environment"],
-            "changed_environment": sorted(
-                {d for c in commits for f in c.all_facts for d in f.get("changed_environment", ())}
-            ),
-            **_statistics(facts),
-            "stop": stop,
-        },
-    )
+    content = {
+        "identity": store.record["identity"],
+        "folder": str(store.folder.relative_to(spec.layout.folder)),
+        "num_chains": program.num_reported,
+        "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
+        "num_processes": spec.compute.processes,
+        "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
+        "committed_draws": commits[-1].stop,
+        "segment_draws": store.segment_draws,
+        "environment": store.record["environment"],
+        "changed_environment": sorted({d for c in commits for f in c.all_facts for d in f.get("changed_environment", ())}),
+        **_statistics(facts),
+        "stop": stop,
+    }  # fmt: skip
+    write_sealed(spec.layout.sampled(group_name(group)), content)
 
 
 def _statistics(facts: Sequence[Facts]) -> dict[str, int | float]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from bayesmesh.data.sharding import shard
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
-from bayesmesh.stages.experiment_files import data_layout
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
     """Shard the dataset and return a line for the log."""
-    layout = data_layout(spec)
+    layout = spec.data_layout
     source, options = spec.component("source")
     with ledger.phase("decode"):
         dataset = source(options).read(layout.records)

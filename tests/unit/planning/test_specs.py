@@ -46,7 +46,6 @@ def test_there_is_a_module_for_every_stage() -> None:
         "__init__",
         "analyse",
         "context",
-        "experiment_files",
         "job",
         "new_chains",
         "requirements",
