@@ -20,7 +20,7 @@ from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component
 from bayesmesh.data.base import Source
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.figures.sections import Section
 from bayesmesh.planning.specs import STAGES
 from bayesmesh.store.arrays import open_group, write_array
@@ -57,7 +57,7 @@ def subject(name: str, folder: Path, experiment: str, seed: int) -> Subject:
         source, options = resolve_component("source", first_offering("source", analysis.needs_of_source), {})
         kind = "held-out" if source(options).read(folder).kind == "interactions" else ""
         shard(source(options).read(folder), DataSettings(held_out_fraction=0.2 if kind else 0.0), data)
-    shards = open_shards(data.shards)
+    shards = Shards(data.shards)
     model_class, options = resolve_component("model", first_offering("model", analysis.needs_of_model), {})
     model = model_class(options, shards.spec("float32"))
     draws = model.prior(shards.spec("float32")).sample((2, 3), seed=jax.random.key(seed))

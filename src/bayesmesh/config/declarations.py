@@ -66,20 +66,16 @@ class AnalysisDeclaration(Settings):
     @property
     def templates(self) -> list[Path]:
         """HTML templates of a folder."""
-        return sorted(self.path.parent.glob("*.html")) if self._is_folder else []
+        return sorted(self.path.parent.glob("*.html")) if self.path.stem == "analysis" else []
 
     @property
     def caption(self) -> Path | None:
         """Caption of the first output in Snakemake's own report."""
         return self._beside("caption.rst")
 
-    @property
-    def _is_folder(self) -> bool:
-        return self.path.stem == "analysis"
-
     def _beside(self, name: str) -> Path | None:
         path = self.path.with_name(name)
-        return path if self._is_folder and path.is_file() else None
+        return path if self.path.stem == "analysis" and path.is_file() else None
 
 
 def list_analyses() -> list[AnalysisDeclaration]:

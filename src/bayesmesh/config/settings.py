@@ -126,9 +126,8 @@ def _as_tuple(annotation: object, value: object) -> object:
 
 def numeric_options(options: Settings) -> dict[str, float | int]:
     """Return the options that are arguments of a program, by name."""
-    fields = type(options).model_fields
-    marked = [k for k, field in fields.items() if any(isinstance(m, _IsArgument) for m in field.metadata)]
-    return {name: getattr(options, name) for name in marked}
+    fields = type(options).model_fields.items()
+    return {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsArgument) for m in field.metadata)}
 
 
 def replace_options[S: Settings](options: S, values: Mapping[str, Any], dtype: Any) -> S:

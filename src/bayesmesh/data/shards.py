@@ -34,6 +34,9 @@ class Shards:
         columns: name -> one value per column of a row.
         fields: name -> shape and dtype of one row.
         fingerprint: sha256 over all decoded values, including the held-out part.
+
+    Raises:
+        StoreError: the shards are missing, or their description is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,15 +112,6 @@ class Shards:
             return np.asarray(array[rows])
         except DAMAGE as error:
             raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
-
-
-def open_shards(path: Path) -> Shards:
-    """Open the shards at `path`.
-
-    Raises:
-        StoreError: the shards are missing, or their description is damaged.
-    """
-    return Shards(path)
 
 
 def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.data.shards import open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import make_spec
@@ -81,7 +81,7 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
 def _identity(plan: Plan, name: str) -> str:
     """Return the identity of chains sampled with the current configuration."""
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
-    return chain_identity(spec.config, open_shards(plan.data_layout(name).shards).fingerprint, spec.num_chains)
+    return chain_identity(spec.config, Shards(plan.data_layout(name).shards).fingerprint, spec.num_chains)
 
 
 def _describe(folder: Path) -> Unnamed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.data.shards import open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import read_json
 from bayesmesh.planning.plan import Plan
@@ -155,7 +155,7 @@ def _data(data: DataLayout) -> Iterator[str]:
         yield from _complaint(read_sealed, path)
     if data.shards.with_suffix(".sha256").exists():
         yield from check_hashes(data.shards)
-    yield from _complaint(lambda: open_shards(data.shards).verify())
+    yield from _complaint(lambda: Shards(data.shards).verify())
 
 
 def _posterior(layout: ExperimentLayout) -> Iterator[str]:

@@ -143,8 +143,7 @@ class Plan:
         return sorted([*self.experiments, *named])
 
     def _data(self, name: str) -> dict[str, object]:
-        data: dict[str, object] = self.experiments[name].model_dump(mode="json")["data"]
-        return data
+        return self.experiments[name].data.model_dump(mode="json")
 
     def dataset(self, name: str) -> str:
         """Return the dataset of an experiment; experiments may share one."""
@@ -242,8 +241,8 @@ class Plan:
     def titles(self) -> str:
         """Return names, titles and categories of the indexed experiments, as JSON."""
         indexed = self.indexed()
-        shown = {n: e for n, e in self.experiments.items() if self.layout(n).page in indexed}
-        return json.dumps({n: [e.title, e.report.category] for n, e in shown.items()})
+        shown = ((n, e) for n, e in self.experiments.items() if self.layout(n).page in indexed)
+        return json.dumps({n: [e.title, e.report.category] for n, e in shown})
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""

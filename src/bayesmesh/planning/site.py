@@ -169,9 +169,8 @@ def _options_of_largest(site: Site, kind: str, nodes: bool) -> list[str]:
     """Return the options of sbatch for the largest job of the site."""
     where = site.cpu if kind == "cpu" else site.gpu
     options = [f"--time={where.max_minutes}", f"--mem={where.max_memory_mb}", f"--cpus-per-task={where.cores}"]
-    options += [f"--partition={where.partition}"] if where.partition else []
-    options += [f"--account={site.account}"] if site.account else []
-    options += [f"--qos={where.qos}"] if where.qos else []
+    named = {"partition": where.partition, "account": site.account, "qos": where.qos}
+    options += [f"--{name}={word}" for name, word in named.items() if word]
     if isinstance(where, GpuNodes):
         options += [f"--gpus={where.gpus(where.total if nodes else 1)}"]
         options += [f"--nodes={where.nodes}", f"--ntasks={where.total}", *where.on_each_node.split()] if nodes else []

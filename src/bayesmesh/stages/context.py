@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.shards import Shards, open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
@@ -14,7 +14,7 @@ from bayesmesh.planning.specs import StageSpec
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards and the data spec in the experiment's dtype."""
-    shards = open_shards(spec.data_layout.shards)
+    shards = Shards(spec.data_layout.shards)
     return shards, shards.spec(spec.compute.dtype)
 
 

@@ -12,7 +12,7 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data import sharding as shard_module
 from bayesmesh.data.base import Dataset, FieldSpec
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import Shards, fingerprint_data, open_shards
+from bayesmesh.data.shards import Shards, fingerprint_data
 from bayesmesh.data.sources import films
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
@@ -68,7 +68,7 @@ def shards(dataset: Dataset, layout: DataLayout, monkeypatch: pytest.MonkeyPatch
     """67 rows in shards of 16 and chunks of 8: the last shard and the last chunk are not full."""
     monkeypatch.setattr(shard_module, "row_chunks", lambda rows, size: (8, 16))
     shard(dataset, DataSettings(), layout)
-    return open_shards(layout.shards)
+    return Shards(layout.shards)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 67), (0, 0), (15, 17), (60, 67), (66, 67), (67, 67)])
@@ -137,7 +137,7 @@ def test_truncated_shard_is_an_error(shards: Shards) -> None:
 def test_damaged_description_is_an_error(shards: Shards) -> None:
     (shards.path / "zarr.json").write_text("{")
     with pytest.raises(StoreError, match=r"zarr\.json"):
-        open_shards(shards.path)
+        Shards(shards.path)
 
 
 def test_changed_but_well_formed_values_do_not_verify(shards: Shards, dataset: Dataset, layout: DataLayout) -> None:
@@ -150,18 +150,18 @@ def test_changed_but_well_formed_values_do_not_verify(shards: Shards, dataset: D
     target = shards.path / "truth/weights/c/0/0"
     target.write_bytes((other.shards / "truth/weights/c/0/0").read_bytes())
     with pytest.raises(StoreError, match="fingerprint"):
-        open_shards(shards.path).verify()
+        Shards(shards.path).verify()
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no Zarr group"):
-        open_shards(tmp_path / "none")
+        Shards(tmp_path / "none")
 
 
 def test_held_out_films(layout: DataLayout) -> None:
     dataset = films.Source(films.Options(num_users=31, num_films=17)).read(layout.records)
     shard(dataset, DataSettings(held_out_fraction=0.25), layout)
-    shards = open_shards(layout.shards)
+    shards = Shards(layout.shards)
     shards.verify()
     hidden, training = shards.held_out(), shards.read_rows(0, 31)["watched"]
     assert isinstance(hidden, Interactions)
@@ -173,7 +173,7 @@ def test_held_out_films(layout: DataLayout) -> None:
 
 def test_held_out_rows(dataset: Dataset, layout: DataLayout) -> None:
     shard(dataset, DataSettings(held_out_fraction=0.1), layout)
-    shards = open_shards(layout.shards)
+    shards = Shards(layout.shards)
     shards.verify()
     hidden = shards.held_out()
     assert isinstance(hidden, dict)

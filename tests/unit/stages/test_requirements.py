@@ -13,7 +13,7 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec, later_stages, make_spec
 from bayesmesh.stages.requirements import check_later, check_reading
@@ -38,7 +38,7 @@ def refusal(tmp_path: Path) -> Check:
         options = read_options(component_path("source", source))(**OPTIONS.get(source, {}))
         layout = DataLayout(tmp_path, source, "all")
         shard(load_component("source", source)(options).read(tmp_path), DataSettings(), layout)
-        shards = open_shards(layout.shards)
+        shards = Shards(layout.shards)
         data_spec = shards.spec()
         config = {
             "title": "A",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from bayesmesh.data.shards import Shards, open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import dataset_name, split_name
@@ -154,7 +154,7 @@ def _shards_of(results: Results, experiment: str) -> Shards:
     shards = DataLayout(results.folder, dataset_name(data), split_name(data)).shards
     if not shards.exists():
         raise NotRun(f"{shards.relative_to(results.folder)} is not there")
-    return open_shards(shards)
+    return Shards(shards)
 
 
 def _draws(posterior: Posterior, *names: str) -> Iterator[tuple[np.ndarray, ...]]:

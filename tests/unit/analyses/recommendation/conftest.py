@@ -14,7 +14,7 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import Shards, open_shards
+from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources.films import Options as FilmOptions
 from bayesmesh.data.sources.films import Source
 from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
@@ -51,7 +51,7 @@ def write_shards(tmp_path: Path) -> Callable[[Dataset, float], Shards]:
     def write(dataset: Dataset, held_out_fraction: float) -> Shards:
         layout = DataLayout(tmp_path, dataset.kind, str(held_out_fraction))
         shard(dataclasses.replace(dataset, truth={}), DataSettings(held_out_fraction=held_out_fraction), layout)
-        return open_shards(layout.shards)
+        return Shards(layout.shards)
 
     return write
 
