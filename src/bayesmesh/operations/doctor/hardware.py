@@ -11,10 +11,10 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.operations.doctor.finding import BLOCKS, WARNS, Row, ask, group
-from bayesmesh.operations.doctor.probe import Probed
 from bayesmesh.running.gpus import tpu_chips
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.variables import job_id, job_memory
@@ -149,7 +149,7 @@ def _start_remedy(message: str, environ: Mapping[str, str]) -> str:
     return "check that the driver is recent enough (docs/guide/installation.md); JAX_PLATFORMS=cpu avoids it"
 
 
-def describe_jax(seen: Probed, environ: Mapping[str, str]) -> Iterator[Row]:
+def describe_jax(seen: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[Row]:
     """Report the output of the probe: version, platform, unused GPUs, precision."""
     yield "version", seen["version"]
     if unused := _unused_gpus(seen, environ):
@@ -170,7 +170,7 @@ def describe_jax(seen: Probed, environ: Mapping[str, str]) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _unused_gpus(seen: Probed, environ: Mapping[str, str]) -> str:
+def _unused_gpus(seen: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """Return which GPUs there are, or the scheduler assigned, while JAX uses the CPU by default; empty for none."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     is_hidden = visible is not None and visible.strip() in _HIDDEN

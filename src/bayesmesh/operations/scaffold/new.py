@@ -6,7 +6,6 @@ import argparse
 import keyword
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from bayesmesh.config.declarations import OTHER_VERBS
 from bayesmesh.config.experiment import RESERVED_NAMES, experiment_class
@@ -23,11 +22,6 @@ COMPONENT_PATTERN = r"^[a-z][a-z0-9_]{0,31}$"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-class _Planned(NamedTuple):
-    template: str
-    path: Path
-
-
 def write_new(kind: str, name: str, root: Path) -> list[Path]:
     """Write the files of a new component or experiment and return their paths, relative to `root`.
 
@@ -41,24 +35,24 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
     """
     _check_name(kind, name)
     planned = _plan(kind, name)
-    for file in planned:
-        path = root / file.path
+    for _, file in planned:
+        path = root / file
         # A package with that name would shadow the new file.
         for there in (path, path.with_suffix("")):
             if there.exists() or there.is_symlink():
                 raise ConfigError(
                     f"{there.relative_to(root)}: exists already", "choose another name; nothing was written"
                 )
-    home = root / planned[0].path.parent
+    home = root / planned[0][1].parent
     if not home.is_dir():
         raise ConfigError(f"{home.relative_to(root)}: no such folder", "run this in the folder of the project")
-    for file in planned:
-        path = root / file.path
+    for template, file in planned:
+        path = root / file
         path.parent.mkdir(parents=True, exist_ok=True)
         # Mode x, in case the file was created since the check.
         with path.open("x", encoding="utf-8") as handle:
-            handle.write(_fill(kind, name, (_TEMPLATES / file.template).read_text(encoding="utf-8")))
-    return [file.path for file in planned]
+            handle.write(_fill(kind, name, (_TEMPLATES / template).read_text(encoding="utf-8")))
+    return [file for _, file in planned]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -83,7 +77,7 @@ def _next_steps(kind: str, name: str) -> str:
     }.get(kind, f"{kind}: {{name: {name}}}")
     contract = "test_analyses.py" if kind == "analysis" else f"test_{kind}s.py"
     described = "kernel.md#a-metric" if kind == "metric" else f"{kind}.md"
-    test = _plan(kind, name)[1].path
+    test = _plan(kind, name)[1][1]
     return (
         f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n"
         f"Check it: python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
@@ -113,13 +107,14 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _plan(kind: str, name: str) -> list[_Planned]:
+def _plan(kind: str, name: str) -> list[tuple[str, Path]]:
+    """Return template and path of each file."""
     if kind == "experiment":
-        return [_Planned("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
+        return [("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
     folder = FOLDERS[kind]
     return [
-        _Planned(f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
-        _Planned(f"check_{kind}.py", Path("tests", "unit", folder, f"test_{name}.py")),
+        (f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
+        (f"check_{kind}.py", Path("tests", "unit", folder, f"test_{name}.py")),
     ]
 
 

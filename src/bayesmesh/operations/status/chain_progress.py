@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+import pydantic
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, is_process_there, read_owner
-from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Facts
+from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, Owner, is_process_there, read_owner
+from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
 
 FEWEST_DRAWS = 8
 """Draws per chain from which R-hat is shown."""
@@ -25,44 +25,6 @@ NEWEST = 8
 
 STALE_BEATS = 6
 """Heartbeats that may be missed; more than a writer allows, because clocks of two machines differ."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Writer:
-    """Holder of a chain group, from `writer.json`.
-
-    Attributes:
-        host: its machine; empty if the lock is damaged.
-        is_running: whether its process exists; None if only the heartbeat can tell, as on another machine.
-        last_beat: time of its last heartbeat, in seconds since the epoch.
-        heartbeat_seconds: interval between heartbeats.
-    """
-
-    host: str
-    is_running: bool | None
-    last_beat: float
-    heartbeat_seconds: float
-
-    def is_alive(self, now: float) -> bool:
-        """Return whether the holder is at work at `now`, in seconds since the epoch."""
-        if self.is_running is not None:
-            return self.is_running
-        return now - self.last_beat < STALE_BEATS * self.heartbeat_seconds
-
-
-def read_writer(folder: Path) -> Writer | None:
-    """Return the holder of a chain group; None without a lock.
-
-    Raises:
-        StoreError: the lock is not a file.
-        OSError: the lock is unreadable.
-    """
-    path = folder / LOCK_NAME
-    last_beat = _modified(path)
-    if not last_beat or (owner := read_owner(path)) is None:
-        return None
-    beat = min(float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
-    return Writer(str(owner.get("host", "")), is_process_there(owner), last_beat, beat)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +40,8 @@ class GroupProgress:
         last_commit: seconds since the epoch; None before the first.
         device: kind of device on which the group began.
         host: machine of the last commit.
-        writer: holder of the lock; None without one.
+        owner: holder of the lock; None without one.
+        last_beat: time of the holder's last heartbeat, in seconds since the epoch.
     """
 
     folder: Path
@@ -89,7 +52,43 @@ class GroupProgress:
     last_commit: float | None = None
     device: str = "-"
     host: str = ""
-    writer: Writer | None = None
+    owner: Owner | None = None
+    last_beat: float = 0.0
+
+    def is_written(self, now: float) -> bool:
+        """Return whether the holder of the lock is at work at `now`, in seconds since the epoch."""
+        if self.owner is None:
+            return False
+        # On another machine, only the heartbeat tells.
+        if (is_running := is_process_there(self.owner)) is not None:
+            return is_running
+        beat = min(float(self.owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
+        return now - self.last_beat < STALE_BEATS * beat
+
+
+class _Environment(pydantic.BaseModel):
+    kind: str = "-"
+
+
+class _About(pydantic.BaseModel):
+    """What is shown of ``store.json``."""
+
+    environment: _Environment = _Environment()
+
+
+class _Facts(pydantic.BaseModel):
+    """What is shown of the facts of a marker; a kernel without an accept step has no acceptance."""
+
+    committed_at: float
+    acceptance: float | None = None
+    # Stores of the first release lack these.
+    count: int = 0
+    seconds: float = 0.0
+    host: str = ""
+
+
+class _Marker(pydantic.BaseModel):
+    facts: _Facts
 
 
 def current_groups(chains: Path, names: Sequence[str], written_at: Mapping[str, float]) -> list[Path]:
@@ -137,56 +136,34 @@ def read_group(folder: Path) -> GroupProgress:
         StoreError: a file is damaged.
         OSError: a file is unreadable.
     """
-    about = folder / "store.json"
-    try:
-        device = str((_read(about) or {}).get("environment", {}).get("kind", "-"))
-    except AttributeError as error:
-        raise StoreError(f"{about}: is damaged: {error}", DAMAGE_REMEDY) from error
-    group = GroupProgress(folder, device=device, writer=read_writer(folder))
+    about, last_beat = _read(folder / "store.json", _About), _modified(folder / LOCK_NAME)
+    owner = read_owner(folder / LOCK_NAME) if last_beat else None
+    device = about.environment.kind if about else _Environment().kind
+    group = GroupProgress(folder, device=device, owner=owner, last_beat=last_beat)
     markers = [m for name in _names_in(folder / "commits") if (m := MARKER.match(name))]
     if not markers:
         return group
     phase = "sample" if any(m[1] == "sample" for m in markers) else "warmup"
     ordered = sorted((m for m in markers if m[1] == phase), key=lambda m: int(m[2]))
-    facts = [f for m in ordered[-NEWEST:] if (f := _facts(folder / "commits" / m[0]))]
+    facts = [marker.facts for m in ordered[-NEWEST:] if (marker := _read(folder / "commits" / m[0], _Marker))]
     # The median ignores a slow first segment.
-    timed = [f for f in facts if f["count"] and f["seconds"]]
-    each = statistics.median(f["seconds"] / f["count"] for f in timed) if timed else 0.0
+    times = [f.seconds / f.count for f in facts if f.count > 0 and f.seconds > 0]
+    accepted = [f.acceptance for f in facts if f.acceptance is not None]
     return dataclasses.replace(
-        group, phase=phase, done=max(int(m[3]) for m in ordered), per_second=1 / each if each > 0 else None,
-        acceptance=statistics.fmean(accepted) if (accepted := [f["acceptance"] for f in facts if "acceptance" in f]) else None,
-        last_commit=facts[-1]["committed_at"] if facts else None, host=facts[-1]["host"] if facts else "",
+        group, phase=phase, done=max(int(m[3]) for m in ordered),
+        per_second=1 / statistics.median(times) if times else None,
+        acceptance=statistics.fmean(accepted) if accepted else None,
+        last_commit=facts[-1].committed_at if facts else None, host=facts[-1].host if facts else "",
     )  # fmt: skip
 
 
-def _facts(path: Path) -> Facts | None:
-    """Return the facts of a marker to show; None if the marker has vanished."""
-    marker = _read(path)
-    if marker is None:
-        return None
-    try:
-        facts = marker["facts"]
-        return {
-            "committed_at": float(facts["committed_at"]),
-            # A kernel without an accept step has none.
-            **({"acceptance": float(facts["acceptance"])} if "acceptance" in facts else {}),
-            # Stores of the first release lack these.
-            "count": int(facts.get("count", 0)),
-            "seconds": float(facts.get("seconds", 0)),
-            "host": str(facts.get("host", "")),
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path}: is damaged: {error!r}", DAMAGE_REMEDY) from error
-
-
-def _read(path: Path) -> dict[str, Any] | None:
+def _read[T: pydantic.BaseModel](path: Path, kind: type[T]) -> T | None:
     """Return a JSON object of the chain group; None if the file does not exist."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return kind.model_validate_json(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise StoreError(f"{path}: is damaged: {error}", DAMAGE_REMEDY) from error
-    if not isinstance(content, dict):
-        raise StoreError(f"{path}: is damaged: not a JSON object", DAMAGE_REMEDY)
-    return content
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{key}: " for key in first["loc"])
+        raise StoreError(f"{path}: is damaged: {where}{first['msg']}", DAMAGE_REMEDY) from error

@@ -126,15 +126,10 @@ def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -
 def _row(plan: Plan, name: str, jobs: Sequence[QueuedJob], now: float) -> tuple[str, ...]:
     sampling, standing = plan.experiments[name].sampling, _standing(plan, name)
     groups = standing.groups
-    alive = [g for g in groups if g.writer is not None and g.writer.is_alive(now)]
+    alive = [g for g in groups if g.is_written(now)]
     # A running job of the queue may not have taken its lock yet.
     is_busy = bool(alive) or any(job.rule == "sample" and job.state == "RUNNING" for job in jobs)
-    if is_busy or jobs:
-        state = _at_work(standing.phase, jobs, is_busy=is_busy)
-    elif groups or standing.verdict is not None:
-        state = _at_rest(standing)
-    else:
-        state = "begun" if plan.layout(name).folder.exists() else "not begun"
+    state = _state(standing, jobs, is_busy=is_busy) or ("begun" if plan.layout(name).folder.exists() else "not begun")
     of_phase = [g for g in groups if g.phase == standing.phase]
     rates = [g.per_second for g in groups if g.per_second]
     accepted = [g.acceptance for g in of_phase if g.acceptance is not None]
@@ -161,20 +156,22 @@ def _draws(standing: Standing, sampling: SamplingSettings) -> str:
     return f"{done}/{sampling.warmup} warmup"
 
 
-def _at_work(phase: str, jobs: Sequence[QueuedJob], *, is_busy: bool) -> str:
+def _state(standing: Standing, jobs: Sequence[QueuedJob], *, is_busy: bool) -> str:
+    """Return the state of an experiment; empty before its first commit."""
     if is_busy:
-        return "sampling" if phase == "sample" else "warming up"
-    running = sorted({job.rule for job in jobs if job.state == "RUNNING"})
-    return f"running {', '.join(running)}" if running else f"queued: {jobs[0].reason}"
-
-
-def _at_rest(standing: Standing) -> str:
+        return "sampling" if standing.phase == "sample" else "warming up"
+    if running := sorted({job.rule for job in jobs if job.state == "RUNNING"}):
+        return f"running {', '.join(running)}"
+    if jobs:
+        return f"queued: {jobs[0].reason}"
     if standing.verdict is not None:
         return standing.verdict.verdict
     if standing.num_draws is not None:
         return "sampled"
-    # A leftover lock belongs to a killed job.
-    return "stale lock" if any(g.writer is not None for g in standing.groups) else "stopped"
+    if any(g.owner is not None for g in standing.groups):
+        # The lock of a killed job.
+        return "stale lock"
+    return "stopped" if standing.groups else ""
 
 
 def _left(groups: Sequence[GroupProgress], sampling: SamplingSettings) -> str:
@@ -209,10 +206,8 @@ def _convergence(verdict: Verdict | None, groups: Sequence[GroupProgress]) -> tu
 
 def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs: Sequence[QueuedJob]) -> str:
     """Return devices and machines of the running jobs, else of the last commits."""
-    hosts = {g.writer.host or "an unknown host" for g in alive if g.writer is not None} | {
-        j.node for j in jobs if j.state == "RUNNING"
-    }
-    hosts = hosts or {g.host for g in groups}
+    writing = {str(g.owner.get("host") or "an unknown host") for g in alive if g.owner is not None}
+    hosts = writing | {j.node for j in jobs if j.state == "RUNNING"} or {g.host for g in groups}
     devices = sorted({g.device for g in groups})
     return " on ".join(part for part in (", ".join(devices), ", ".join(sorted(hosts - {""}))) if part) or "-"
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import COORDINATES, SCALAR, Position
+from bayesmesh.kernels.base import COORDINATES, SCALAR, Position, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 
 __all__ = ["NewMetric"]
@@ -28,11 +27,11 @@ class NewMetric(Metric[Position, Moments]):
     def init(self, gradient: Position, mask: Position) -> Position:
         """Return the identity."""
         del mask
-        return _map(lambda g: jnp.ones(g.shape[1:], g.dtype), gradient)
+        return map_parts(lambda g: jnp.ones(g.shape[1:], g.dtype), gradient)
 
     def move(self, data: Position, momentum: Position) -> Position:
         """Return A p."""
-        return _map(lambda scale, p: scale[None] * p, data, momentum)
+        return map_parts(lambda scale, p: scale[None] * p, data, momentum)
 
     def whiten_gradient(self, data: Position, gradient: Position) -> Position:
         """Return A^T g, here A g."""
@@ -40,11 +39,11 @@ class NewMetric(Metric[Position, Moments]):
 
     def whiten_position(self, data: Position, position: Position) -> Position:
         """Return A^-1 q."""
-        return _map(lambda scale, q: q / scale[None], data, position)
+        return map_parts(lambda scale, q: q / scale[None], data, position)
 
     def init_estimate(self, like: Position) -> Moments:
         """Return empty moments."""
-        zeros = _map(lambda q: jnp.zeros(q.shape[1:], q.dtype), like)
+        zeros = map_parts(lambda q: jnp.zeros(q.shape[1:], q.dtype), like)
         return Moments(jnp.zeros((), jnp.float64), zeros, zeros)
 
     def update_estimate(self, estimate: Moments, position: Position, gradient: Position) -> Moments:
@@ -61,8 +60,8 @@ class NewMetric(Metric[Position, Moments]):
         def widen(spread: jax.Array, before: jax.Array, after: jax.Array, q: jax.Array) -> jax.Array:
             return spread + (deviations(before, q) * deviations(after, q)).sum(axis=0)
 
-        mean = _map(shift, estimate.mean, position)
-        return Moments(num_points, mean, _map(widen, estimate.spread, estimate.mean, mean, position))
+        mean = map_parts(shift, estimate.mean, position)
+        return Moments(num_points, mean, map_parts(widen, estimate.spread, estimate.mean, mean, position))
 
     def estimate(self, estimate: Moments) -> Position:
         """Return the standard deviations; few points count as five more of variance 1e-3, so that none is 0."""
@@ -73,7 +72,7 @@ class NewMetric(Metric[Position, Moments]):
             weight = (num / (num + 5)).astype(spread.dtype)
             return jnp.sqrt(weight * variance + 1e-3 * (1 - weight))
 
-        return _map(scale, estimate.spread)
+        return map_parts(scale, estimate.spread)
 
     def data_axes(self) -> Position:
         """Return the axes of the standard deviations."""
@@ -83,9 +82,3 @@ class NewMetric(Metric[Position, Moments]):
     def estimate_axes(self) -> Moments:
         """Return the axes of the moments."""
         return Moments(SCALAR, COORDINATES, COORDINATES)  # type: ignore[arg-type]  # axes in the places of arrays
-
-
-def _map(function: Callable[..., jax.Array], *positions: Position) -> Position:
-    """Apply a function to the parts that there are: shared, local or both."""
-    made: Position = jax.tree.map(function, *positions)
-    return made
