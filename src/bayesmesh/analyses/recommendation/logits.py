@@ -34,17 +34,6 @@ def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
     return check_predictive(KEY, model, model.predict(latents, inputs), kind, 2, needed).logits_parameter()
 
 
-def check_watch_matrix(shards: Shards) -> None:
-    """Check that the data are a watch matrix.
-
-    Raises:
-        ConfigError: they are not.
-    """
-    if shards.kind != "interactions" or "watched" not in shards.fields:
-        fields = ", ".join(sorted(shards.fields))
-        raise unsuitable(KEY, f"the dataset is of kind '{shards.kind}' with the fields {fields}, not a watch matrix")
-
-
 def check_users(users: Sequence[int], num_users: int) -> None:
     """Check that chosen users are rows of the matrix.
 
@@ -70,7 +59,9 @@ def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
     Raises:
         ConfigError: the data are not a watch matrix, or the model has no latents per user or predicts something else.
     """
-    check_watch_matrix(shards)
+    if shards.kind != "interactions" or "watched" not in shards.fields:
+        fields = ", ".join(sorted(shards.fields))
+        raise unsuitable(KEY, f"the dataset is of kind '{shards.kind}' with the fields {fields}, not a watch matrix")
     if not model.local_latents:
         raise unsuitable(KEY, f"model {type(model).__name__} has no latents per user")
     of_one_user: dict[str, Any] = dict(latents)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayesmesh.analyses.recommendation import tables
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
-from bayesmesh.analyses.recommendation.logits import check_inputs, check_users, check_watch_matrix
+from bayesmesh.analyses.recommendation.logits import check_inputs, check_users
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.data.base import DataSpec
@@ -27,11 +27,7 @@ def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, n
     """Return how many films each user watched, (users,) int64, and the users of each film, (films,) int64.
 
     A user's count includes held-out films, which were watched. A film's count covers only the training matrix.
-
-    Raises:
-        ConfigError: the data are not a watch matrix.
     """
-    check_watch_matrix(shards)
     per_user, per_film = [], np.zeros(shards.fields["watched"].shape[0], np.int64)
     for start in range(0, shards.num_rows, block_rows):
         watched = shards.read_rows(start, min(shards.num_rows, start + block_rows))["watched"] > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,33 +21,14 @@ _ORDER = {"most": 0, "least": 1, "chosen": 2}
 NUM_COLOURS = 7
 """Number of most frequent genres with their own colour; the others share one."""
 
+_HEADINGS = {"most": "Most active user", "least": "Least active user"}
+
 _NUMBERS = ("num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best", "num_draws")
 
-
-@dataclasses.dataclass(frozen=True)
-class UserList:
-    """A ranked user; numbers are NaN if ``users.csv`` lacks the user.
-
-    Attributes:
-        films: records of ``top.csv`` by rank, their genres as a list.
-        genres: (genre, probability that the best film has it), the largest first.
-    """
-
-    user_id: str
-    activity: str
-    films: tuple[Mapping[Any, Any], ...]
-    genres: tuple[tuple[str, float], ...]
-    num_watched: float
-    entropy: float
-    entropy_sd: float
-    entropy_top: float
-    num_films_ever_best: float
-    num_draws: float
-
-    @property
-    def heading(self) -> str:
-        """Heading of the list."""
-        return {"most": "Most active user", "least": "Least active user"}.get(self.activity, f"User {self.user_id}")
+User = dict[str, Any]
+"""A ranked user: ``heading``, ``user_id``, ``activity``; ``films``, records of ``top.csv`` by rank, their genres as a list;
+``genres``, pairs of a genre and the probability that the best film has it, the largest first; and the columns `_NUMBERS` of
+``users.csv``, NaN if it lacks the user."""
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -60,15 +40,15 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     users, rankings = read_users(files), read_rankings(files["scores.csv"])
     if not users and rankings.empty:
         return None
-    extremes = [user for user in users if user.activity in ("most", "least")]
+    extremes = [user for user in users if user["activity"] in _HEADINGS]
     shown = extremes or users[:2]
     body = render(
         Path(__file__).with_name("section.html"),
         users=shown,
         others=[user for user in users if user not in shown],
         colours=genre_colours(users),
-        full_width=_largest(film[name] for user in users for film in user.films for name in ("p_best", "p_top")),
-        genre_width=_largest(p_best for user in users for _, p_best in user.genres),
+        full_width=_largest(film[name] for user in users for film in user["films"] for name in ("p_best", "p_top")),
+        genre_width=_largest(p_best for user in users for _, p_best in user["genres"]),
         sentence=compare_users(extremes),
         rankings=rankings.to_dict("records"),
         max_films=MAX_FILMS,
@@ -94,13 +74,13 @@ def _largest(values: Iterable[float]) -> float:
     return max((value for value in values if math.isfinite(value)), default=0.0) or 1.0
 
 
-def compare_users(users: Sequence[UserList]) -> str:
+def compare_users(users: Sequence[User]) -> str:
     """Compare the uncertainty about the best film of the most and of the least active user."""
-    by_activity = {user.activity: user for user in users}
+    by_activity = {user["activity"]: user for user in users}
     most, least = by_activity.get("most"), by_activity.get("least")
-    if most is None or least is None or not (math.isfinite(most.entropy) and math.isfinite(least.entropy)):
+    if most is None or least is None or not (math.isfinite(most["entropy"]) and math.isfinite(least["entropy"])):
         return ""
-    difference = least.entropy - most.entropy
+    difference = least["entropy"] - most["entropy"]
     wider, other = ("least", "most") if difference > 0 else ("most", "least")
     return (
         f"{_openness('most', most)} {_openness('least', least)} The posterior is less certain about the {wider} active "
@@ -108,25 +88,25 @@ def compare_users(users: Sequence[UserList]) -> str:
     )
 
 
-def _openness(activity: str, user: UserList) -> str:
-    error = "" if math.isnan(user.entropy_sd) else f" ± {formats.fixed(user.entropy_sd, 2)}"
-    num_films = formats.real(math.exp(min(user.entropy, 700.0)), 2)
+def _openness(activity: str, user: User) -> str:
+    error = "" if math.isnan(user["entropy_sd"]) else f" ± {formats.fixed(user['entropy_sd'], 2)}"
+    num_films = formats.real(math.exp(min(user["entropy"], 700.0)), 2)
     return (
-        f"For the {activity} active user, who watched {formats.count(user.num_watched)} films, the best unwatched film "
-        f"has an entropy of {formats.fixed(user.entropy, 2)}{error} nats, equivalent to {num_films} equally likely "
+        f"For the {activity} active user, who watched {formats.count(user['num_watched'])} films, the best unwatched film "
+        f"has an entropy of {formats.fixed(user['entropy'], 2)}{error} nats, equivalent to {num_films} equally likely "
         f"films{_saturation(user)}."
     )
 
 
-def _saturation(user: UserList) -> str:
+def _saturation(user: User) -> str:
     """Return a remark if the number of draws, not the posterior, limits the entropy."""
-    if not user.num_draws > 1 or user.entropy < 0.8 * math.log(user.num_draws):
+    if not user["num_draws"] > 1 or user["entropy"] < 0.8 * math.log(user["num_draws"]):
         return ""
-    bound = formats.fixed(math.log(user.num_draws), 2)
-    return f" (too low: {formats.count(user.num_draws)} draws limit it to {bound})"
+    bound = formats.fixed(math.log(user["num_draws"]), 2)
+    return f" (too low: {formats.count(user['num_draws'])} draws limit it to {bound})"
 
 
-def read_users(files: Mapping[str, Path]) -> list[UserList]:
+def read_users(files: Mapping[str, Path]) -> list[User]:
     """Return the lists of all ranked users, the most and the least active first; empty without lists.
 
     Raises:
@@ -144,11 +124,16 @@ def read_users(files: Mapping[str, Path]) -> list[UserList]:
     lists = []
     for user, films in top.sort_values("rank", kind="stable").groupby("user", sort=False):
         first, shares = films.iloc[0], genres[genres["user"] == user]
-        by_genre = tuple(zip(shares["genre"], shares["p_best"], strict=True))
-        numbers = {name: float(first[name]) for name in _NUMBERS}
-        records = tuple(films.to_dict("records"))
-        lists.append(UserList(first["user_id"] or str(user), first["activity"], records, by_genre, **numbers))
-    return sorted(lists, key=lambda item: _ORDER.get(item.activity, 3))
+        user_id, activity = first["user_id"] or str(user), first["activity"]
+        about = {
+            "user_id": user_id,
+            "activity": activity,
+            "heading": _HEADINGS.get(activity, f"User {user_id}"),
+            "films": films.to_dict("records"),
+            "genres": list(zip(shares["genre"], shares["p_best"], strict=True)),
+        }
+        lists.append(about | {name: float(first[name]) for name in _NUMBERS})
+    return sorted(lists, key=lambda item: _ORDER.get(item["activity"], 3))
 
 
 def _read(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
@@ -174,12 +159,12 @@ def read_rankings(path: Path) -> pd.DataFrame:
     return scores.reset_index(drop=True)
 
 
-def genre_colours(lists: Sequence[UserList]) -> dict[str, int]:
+def genre_colours(lists: Sequence[User]) -> dict[str, int]:
     """Return colour numbers of the most frequent genres; other genres are not included."""
     weight: dict[str, float] = {}
     for item in lists:
-        counted = [(film["genres"][0], 1.0) for film in item.films if film["genres"]]
-        for genre, share in [*counted, *item.genres]:
+        counted = [(film["genres"][0], 1.0) for film in item["films"] if film["genres"]]
+        for genre, share in [*counted, *item["genres"]]:
             weight[genre] = weight.get(genre, 0.0) + float(np.nan_to_num(share))
     ordered = sorted(weight, key=lambda genre: (-weight[genre], genre))
     return {genre: position for position, genre in enumerate(ordered[:NUM_COLOURS])}

@@ -63,12 +63,12 @@ def write(files: dict[str, Path], numbers: list[tuple[object, ...]]) -> None:
 
 def test_lists_are_ordered_by_activity_and_rank(written: dict[str, Path]) -> None:
     found = read_users(written)
-    assert [user.activity for user in found] == ["most", "least", "chosen"]
-    assert [film["title"] for film in found[1].films] == ["Alien, again", "Brazil"]
-    assert found[1].genres == (("Sci-Fi", 0.4), ("Drama", 0.1))
-    assert (found[1].user_id, found[1].num_watched) == ("5", 20)
-    assert math.isnan(found[2].entropy)
-    assert found[2].heading == "User 8"
+    assert [user["activity"] for user in found] == ["most", "least", "chosen"]
+    assert [film["title"] for film in found[1]["films"]] == ["Alien, again", "Brazil"]
+    assert found[1]["genres"] == [("Sci-Fi", 0.4), ("Drama", 0.1)]
+    assert (found[1]["user_id"], found[1]["num_watched"]) == ("5", 20)
+    assert math.isnan(found[2]["entropy"])
+    assert found[2]["heading"] == "User 8"
     assert genre_colours(found) == {"Sci-Fi": 0, "Crime": 1, "Drama": 2}
 
 
