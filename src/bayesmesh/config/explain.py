@@ -83,20 +83,19 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
         cls: class against which the content was validated.
         under: dotted key of the validated block, if it is not the whole file.
     """
-    found: dict[str, list[ErrorDetails]] = {}
+    prefix = [under] if under else []
     places: dict[str, Place] = {}
+    found: dict[str, list[ErrorDetails]] = {}
     for detail in error.errors():
         place = locate(cls, detail["loc"])
-        places[place.key] = place
+        places[place.key] = place._replace(keys=prefix + place.keys)
         found.setdefault(place.key, []).append(detail)
     # For a mapping where a mapping or a word is valid, errors inside the mapping are more useful than "not the word".
     keys = [key for key in found if not key or not any(other.startswith(f"{key}.") for other in found)]
     # A misspelt key is also a missing key: report the misspelling first.
     keys.sort(key=lambda key: found[key][0]["type"] != "extra_forbidden")
-    prefix = [under] if under else []
-    first = places[keys[0]]
-    message, remedy = _say(first._replace(keys=prefix + first.keys), found[keys[0]])
-    others = [".".join(prefix + places[key].keys) for key in keys[1:] if key]
+    message, remedy = _say(places[keys[0]], found[keys[0]])
+    others = [places[key].key for key in keys[1:] if key]
     also = f" (also wrong: {', '.join(others)})" if others else ""
     return ConfigError(f"{path}: {message}{also}", remedy)
 

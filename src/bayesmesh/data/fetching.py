@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from bayesmesh.data.base import Source
 from bayesmesh.errors import DataError
-from bayesmesh.files import hash_file
+from bayesmesh.files import atomic_folder, hash_file
 from bayesmesh.store.layout import DataLayout
 from bayesmesh.store.sealed import write_sealed
 
@@ -104,14 +104,11 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
     Raises:
         DataError: raised by the source.
     """
-    partial = layout.records.with_name(layout.records.name + ".partial")
     layout.fetched.unlink(missing_ok=True)
-    for folder in (layout.records, partial):
-        if folder.exists():
-            shutil.rmtree(folder)
-    partial.mkdir(parents=True)
-    origin = source.fetch(partial)
-    os.replace(partial, layout.records)
+    if layout.records.is_dir():
+        shutil.rmtree(layout.records)
+    with atomic_folder(layout.records) as partial:
+        origin = source.fetch(partial)
     manifest: dict[str, Any] = {
         "source": dict(source_config),
         "options": source.options.model_dump(mode="json"),

@@ -51,17 +51,14 @@ class _Wildcards(Protocol):
 class _Experiments(dict[str, ExperimentBase]):
     """Experiments by name; an invalid or unknown one is an error of the user when it is asked for."""
 
-    def __init__(
-        self, valid: Mapping[str, ExperimentBase], broken: Mapping[str, ConfigError], folder: Path, *, is_in_rule: bool
-    ) -> None:
+    def __init__(self, valid: Mapping[str, ExperimentBase], plan: Plan) -> None:
         super().__init__(valid)
-        self._broken, self._folder, self._is_in_rule = broken, folder, is_in_rule
+        self._plan = plan
 
     def __missing__(self, name: str) -> ExperimentBase:
-        error = self._broken.get(name) or ConfigError(
-            f"no experiment '{name}' in {self._folder}: {suggest(name, self)}"
-        )
-        if self._is_in_rule:
+        unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, self)}"
+        error = self._plan.broken.get(name) or ConfigError(unknown)
+        if self._plan.workflow is not None:
             _exit_with(error)
         raise error
 
@@ -92,9 +89,7 @@ class Plan:
     ) -> None:
         self.config, self.results, self.workflow = Path(config), results, workflow
         self.run, experiments, self.broken = load_configuration(self.config)
-        self.experiments = _Experiments(
-            experiments, self.broken, self.config / "experiments", is_in_rule=workflow is not None
-        )
+        self.experiments = _Experiments(experiments, self)
         for error in self.broken.values():
             if workflow is None and not is_partial:
                 raise error
