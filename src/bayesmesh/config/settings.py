@@ -107,6 +107,8 @@ def _as_tuple(annotation: object, value: object) -> object:
 
     >>> _as_tuple(tuple[tuple[int, ...], str] | None, [[1, 2], "a"]), _as_tuple(list[int], [1])
     (((1, 2), 'a'), [1])
+    >>> _as_tuple(tuple, [1, [2]])
+    (1, [2])
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if not isinstance(value, list):
@@ -116,9 +118,7 @@ def _as_tuple(annotation: object, value: object) -> object:
     if origin in (Union, UnionType):
         found = (_as_tuple(arm, value) for arm in arguments)
         return next((each for each in found if isinstance(each, tuple)), value)
-    if annotation is tuple:
-        return tuple(value)
-    if origin is not tuple:
+    if tuple not in (annotation, origin):
         return value
     inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else [*arguments, *[object] * len(value)]
     return tuple(_as_tuple(kind, item) for kind, item in zip(inner, value, strict=False))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import itertools
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -107,10 +108,7 @@ def own_imports(path: Path) -> set[Path]:
 
 def enclosing_packages(path: Path) -> Iterator[Path]:
     """Return the parent folders of a file that are packages, innermost first."""
-    for folder in path.parents:
-        if not (folder / "__init__.py").is_file():
-            return
-        yield folder
+    return itertools.takewhile(lambda folder: (folder / "__init__.py").is_file(), path.parents)
 
 
 def _is_own(folder: Path, top: str, path: Path) -> bool:
