@@ -112,21 +112,23 @@ def draw(
     return Panel(Markup(_for_the_page(out.getvalue(), label)), size[0], title, note)  # noqa: S704 - text escaped by matplotlib
 
 
+_REWRITES = (
+    (r'<metadata>.*?</metadata>|<!--.*?-->|<style type="text/css">.*?</style>', ""),
+    (r"<defs>\s*</defs>", ""),
+    (r'<g id="[^"]*"', "<g"),
+    ("xlink:href=", "href="),
+    (r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px"),
+    (r"font-family: [^;\"]*;?", ""),
+    (r' transform="rotate\(-0 [^"]*\)"', ""),
+)
+"""Pattern -> what replaces it in the SVG of matplotlib."""
+
+
 def _for_the_page(document: str, label: str) -> str:
     """Turn an SVG document into inline SVG: no prolog, no global style, colours and font of the page."""
     body = document[document.index("<svg") :]
-    for unwanted in (
-        "<metadata>.*?</metadata>",
-        "<!--.*?-->",
-        '<style type="text/css">.*?</style>',
-        r"<defs>\s*</defs>",
-    ):
-        body = re.sub(unwanted, "", body, flags=re.DOTALL)
-    body = re.sub(r'<g id="[^"]*"', "<g", body)
-    body = body.replace("xlink:href=", "href=")
-    body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", body)
-    body = re.sub(r"font-family: [^;\"]*;?", "", body)
-    body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
+    for pattern, replacement in _REWRITES:
+        body = re.sub(pattern, replacement, body, flags=re.DOTALL)
     # Round coordinates only, not the numbers that a reader sees.
     body = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d{2})\d+", r"\1", found[0]), body)
     for colour, variable in _VARIABLES.items():

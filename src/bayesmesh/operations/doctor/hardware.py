@@ -63,12 +63,8 @@ def describe_memory(
     least, what = min((limit, what) for what, limit in limits.items() if limit is not None)
     seen = f"{least / 2**30:.1f} GiB available{what}"
     if least < LEAST_GIB * 2**30:
-        return (
-            "memory",
-            seen,
-            WARNS,
-            f"a job needs {LEAST_GIB:.0f} GiB: request more, or stop other programs on this machine",
-        )
+        remedy = f"a job needs {LEAST_GIB:.0f} GiB: request more, or stop other programs on this machine"
+        return "memory", seen, WARNS, remedy
     return "memory", seen
 
 
