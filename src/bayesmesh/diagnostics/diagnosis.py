@@ -24,9 +24,9 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
-from bayesmesh.store.arrays import open_group, read_part
-from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
+from bayesmesh.store.posterior_reader import open_posterior
 
 READ_BYTES = 128 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
@@ -54,17 +54,16 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
-    check_metadata(posterior)
-    root = open_group(posterior)
-    summaries = drawn_arrays(_group(root, "summaries", posterior))
-    latents = drawn_arrays(_group(root, "posterior", posterior))
-    sample_stats = drawn_arrays(_group(root, "sample_stats", posterior))
+    reader = open_posterior(posterior)
+    summaries, latents, sample_stats = (
+        drawn_arrays(reader.group(name)) for name in ("summaries", "posterior", "sample_stats")
+    )
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
     non_finite = NonFinite()
     monitored = _tables(summaries, None, non_finite)
     listed = _tables(latents, gates.max_coordinates)
     energies = _energy_content(sample_stats, num_chains)
-    recorded = recorded_statistics(root)
+    recorded = recorded_statistics(reader.group("sample_stats"))
     results = evaluate_gates(
         monitored,
         energies["divergence_share"] if "diverging" in recorded else None,
@@ -96,17 +95,10 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     return verdict
 
 
-def recorded_statistics(root: zarr.Group) -> set[str]:
+def recorded_statistics(sample_stats: zarr.Group) -> set[str]:
     """Return the statistics that the kernel declares; those of Hamiltonian kernels where the store does not say."""
-    declared: object = root["sample_stats"].attrs.get(DECLARED, ["energy", "diverging"])
+    declared: object = sample_stats.attrs.get(DECLARED, ["energy", "diverging"])
     return set(map(str, declared)) if isinstance(declared, list) else set()
-
-
-def _group(root: zarr.Group, name: str, path: Path) -> zarr.Group:
-    found = root.get(name)
-    if not isinstance(found, zarr.Group):
-        raise StoreError(f"{path}: no group '{name}' in the posterior", "assemble the posterior again")
-    return found
 
 
 def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import zarr
 
-from bayesmesh.errors import StoreError
 from bayesmesh.report.tables import Coordinate
-from bayesmesh.store.arrays import open_group
+from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 
 NUM_RANK_POINTS = 64
@@ -49,11 +48,9 @@ class DrawReader:
             return None
         if any(position >= size for position, size in zip(index, array.shape[2:], strict=True)):
             return None
-        try:
-            part: tuple[int | slice, ...] = (slice(None), slice(None), *index)
-            return np.asarray(array[part], dtype=np.float64)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise StoreError(f"{self.path}: {group}/{name}: {error}", "run the assemble stage again") from error
+        part = (slice(position, position + 1) for position in index)
+        draws = read_part(array, slice(None), slice(None), *part)
+        return draws.reshape(array.shape[:2]).astype(np.float64)
 
 
 def _decoded(value: object) -> object:
