@@ -73,8 +73,8 @@ class StopRule:
         committed = pieces[-1][0] if pieces else 0
         out_of_time = self._out_of_time(pieces)
         last = min(n for n in (committed, self._limit, out_of_time) if n is not None)
-        due = look_numbers(self._settings.first_look, self._settings.growth, last)
-        for number in due[len(self._looks) :]:
+        # The looks up to the last draw are the first ones of all up to the limit.
+        for number in (n for n in self.look_numbers[len(self._looks) :] if n <= last):
             if not self._is_met:
                 self._looks.append(self._look(number))
         if self._is_met:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_csv, render_csv
@@ -20,9 +21,6 @@ from bayesmesh.reproduction.benchmarks.worker import version_line
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.layout import BenchmarkLayout
 from bayesmesh.store.receipts import write_receipts
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _log = logging.getLogger("bayesmesh")
 
@@ -37,7 +35,7 @@ def add_row(path: Path, row: Mapping[str, object]) -> None:
     """
     versions = {name: version(name) for name in ("bayesmesh", "jax", "jaxlib")}
     rows = [*_read(path), {**row, "measured_at": _now(), "machine": platform.machine(), **versions}]
-    _write(path, rows, _columns(rows[::-1]))
+    _write(path, rows, rows[::-1])
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterable[Path] = ()) -> None:
@@ -50,7 +48,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], inputs: Iterabl
     """
     about = _about()
     rows = [{**row, **about} for row in rows]
-    _write(path, rows, _columns(rows))
+    _write(path, rows, rows)
     write_receipts(path.parent.parent, f"benchmark table {path.stem}", [path], inputs)
 
 
@@ -86,21 +84,19 @@ def write_outcome(layout: BenchmarkLayout, name: str, outcome: Outcome, *, is_qu
     about = _about()
     # A contender of another environment reports versions of its own.
     rows = [{**row, **about, "versions": row.get("versions") or about["versions"]} for row in outcome.rows]
-    _write(layout.table(name), rows, _columns(rows))
+    _write(layout.table(name), rows, rows)
     ratios = [{"benchmark": name, **r._asdict(), "verdict": r.verdict, **about} for r in outcome.ratios]
-    _write(layout.ratios(name), ratios, ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about])
+    columns = ["benchmark", *Ratio._fields[:-1], "verdict", "reason", *about]
+    _write(layout.ratios(name), ratios, [dict.fromkeys(columns)])
     job, tables = f"benchmark {name}", [layout.table(name), layout.ratios(name)]
     write_receipts(layout.results, job, outcome.files, is_quick=is_quick)
     write_receipts(layout.results, job, tables, outcome.files, is_quick=is_quick)
-    values: list[tuple[object, ...]] = [
-        (_case(row), row["contender"], metric, row[metric], about["machine"], row["versions"])
-        for row in rows
-        for metric in ("median_s", "peak_mib", *outcome.metrics)
-        if row.get(metric) not in ("", None)
-    ]
-    last = (about["machine"], about["versions"])
-    values += [(r.case, r.contender, f"ratio to {r.against}", r.ratio, *last) for r in outcome.ratios]
-    _append(layout.history, [(about["measured_at"], name, *each) for each in values])
+    first, last = (about["measured_at"], name), (about["machine"], about["versions"])
+    metrics = ("median_s", "peak_mib", *outcome.metrics)
+    values = [(row, metric, row[metric]) for row in rows for metric in metrics if row.get(metric) not in ("", None)]
+    history = [(*first, _case(r), r["contender"], m, value, last[0], r["versions"]) for r, m, value in values]
+    history += [(*first, r.case, r.contender, f"ratio to {r.against}", r.ratio, *last) for r in outcome.ratios]
+    _append(layout.history, history)
 
 
 def _about() -> dict[str, str]:
@@ -115,10 +111,6 @@ def _case(row: Mapping[str, object]) -> str:
     """Return the case of a row: the columns before the contender."""
     names = list(row)
     return describe_case({name: row[name] for name in names[: names.index("contender")]})
-
-
-def _columns(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _read(path: Path) -> list[Mapping[str, object]]:
@@ -152,10 +144,11 @@ def _append(path: Path, rows: Sequence[Sequence[object]]) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    kept = path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-    path.rename(kept)
+    kept = path.rename(path.with_suffix(f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
     _log.warning("%s is not a table of a benchmark: kept as %s; a new table begins", path, kept.name)
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> None:
+def _write(path: Path, rows: Sequence[Mapping[str, object]], like: Iterable[Mapping[str, object]]) -> None:
+    """Write rows with the columns of `like`, in their order."""
+    columns = list(dict.fromkeys(name for row in like for name in row))
     write_text(path, render_csv(columns, ([row.get(column) for column in columns] for row in rows)))

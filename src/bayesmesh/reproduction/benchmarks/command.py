@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from bayesmesh.config.blocks import BenchmarkSettings
 from bayesmesh.config.explain import explain
+from bayesmesh.config.loading import load_run
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Options, Outcome
@@ -33,12 +34,14 @@ PAGE = "page"
 """Not a benchmark: writes the page of all benchmarks."""
 
 
-def parse_benchmarks(text: str) -> BenchmarkSettings:
-    """Return the settings that the workflow passes to a job as JSON.
+def parse_benchmarks(text: str | None) -> BenchmarkSettings:
+    """Return the settings that the workflow passes to a job as JSON, else those of the configuration.
 
     Raises:
         ConfigError: the JSON has another form.
     """
+    if text is None:
+        return load_run(Path("config/config.yaml")).benchmarks
     try:
         return BenchmarkSettings.model_validate_json(text)
     except ValidationError as error:
@@ -107,12 +110,7 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
     """Run the named benchmark and return the exit code."""
     if arguments.name == WRITING:
         return _run_writing(arguments)
-    if arguments.settings is None:
-        from bayesmesh.config.loading import load_run
-
-        settings = load_run(Path("config/config.yaml")).benchmarks
-    else:
-        settings = parse_benchmarks(arguments.settings)
+    settings = parse_benchmarks(arguments.settings)
     if arguments.cores is not None and hasattr(os, "sched_setaffinity"):
         # Contenders inherit the limit; not every library has an option for it.
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])

@@ -44,9 +44,8 @@ def run(options: Options) -> Outcome:
     cases += [Case({"n": n}, arms[1:]) for n in options.pick((6400, 100_000), quick=())]
     cases += [Case({"n": n}, [uncompiled]) for n in options.pick((1600, 6400), quick=(80,))]
     # Every compilation has the time limit of a run; the first one includes the start of the process.
-    limits = options.limits(
-        rounds=options.pick(5, quick=2), least_rounds=1, case_s=30, prepare_s=options.seconds_limit + _START_S
-    )
+    rounds, prepare_s = options.pick(5, quick=2), options.seconds_limit + _START_S
+    limits = options.limits(rounds=rounds, least_rounds=1, case_s=30, prepare_s=prepare_s)
     measured = compare(cases, limits)
     path = options.layout.table("compile_scaling-programs").with_suffix(".json")
     write_json(path, _texts(measured))

@@ -238,10 +238,9 @@ def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
 
 
 def _run_case(pool: _Pool, case: Case, measured: Sequence[tuple[Contender, Measurement]], limits: Limits) -> None:
+    preparation = {"do": "prepare", "case": dict(case.values)}
     for contender, m in measured:
-        if m.status == OK and (
-            answer := pool.ask(contender, m, limits.prepare_s, do="prepare", case=dict(case.values))
-        ):
+        if m.status == OK and (answer := pool.ask(contender, m, limits.prepare_s, **preparation)):
             m.facts, m.versions = answer["facts"], answer["versions"]
     begin, facts = time.monotonic(), [list[Mapping[str, object]]() for _ in measured]
     for repeat in range(limits.rounds):
@@ -261,13 +260,11 @@ def _middle(of_runs: Sequence[Mapping[str, object]]) -> dict[str, object]:
     >>> _middle([{"a": 1, "b": "x"}, {"a": 5, "b": "y"}, {"a": 2, "b": "z"}])
     {'a': 2, 'b': 'z'}
     """
-    columns: dict[str, list[Any]] = {}
-    for name, value in (item for facts in of_runs for item in facts.items()):
-        columns.setdefault(name, []).append(value)
-    return {
-        name: statistics.median_low(values) if {*map(type, values)} <= {int, float} else values[-1]
-        for name, values in columns.items()
-    }
+    found: dict[str, object] = {}
+    for name in dict.fromkeys(name for facts in of_runs for name in facts):
+        values: list[Any] = [facts[name] for facts in of_runs if name in facts]
+        found[name] = statistics.median_low(values) if {*map(type, values)} <= {int, float} else values[-1]
+    return found
 
 
 def describe_case(case: Mapping[str, object]) -> str:
@@ -291,10 +288,9 @@ def ratio(
     """
     mine = {m.contender: m for m in measured if case.items() <= m.case.items()}
     ours, theirs = (mine.get(name, Measurement(case, name)) for name in (contender, against))
-    if not fact:
-        # Only complete rounds, so that pairs ran under the same load.
-        pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
-    else:
+    # Only complete rounds, so that pairs ran under the same load.
+    pairs = [b / a for a, b in zip(ours.seconds, theirs.seconds, strict=False)]
+    if fact:
         pairs = [ours.facts[fact] / theirs.facts[fact]] if fact in ours.facts and fact in theirs.facts else []
     middle, low, high = (f(pairs) if pairs else math.nan for f in (statistics.median, min, max))
     return Ratio(describe_case(case), contender, against, middle, low, high, len(pairs), least)

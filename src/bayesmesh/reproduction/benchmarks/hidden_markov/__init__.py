@@ -66,10 +66,8 @@ def run(options: Options) -> Outcome:
         data = str(Path(folder) / "emissions.npy")
         np.save(data, emissions)
         case = dict(zip(("processes", "observations"), emissions.shape, strict=True))
-        limit = max(options.seconds_limit, 600.0)
-        limits = options.limits(
-            run_s=limit, prepare_s=limit, rounds=options.pick(3, quick=1), least_rounds=1, case_s=240
-        )
+        limit, rounds = max(options.seconds_limit, 600.0), options.pick(3, quick=1)
+        limits = options.limits(run_s=limit, prepare_s=limit, rounds=rounds, least_rounds=1, case_s=240)
         measured = compare([Case(case, _contenders(options, data, peers, list_platforms()))], limits)
     exact, silent = _exact(peers, case)
     write_rows(options.layout.table("hidden_markov-exact"), exact)
@@ -100,10 +98,8 @@ def _contenders(options: Options, data: str, peers: str | None, platforms: Mappi
     if peers is None:
         return found
     rows = options.pick(OTHERS, quick=OTHERS[:1])
-    others = [
-        Contender(name, f"{__name__}.contenders:{work}", {**budget, "variant": variant}, peers)
-        for name, work, variant in rows
-    ]
+    work = f"{__name__}.contenders"
+    others = [Contender(name, f"{work}:{cls}", {**budget, "variant": variant}, peers) for name, cls, variant in rows]
     return [*found, *on_platforms(others, ON_CPU)]
 
 

@@ -13,12 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.reproduction.benchmarks.hidden_markov.published import (
-    NUM_STATES,
-    jax_log_likelihood,
-    pymc_model,
-    pytensor_log_likelihood,
-)
+from bayesmesh.reproduction.benchmarks.hidden_markov import published
+from bayesmesh.reproduction.benchmarks.hidden_markov.published import NUM_STATES, jax_log_likelihood
 from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import LATENTS, Draws, Sampler, describe
 
 if TYPE_CHECKING:
@@ -38,8 +34,8 @@ def _pymc_model(emissions: np.ndarray, likelihood: str) -> pymc.Model:
     """Return the model in PyMC; `likelihood` is ``jax`` (one operation that wraps JAX) or ``pytensor``."""
     import pytensor
 
-    log_likelihood = pytensor.wrap_jax(jax_log_likelihood) if likelihood == "jax" else pytensor_log_likelihood
-    return pymc_model(lambda **latents: log_likelihood(emissions, *latents.values()))
+    log_likelihood = pytensor.wrap_jax(jax_log_likelihood) if likelihood == "jax" else published.pytensor_log_likelihood
+    return published.pymc_model(lambda **latents: log_likelihood(emissions, *latents.values()))
 
 
 def _from_trace(trace: xr.DataTree) -> Draws:

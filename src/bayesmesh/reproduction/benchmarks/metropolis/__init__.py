@@ -85,9 +85,8 @@ def run(options: Options) -> Outcome:
     kernels = options.pick((10_000, 1_000), quick=(1_000, 100))
     # A contender may need more memory than exists; stop it before the machine runs out.
     memory = 0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
-    limits = options.limits(
-        rounds=options.pick(7, quick=2), least_rounds=1, case_s=options.seconds_limit / 2, memory_mib=memory
-    )
+    rounds, case_s = options.pick(7, quick=2), options.seconds_limit / 2
+    limits = options.limits(rounds=rounds, least_rounds=1, case_s=case_s, memory_mib=memory)
     patient = limits._replace(run_s=max(limits.run_s, _GATE_LIMIT_S), rounds=2, least_rounds=2)
     adaptation = Case({"arm": "adaptation"}, [_contender("adaptation", "our_walk:Adaptation")])
     (adapted,) = compare([adaptation], limits._replace(rounds=0))

@@ -44,10 +44,7 @@ class Tfp(JaxWalk):
             jax.block_until_ready(self._walk(0, 1))
 
     def _sample(self, key: jax.Array, start: jax.Array, samples: int) -> jax.Array:
-        draws: jax.Array = tfp.mcmc.sample_chain(
-            samples, current_state=start, kernel=self.kernel, trace_fn=None, seed=key
-        )
-        return draws
+        return tfp.mcmc.sample_chain(samples, current_state=start, kernel=self.kernel, trace_fn=None, seed=key)
 
     def _walk(self, repeat: int, samples: int) -> jax.Array:
         key = jax.random.key(repeat)

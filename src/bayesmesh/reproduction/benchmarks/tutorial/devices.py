@@ -66,10 +66,8 @@ class Chains:
             keys, settings = jax.random.split(key, CHAINS), (self._step_size, self._num_steps)
             return run_hmc(_log_density, start, keys, WARMUP + num_draws, *settings)[0][None, WARMUP:]
         kernel = tfp.mcmc.HamiltonianMonteCarlo(jax.vmap(_log_density), self._step_size, self._num_steps)
-        states = tfp.mcmc.sample_chain(
-            num_draws, start, kernel=kernel, num_burnin_steps=WARMUP, trace_fn=None, seed=key
-        )
-        return states[None]
+        named: dict[str, Any] = {"kernel": kernel, "num_burnin_steps": WARMUP, "trace_fn": None, "seed": key}
+        return tfp.mcmc.sample_chain(num_draws, start, **named)[None]
 
     def prepare(self, case: DrawsCase) -> dict[str, object]:
         """Compile, sample once and save the states."""
