@@ -40,9 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     for note in notes:
         print(note)
     if not found:
-        print(
-            "every other chain is named by the configuration" if notes else "every chain is named by the configuration"
-        )
+        print(f"every {'other ' if notes else ''}chain is named by the configuration")
         return 0
     print(table(found))
     if not arguments.yes and not sys.stdin.isatty():
