@@ -91,8 +91,8 @@ class Target(Protocol):
     def mask(self) -> Position: ...
 
     def log_density(self, position: Position) -> Density:
-        """Return log prior, log likelihood and the gradient of their sum."""
-        ...
+        """Return log prior, log likelihood and the gradient of their sum; override it where that is cheaper at once."""
+        return self.log_density_parts(position).total()
 
     def log_density_parts(self, position: Position) -> DensityParts:
         """Return the same with separate gradients of prior and likelihood; costs a little more."""
@@ -214,11 +214,9 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
 def map_parts(function: Callable[..., jax.Array], *positions: Position) -> Position:
     """Return the position of what a function makes of the parts that positions have in common places."""
-    mapped: Position = jax.tree.map(function, *positions)
-    return mapped
+    return jax.tree.map(function, *positions)
 
 
 def first_chains[Tree](tree: Tree, num_chains: int) -> Tree:
     """Return the first chains of every array (chain, ...); scalars are unchanged."""
-    first: Tree = jax.tree.map(lambda x: x[:num_chains] if x.ndim else x, tree)
-    return first
+    return jax.tree.map(lambda x: x[:num_chains] if x.ndim else x, tree)

@@ -68,6 +68,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo) -> LengthState:
         """Make one ascent step on the criterion."""
         jitter = halton(before.num_steps)
+        assert info.trajectory is not None  # of `run_trajectory`
         length = update_length(
             adaptation.extra, before.position, info.trajectory, self.metric, adaptation.metric, jitter
         )

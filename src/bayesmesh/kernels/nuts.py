@@ -97,7 +97,5 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             n_steps=jnp.max(tree.count),
             step_size=tuning.step_size,
         )
-        after = HamiltonianState(
-            drawn.position, drawn.log_prior, drawn.log_likelihood, drawn.gradient, state.num_steps + 1
-        )
-        return after, info
+        log_densities = drawn.log_prior, drawn.log_likelihood
+        return HamiltonianState(drawn.position, *log_densities, drawn.gradient, state.num_steps + 1), info

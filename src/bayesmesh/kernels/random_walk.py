@@ -6,8 +6,6 @@ faster in more than a few dimensions.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from pydantic import Field
@@ -16,7 +14,7 @@ from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
-from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianState, accept, over_chains
+from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, accept, over_chains
 
 
 class Options(HamiltonianSettings):
@@ -30,24 +28,7 @@ class Options(HamiltonianSettings):
     )
 
 
-class WalkInfo(NamedTuple):
-    """Info of a step; `RandomWalk.statistics` describes its fields.
-
-    Attributes:
-        acceptance_rate, lp, log_likelihood: (chain,) float64.
-        accepted: (chain,) bool.
-        n_steps: () int32. step_size: () float64.
-    """
-
-    acceptance_rate: jax.Array
-    accepted: jax.Array
-    lp: jax.Array
-    log_likelihood: jax.Array
-    n_steps: jax.Array
-    step_size: jax.Array
-
-
-class RandomWalk(HamiltonianKernel[WalkInfo]):
+class RandomWalk(HamiltonianKernel[HamiltonianInfo]):
     """Random-walk Metropolis."""
 
     pretty_name = "Random-walk Metropolis"
@@ -64,7 +45,7 @@ class RandomWalk(HamiltonianKernel[WalkInfo]):
 
     def step(
         self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
-    ) -> tuple[HamiltonianState, WalkInfo]:
+    ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Propose a point near the present one, and accept or reject it."""
         key_noise, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
         noise = self.metric.move(tuning.metric, self.metric.draw_momentum(key_noise, state.position, target.mask))
@@ -73,7 +54,7 @@ class RandomWalk(HamiltonianKernel[WalkInfo]):
         proposal = HamiltonianState(position, *target.log_density(position), state.num_steps)
         log_ratio = (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood)
         after, accepted, acceptance_rate = accept(key_accept, log_ratio, proposal, state)
-        info = WalkInfo(
+        info = HamiltonianInfo(
             acceptance_rate=acceptance_rate,
             accepted=accepted,
             lp=after.log_prior + after.log_likelihood,

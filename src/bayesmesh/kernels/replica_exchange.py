@@ -16,9 +16,9 @@ from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,
-    averaged_step_size,
     init_step_size,
     mean_over_finite,
+    step_size_in_use,
     update_step_size,
 )
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
@@ -111,20 +111,10 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         step_size = jnp.repeat(jnp.stack([tuning.step_size, tuning.extra]), num_cold, total_repeat_length=len(key))
         num_steps = jnp.asarray(self.options.num_leapfrog_steps, jnp.int32)
         after, moved = run_trajectory(key_move, at, tempered, self.metric, tuning.metric, step_size, num_steps)
-        info = ExchangeInfo(
-            acceptance_rate=moved.acceptance_rate[:num_cold],
-            accepted=moved.accepted[:num_cold],
-            diverging=moved.diverging[:num_cold],
-            energy=moved.energy[:num_cold],
-            lp=moved.lp[:num_cold],
-            log_likelihood=moved.log_likelihood[:num_cold],
-            swapped=swapped,
-            n_steps=num_steps + 1,
-            step_size=tuning.step_size,
-            hot_acceptance_rate=moved.acceptance_rate[num_cold:],
-            hot_lp=moved.lp[num_cold:],
-        )
-        return after, info
+        cold = {name: first_chains(getattr(moved, name), num_cold) for name in STATISTICS}
+        of_pair = {"swapped": swapped, "n_steps": num_steps + 1, "step_size": tuning.step_size}
+        hot = {"hot_acceptance_rate": moved.acceptance_rate[num_cold:], "hot_lp": moved.lp[num_cold:]}
+        return after, ExchangeInfo(**cold | of_pair | hot)
 
     def _swaps(self, key: jax.Array, state: HamiltonianState, tempered: TemperedTarget) -> jax.Array:
         """Return which pairs swap, (cold chain,): Metropolis on the product of both targets."""
@@ -160,8 +150,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> jax.Array:
         """Return the step size of the hot chains."""
-        step_size: StepSizeState = adaptation.extra
-        return jnp.where(is_adapting, jnp.exp(step_size.log_step), averaged_step_size(step_size))
+        return step_size_in_use(adaptation.extra, is_adapting)
 
 
 def _cold(state: HamiltonianState) -> HamiltonianState:

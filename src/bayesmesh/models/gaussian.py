@@ -35,9 +35,8 @@ class Gaussian(Model):
         """Latent ``mean``, shape (dimension,)."""
         shape = data_spec.fields["x"].shape
         zero = jnp.zeros((), data_spec.dtype)
-        return tfd.JointDistributionNamed(
-            {"mean": tfd.Sample(tfd.Normal(zero, zero + self.options.prior_scale), shape)}
-        )
+        normal = tfd.Normal(zero, zero + self.options.prior_scale)
+        return tfd.JointDistributionNamed({"mean": tfd.Sample(normal, shape)})
 
     def _noise(self, mean: Float[Array, "*rows dimension"]) -> Predictive:
         return tfd.Independent(tfd.Normal(mean, jnp.asarray(self.spec.constants["noise_scale"], mean.dtype)), 1)

@@ -94,8 +94,7 @@ class HiddenMarkov(Model):
         self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
     ) -> tuple[Float[Array, ""], Latents]:
         """Make one pass forward and one back, over all draws of a batch together: see `_forward_backward`."""
-        value, gradient = _of_draw(dict(latents), rows["emissions"], is_row)
-        return value, gradient
+        return _of_draw(dict(latents), rows["emissions"], is_row)
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each emission given all earlier ones of its process, batch shape (rows, time)."""

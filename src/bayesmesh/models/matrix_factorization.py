@@ -111,13 +111,9 @@ class MatrixFactorization(Model):
         """
         num_films = rows["watched"].shape[-1]
         films = np.linspace(0, num_films - 1, min(16, num_films)).round().astype(np.int32)
-        chosen = {
-            **latents,
-            "film_embeddings": latents["film_embeddings"][films],
-            "film_biases": latents["film_biases"][films],
-        }
+        of_films = {name: latents[name][films] for name in self.blocks["films"]}
         return {
-            "logits": self.logits(chosen),
+            "logits": self.logits({**latents, **of_films}),
             "mean_user_bias": latents["user_biases"].mean(),
             "mean_film_bias": latents["film_biases"].mean(),
         }

@@ -6,16 +6,17 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
+from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.kernels.base import POSITION, Position
+from bayesmesh.kernels.base import POSITION, Position, map_parts
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import Program, place
@@ -27,12 +28,12 @@ MOST_EQUATIONS = 20_000
 """Of a program that is compiled at all, if its number grows with the data; 1,600 take seconds, and time grows faster."""
 
 
-def count_equations(jaxpr: Any) -> int:
+def count_equations(jaxpr: ClosedJaxpr) -> int:
     """Return the number of equations of a jaxpr, including nested ones; the body of a loop counts once."""
     return sum(1 for _ in equations_of(jaxpr))
 
 
-def growth_of_equations(model_class: type[Model], options: Any, spec: DataSpec) -> dict[str, int]:
+def growth_of_equations(model_class: type[Model], options: Settings, spec: DataSpec) -> dict[str, int]:
     """Count the equations of the log density's gradient at two data sizes.
 
     A model that loops over its data in Python has more equations for more rows, and compiles ever more slowly.
@@ -110,9 +111,10 @@ def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
     }
 
 
-def memory_of(compiled: Any) -> dict[str, int]:
+def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
     """Return the bytes per device that a compiled program needs, according to XLA."""
     analysis = compiled.memory_analysis()
+    assert analysis is not None  # every platform says
     parts = {
         "arguments": analysis.argument_size_in_bytes, "outputs": analysis.output_size_in_bytes,
         "temporaries": analysis.temp_size_in_bytes, "code": analysis.generated_code_size_in_bytes,
@@ -122,10 +124,7 @@ def memory_of(compiled: Any) -> dict[str, int]:
 
 def _of_chains(target: Target, num_chains: int) -> Position:
     """Return the abstract position of some chains."""
-    position: Position = jax.tree.map(
-        lambda s: jax.ShapeDtypeStruct((num_chains, *s.shape), s.dtype), target.position.position_shapes
-    )
-    return position
+    return jax.tree.map(lambda s: s.update(shape=(num_chains, *s.shape)), target.position.position_shapes)
 
 
 def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers: Peers) -> float:
@@ -141,12 +140,11 @@ def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers:
     )
 
     def best_of_three(count: int) -> float:
-        def run_all(q: Any, d: Any) -> Any:
+        def run_all(q: Position, d: Arrays) -> Position:
             # A negligible step that makes each gradient depend on the previous one.
-            def step(_: Any, q: Any) -> Any:
-                return jax.tree.map(
-                    lambda x, g: x + (1e-20 * g).astype(x.dtype), q, target.bind(d).log_density(q).gradient
-                )
+            def step(_: int, q: Position) -> Position:
+                gradient = target.bind(d).log_density(q).gradient
+                return map_parts(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, gradient)
 
             return jax.lax.fori_loop(0, count, step, q)
 

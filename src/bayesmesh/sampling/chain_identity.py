@@ -21,15 +21,10 @@ from bayesmesh.sampling.mesh import describe_devices
 
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
-    "draws",
-    "stop",
-    "chains",
-    "chain_groups",
-    "mode",
-    "segment_seconds",
-    "grace_seconds",
-    "on_changed_environment",
+    *("draws", "stop", "chains", "chain_groups", "mode"),
+    *("segment_seconds", "grace_seconds", "on_changed_environment"),
 )
+"""Settings of `sampling` that change no draw of a chain, or that the number of chains of a program stands for."""
 
 
 def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
@@ -49,30 +44,27 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         *component_files("kernel", config["kernel"]),
     ]
     parts = {
+        **{key: config[key] for key in ("model", "kernel", "compute")},
         "data": data_fingerprint,
-        "model": config["model"],
-        "kernel": config["kernel"],
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
-        "compute": config["compute"],
         "num_chains": num_chains,
         "code": fingerprint(source_closure(entries, only=_CODE)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def environment(mesh: jax.sharding.Mesh) -> dict[str, Any]:
+def environment(mesh: jax.sharding.Mesh) -> dict[str, object]:
     """Return the facts that must not change for a bitwise equal continuation.
 
     XLA compiles for the instruction set of the processor it runs on, so its model is part of it.
     """
-    packages = {name: version(name) for name in ("jax", "jaxlib", "tfp-nightly", "numpy")}
     return {
         **describe_devices(mesh),
         "machine": platform.machine(),
         "processor": _processor(),
         "driver": _driver() if mesh.devices.flat[0].platform == "gpu" else "",
         "xla_flags": _compiler_flags(),
-        "packages": packages,
+        "packages": {name: version(name) for name in ("jax", "jaxlib", "tfp-nightly", "numpy")},
     }
 
 
@@ -110,7 +102,9 @@ def _compiler_flags() -> str:
     return " ".join(sorted([*flags, *of_jax]))
 
 
-def check_environment(stored: Mapping[str, Any], present: Mapping[str, Any], policy: str, folder: str) -> list[str]:
+def check_environment(
+    stored: Mapping[str, object], present: Mapping[str, object], policy: str, folder: str
+) -> list[str]:
     """Compare the environment in which chains began with the present one; return what differs.
 
     Raises:

@@ -8,8 +8,7 @@ device sums its own rows; one all-reduce at the end adds the devices.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +63,7 @@ class Target:
         self.prior = model.prior(self.spec.with_dtype("float64"))
         self.bijector = self.prior.experimental_default_event_space_bijector()
 
-    def with_options(self, options: Mapping[str, Any]) -> Target:
+    def with_options(self, options: Arrays) -> Target:
         """Return this target with numeric options of the model that are arguments of a program."""
         if not options:
             return self
@@ -107,11 +106,13 @@ class Target:
 
     def pad_entries(self, latents: Arrays) -> dict[str, jax.Array]:
         """Return one chain's latents with the axis of local ones as long as that of positions; padding holds 0."""
-        behind, local = self.layout.padded_entries - self.layout.num_entries, self.model.local_latents
-        return {
-            k: jnp.pad(v, [(0, behind * (axis == local[k])) for axis in range(v.ndim)]) if k in local else v
-            for k, v in latents.items()
+        behind = self.layout.padded_entries - self.layout.num_entries
+        axes = self.model.local_latents if behind else {}
+        padded = {
+            k: jnp.pad(latents[k], [(0, behind * (i == axis)) for i in range(latents[k].ndim)])
+            for k, axis in axes.items()
         }
+        return {**latents, **padded}
 
     # -- the density of a batch of chains -------------------------------------------------------------------------
 
@@ -123,14 +124,11 @@ class Target:
         z = self.position.unpack(position, jnp.dtype("float64"))
         latents = self.bijector.forward(z)
         log_prior = self.prior.log_prob(latents) + self.bijector.forward_log_det_jacobian(z)
-        return log_prior, {k: self._entries_first(k, v.astype(self.dtype)) for k, v in latents.items()}
-
-    def _entries_first(self, name: str, value: jax.Array) -> jax.Array:
-        if name not in self.model.local_latents:
-            return value
-        behind = self.layout.padded_entries - self.layout.num_entries
-        value = jnp.moveaxis(value, self.model.local_latents[name], 0)
-        return jnp.pad(value, [(0, behind)] + [(0, 0)] * (value.ndim - 1)) if behind else value
+        padded, local = (
+            self.pad_entries({k: v.astype(self.dtype) for k, v in latents.items()}),
+            self.model.local_latents,
+        )
+        return log_prior, {k: jnp.moveaxis(v, local[k], 0) if k in local else v for k, v in padded.items()}
 
     def likelihood_and_gradient(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient by latents."""
@@ -153,7 +151,9 @@ class Target:
             value, (g_shared, g_local) = self.tile(shared, *jax.tree.map(lambda x: x[0], (local, data)))
             return value, g_shared, jax.tree.map(lambda g: g[None], g_local)
 
-        def add(carry: tuple[jax.Array, Arrays], tile: tuple[Arrays, Arrays]) -> tuple[Any, Arrays]:
+        def add(
+            carry: tuple[jax.Array, Arrays], tile: tuple[Arrays, Arrays]
+        ) -> tuple[tuple[jax.Array, Arrays], Arrays]:
             value, (g_shared, g_local) = self.tile(shared, *tile)
             return (carry[0] + value, jax.tree.map(jnp.add, carry[1], g_shared)), g_local
 
@@ -167,18 +167,15 @@ class Target:
         """Return the log likelihood of one tile, () float64, and its gradient by shared and by local latents."""
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 
-        def of_aligned(aligned: Arrays) -> tuple[jax.Array, Arrays]:
-            value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
-            return value, dict(gradient)
-
         aligned, to_entries = self._align(local, data)
-        value, gradient = of_aligned(aligned)
+        value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
             # A tile without any row computes with padding alone, and its gradient may be NaN.
             gradient = {k: jnp.where(data["is_row"][0], g, 0) for k, g in gradient.items()}
-        return value, ({k: gradient[k] for k in shared}, to_entries({k: gradient[k] for k in local}))
+        (by_entry,) = to_entries({k: gradient[k] for k in local})
+        return value, ({k: gradient[k] for k in shared}, by_entry)
 
-    def _align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Any]:
+    def _align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Callable[[Arrays], tuple[Arrays]]]:
         """Return local latents aligned with the rows of a tile, and the map of gradients back to entries."""
         axes = self.model.local_latents
 
@@ -189,8 +186,7 @@ class Target:
                 taken = {k: jnp.where(_over_axes(data["is_row"], v), v, v[:1]) for k, v in taken.items()}
             return {k: jnp.moveaxis(v, 0, axes[k]) for k, v in taken.items()}
 
-        aligned, pull_back = jax.vjp(align, local)
-        return aligned, lambda gradient: pull_back(gradient)[0]
+        return jax.vjp(align, local)
 
     # -- data on the devices ---------------------------------------------------------------------------------------
 
@@ -269,6 +265,6 @@ def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:
     return is_row.reshape(is_row.shape + (1,) * (like.ndim - 1))
 
 
-def _device_dtype(stored: str, dtype: Any) -> Any:
+def _device_dtype(stored: str, dtype: np.dtype) -> np.dtype:
     """Integers stay as they are stored; floating-point fields take the experiment's dtype."""
     return dtype if np.dtype(stored).kind == "f" else np.dtype(stored)

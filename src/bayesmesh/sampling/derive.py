@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ import numpy as np
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.models.base import Model
+from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.store.posterior_reader import Posterior
 
 READ_ROWS = 8192
@@ -51,28 +50,28 @@ def derive(
     """
     probes = spread_evenly(spec.num_rows, probe_rows)
     at_probes = read_chosen_rows(shards, probes), spec.entries_of(probes)
-    out: Derived = {"summaries": _map_draws(posterior, model, *at_probes, model.summaries)}
+    out: Derived = {"summaries": _map_draws(posterior, model, *at_probes, lambda z, rows, _: model.summaries(z, rows))}
     rows = _pointwise_rows(model, spec, shards, posterior, pointwise_bytes)
     if rows is None:
         return out
     chosen, entries = read_chosen_rows(shards, rows), spec.entries_of(rows)
 
-    def log_likelihood(latents: Any, data: Any) -> dict[str, jax.Array]:
+    def log_likelihood(latents: Latents, data: Rows, _: jax.Array) -> Latents:
         return {"y": model.log_likelihood(latents, data)}
 
-    def predictive(latents: Any, data: Any, key: jax.Array) -> dict[str, jax.Array]:
+    def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
         return {"y": model.predict(latents, data).sample(seed=key).astype(_outcome_type(model.outcome(data).dtype))}
 
     out["log_likelihood"] = _map_draws(posterior, model, chosen, entries, log_likelihood)
-    out["posterior_predictive"] = _map_draws(posterior, model, chosen, entries, predictive, with_key=True)
+    out["posterior_predictive"] = _map_draws(posterior, model, chosen, entries, predictive)
     observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in chosen.items()}))
     out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": rows}
     return out
 
 
-def _outcome_type(dtype: Any) -> Any:
+def _outcome_type(dtype: np.dtype) -> np.dtype:
     """Convert counts and labels to int32, whatever integer type the model uses."""
-    return np.int32 if np.issubdtype(dtype, np.integer) else dtype
+    return np.dtype(np.int32) if np.issubdtype(dtype, np.integer) else dtype
 
 
 def read_chosen_rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -92,9 +91,8 @@ def _pointwise_rows(
     """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits."""
     one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
     outcome = jax.eval_shape(model.outcome, one)
-    itemsize = max(
-        np.dtype(_outcome_type(outcome.dtype)).itemsize * math.prod(outcome.shape[1:]), np.dtype(spec.dtype).itemsize
-    )
+    of_outcome = _outcome_type(outcome.dtype).itemsize * math.prod(outcome.shape[1:])
+    itemsize = max(of_outcome, np.dtype(spec.dtype).itemsize)
     wanted = int(limit / (itemsize * posterior.num_chains * posterior.num_draws))
     return spread_evenly(spec.num_rows, wanted) if wanted >= 1 else None
 
@@ -104,32 +102,24 @@ def _map_draws(
     model: Model,
     data: Mapping[str, np.ndarray],
     entries: np.ndarray,
-    function: Any,
-    *,
-    with_key: bool = False,
+    function: Callable[[Latents, Rows, jax.Array], Latents],
 ) -> dict[str, np.ndarray]:
-    """Apply a function of (latents, rows) to every draw, block by block; return name -> (chain, draw, ...).
+    """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
 
     Local latents are aligned with the rows of `data`, which belong to `entries`.
     """
     on_device = {k: jnp.asarray(v) for k, v in data.items()}
 
     @jax.jit
-    def block_function(block: dict[str, jax.Array], first: jax.Array, on_device: dict[str, jax.Array]) -> Any:
-        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(
-            first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32)
-        )
-        if with_key:
-            return jax.vmap(lambda latents, key: function(latents, on_device, key))(block, keys)
-        return jax.vmap(lambda latents: function(latents, on_device))(block)
+    def block_function(block: Latents, first: jax.Array, on_device: Rows) -> Latents:
+        numbers = first + jnp.arange(len(next(iter(block.values()))), dtype=jnp.uint32)
+        keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(numbers)
+        return jax.vmap(function, in_axes=(0, None, 0))(block, on_device, keys)
 
     parts, done = [], 0
     for block in posterior.blocks():
-        local = {
-            k: np.take(v, entries, axis=1 + model.local_latents[k]) if k in model.local_latents else v
-            for k, v in block.items()
-        }
-        parts.append(jax.device_get(block_function(local, np.uint32(done), on_device)))
+        aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}
+        parts.append(jax.device_get(block_function({**block, **aligned}, np.uint32(done), on_device)))
         done += len(next(iter(block.values())))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return {

@@ -10,7 +10,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -42,7 +41,7 @@ class DistributedPeers(Peers):
         super().__init__()
         self.index, self.num_processes = jax.process_index(), jax.process_count()
 
-    def exchange(self, value: Any) -> list[Any]:
+    def exchange[Value](self, value: Value) -> list[Value]:
         """Send a small JSON value to all processes; texts that are too long are cut."""
         message = _encode(value)
         # JAX gathers arrays of one shape; the text ends at the first zero byte.
@@ -52,7 +51,7 @@ class DistributedPeers(Peers):
         return [json.loads(each.tobytes().rstrip(b"\0")) for each in received]
 
 
-def _encode(value: Any) -> bytes:
+def _encode(value: object) -> bytes:
     """Return a value as JSON that fits into a message, cutting texts if necessary."""
     encoded = json.dumps(value).encode()
     length = MESSAGE_BYTES
@@ -62,8 +61,8 @@ def _encode(value: Any) -> bytes:
     return encoded
 
 
-def _cut(value: Any, length: int) -> Any:
-    if isinstance(value, list):
+def _cut(value: object, length: int) -> object:
+    if isinstance(value, list | tuple):
         return [_cut(item, length) for item in value]
     return value[:length] if isinstance(value, str) else value
 
@@ -103,9 +102,7 @@ def joined(rank: ProcessRank) -> Iterator[Peers]:
 def _join(rank: ProcessRank) -> None:
     # JAX's handler of SIGTERM would replace ours.
     jax.config.update("jax_enable_preemption_service", False)
-    devices = None
-    if rank.device is not None and count_devices("gpu", 1) > 1:
-        devices = [rank.device]
+    has_choice = rank.device is not None and count_devices("gpu", 1) > 1
     watch = threading.Timer(rank.join_seconds, _give_up, [rank])
     watch.daemon = True
     watch.start()
@@ -114,7 +111,7 @@ def _join(rank: ProcessRank) -> None:
         rank.address,
         rank.num_processes,
         rank.index,
-        devices,
+        rank.device if has_choice else None,
         cluster_detection_method="deactivate",
         initialization_timeout=math.ceil(rank.join_seconds) + 60,
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,

@@ -5,21 +5,18 @@ A wrong declaration would otherwise end in an error of JAX that names neither th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import jax
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Axes, Kernel
-
-type AnyKernel = Kernel[Any, Any, Any, Any]
+from bayesmesh.kernels.base import Axes
 
 _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 
 
 def check_axes(
-    kernel: AnyKernel, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...]]
+    kernel: object, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Compare the axes that a kernel declares with the arrays that it makes.
 
@@ -35,28 +32,25 @@ def check_axes(
     """
     found, axes = _by_path(shapes), _by_path(declared)
     for path in [*found, *axes]:
-        said = f"kernel {type(kernel).__name__}: {method}()"
+        shape, names = getattr(found.get(path), "shape", None), getattr(axes.get(path), "names", None)
+        problem, remedy = "", _CONTRACT
         if path not in found:
-            raise ConfigError(f"{said} declares axes for {path}, and there is no such array", _CONTRACT)
-        shape, names = getattr(found[path], "shape", None), axes.get(path)
-        if not isinstance(names, Axes):
-            raise ConfigError(f"{said} declares no Axes for {path}, an array of shape {shape}", _CONTRACT)
-        if shape is None:
-            continue
-        if len(names.names) > len(shape):
-            raise ConfigError(f"{said}: {path} has the axes {names.names}, and the array's shape is {shape}", _CONTRACT)
-        for axis, (name, length) in enumerate(zip(names.names, shape, strict=False)):
+            problem = f" declares axes for {path}, and there is no such array"
+        elif names is None:
+            problem = f" declares no Axes for {path}, an array of shape {shape}"
+        elif shape is not None and len(names) > len(shape):
+            problem = f": {path} has the axes {names}, and the array's shape is {shape}"
+        for axis, (name, length) in enumerate(zip(names or (), shape or (), strict=False)):
             if name is not None and name not in lengths:
-                raise ConfigError(f"{said}: {path} has an axis '{name}'", f"use {', '.join(lengths)} or None")
-            if name is not None and length not in lengths[name]:
+                problem, remedy = f": {path} has an axis '{name}'", f"use {', '.join(lengths)} or None"
+            elif name is not None and length not in lengths[name]:
                 expected = " or ".join(map(str, lengths[name]))
-                raise ConfigError(
-                    f"{said}: axis {axis} of {path} is '{name}', of length {expected}; the array's shape is {shape}",
-                    _CONTRACT,
-                )
+                problem = f": axis {axis} of {path} is '{name}', of length {expected}; the array's shape is {shape}"
+        if problem:
+            raise ConfigError(f"kernel {type(kernel).__name__}: {method}(){problem}", remedy)
 
 
-def check_fields(kernel: AnyKernel, state: object) -> None:
+def check_fields(kernel: object, state: object) -> None:
     """Refuse a state without the fields that draws are taken from.
 
     Raises:
@@ -67,8 +61,8 @@ def check_fields(kernel: AnyKernel, state: object) -> None:
             raise ConfigError(f"kernel {type(kernel).__name__}: the state that init() returns lacks {name}", _CONTRACT)
 
 
-def check_state(kernel: AnyKernel, method: str, after: object, before: object) -> None:
-    """Refuse a state, or an adaptation, of which a step changes the tree, a shape or a dtype.
+def check_state[State](kernel: object, method: str, after: State, before: State) -> State:
+    """Return a state, or an adaptation; refuse one of which a step changes the tree, a shape or a dtype.
 
     Raises:
         ConfigError: it does.
@@ -81,16 +75,17 @@ def check_state(kernel: AnyKernel, method: str, after: object, before: object) -
                 f"kernel {type(kernel).__name__}: {method}() returns {path} as {other}, and was given {one}",
                 "return every array with the shape and dtype that `init` gave it",
             )
+    return after
 
 
-def read_statistics(kernel: AnyKernel, info: object, num_reported: int) -> dict[str, jax.Array]:
+def read_statistics(kernel: object, names: Iterable[str], info: object, num_reported: int) -> dict[str, jax.Array]:
     """Return the fields of an Info that the kernel declares as statistics.
 
     Raises:
         ConfigError: a field is missing, or has another shape than () or (reported chain,).
     """
     said, statistics = f"kernel {type(kernel).__name__}: Info of step()", {}
-    for name in kernel.statistics:
+    for name in names:
         if not hasattr(info, name):
             raise ConfigError(f"{said} lacks {name}, which `statistics` declares", _CONTRACT)
         statistics[name] = getattr(info, name)
@@ -102,10 +97,10 @@ def read_statistics(kernel: AnyKernel, info: object, num_reported: int) -> dict[
     return statistics
 
 
-def _by_path(tree: object) -> dict[str, Any]:
+def _by_path(tree: object) -> dict[str, jax.ShapeDtypeStruct | Axes | None]:
     leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: x is None or isinstance(x, Axes))
     return {jax.tree_util.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
-def _describe(array: Any) -> str:
-    return "nothing" if array is None else f"{array.dtype} of shape {array.shape}"
+def _describe(array: object) -> str:
+    return f"{array.dtype} of shape {array.shape}" if hasattr(array, "dtype") and hasattr(array, "shape") else "nothing"

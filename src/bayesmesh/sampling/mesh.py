@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -107,7 +106,7 @@ def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*axes))
 
 
-def describe_devices(mesh: Mesh) -> dict[str, Any]:
+def describe_devices(mesh: Mesh) -> dict[str, object]:
     """Return platform, kind and number of the mesh's devices."""
     first = mesh.devices.flat[0]
     return {"platform": first.platform, "kind": first.device_kind, "mesh": dict(mesh.shape)}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import zarr
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -46,8 +46,7 @@ def summary_names(model: Model, spec: DataSpec) -> list[str]:
 
 def _latent_shapes(model: Model, spec: DataSpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Return latent -> shape and dtype of a draw of the prior."""
-    shapes: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
-    return shapes
+    return jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
 
 
 class MonitoredProgram:
@@ -167,9 +166,9 @@ class MonitoredSummaries:
         self._parts = {name: [value] for name, value in joined.items()}
         return joined
 
-    def _evaluate(self, root: Any, stop: int) -> None:
+    def _evaluate(self, root: zarr.Group, stop: int) -> None:
         """Evaluate the model's summaries of the draws up to `stop`, block by block."""
-        arrays = dict(root["posterior"].arrays())
+        arrays = dict(root["posterior"].arrays())  # type: ignore[union-attr]  # by its path a group
         if self._program is None:
             shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
             self._program = MonitoredProgram(

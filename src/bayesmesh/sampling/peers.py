@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from bayesmesh.errors import PeerError, StoreError
 from bayesmesh.store.manifests import PROCESSES_REMEDY
@@ -39,7 +38,7 @@ class Peers:
     def is_alone(self) -> bool:
         return self.num_processes == 1
 
-    def exchange(self, value: Any) -> list[Any]:
+    def exchange[Value](self, value: Value) -> list[Value]:
         """Send a small JSON value to all processes; return the values of all, by index.
 
         All processes call it in the same order, and never while a program with collectives runs.

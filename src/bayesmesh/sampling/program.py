@@ -7,7 +7,6 @@ the same run. Numbers of the configuration that change no shape are arguments: o
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -31,8 +30,7 @@ PROGRAMS = ("initialise", "segment")
 _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
 
-@dataclasses.dataclass(frozen=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     """Where the randomness of a chain group comes from: the root seed and the absolute number of its first chain."""
 
     seed: int
@@ -63,6 +61,10 @@ class ChainState(NamedTuple):
 
     kernel: Any
     adaptation: Any
+
+
+Made = tuple[ChainState, dict[str, jax.Array], Position]
+"""A state, and buffers (iteration, ...) of the statistics and the positions made on the way to it."""
 
 
 class Program:
@@ -102,8 +104,8 @@ class Program:
             num_warmup=np.asarray(self.sampling.warmup, np.int32),
             spread=np.asarray(initial.spread, np.float64),
             learning_rate=np.asarray(initial.learning_rate, np.float64),
-            model={k: _number(v) for k, v in numeric_options(self.target.model.options).items()},
-            kernel={k: _number(v) for k, v in self.kernel.numeric_options.items()},
+            model={k: np.asarray(v) for k, v in numeric_options(self.target.model.options).items()},
+            kernel={k: np.asarray(v) for k, v in self.kernel.numeric_options.items()},
         )
 
     # -- what the programs compute -------------------------------------------------------------------------------
@@ -158,13 +160,12 @@ class Program:
             after, info = kernel.step(key, state.kernel, bound, kernel.tuning(state.adaptation, is_adapting))
             check_state(kernel, "step", after, state.kernel)
 
-            def adapt() -> Any:
+            def adapt() -> ChainState:
                 adapted = kernel.adapt(state.adaptation, state.kernel, after, info, bound)
-                check_state(kernel, "adapt", adapted, state.adaptation)
-                return adapted
+                return ChainState(after, check_state(kernel, "adapt", adapted, state.adaptation))
 
-            adaptation = jax.lax.cond(is_adapting, adapt, lambda: state.adaptation)
-            return ChainState(after, adaptation), read_statistics(kernel, info, self.num_reported)
+            made = jax.lax.cond(is_adapting, adapt, lambda: ChainState(after, state.adaptation))
+            return made, read_statistics(kernel, kernel.statistics, info, self.num_reported)
 
         state, statistics, positions = self._iterate(state, step, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)
@@ -176,12 +177,12 @@ class Program:
         step: Callable[[ChainState, jax.Array], tuple[ChainState, dict[str, jax.Array]]],
         first: jax.Array,
         count: jax.Array,
-    ) -> tuple[ChainState, dict[str, jax.Array], Position]:
+    ) -> Made:
         # Traced once for its shapes and for the loop; inlined, it leaves no call in the program.
         step = jax.jit(step, inline=True)
         reported = functools.partial(first_chains, num_chains=self.num_reported)
 
-        def one(i: jax.Array, carry: Any) -> Any:
+        def one(i: jax.Array, carry: Made) -> Made:
             state, statistics, positions = carry
             state, info = step(state, first + i.astype(jnp.uint32))
             made = reported(state.kernel.position)
@@ -193,8 +194,7 @@ class Program:
         _, info_shape = jax.eval_shape(step, state, first)
         made_shape = jax.eval_shape(reported, state.kernel.position)
         empty = jax.tree.map(lambda x: jnp.zeros((self.slice_draws, *x.shape), x.dtype), (info_shape, made_shape))
-        result: tuple[ChainState, dict[str, jax.Array], Position] = jax.lax.fori_loop(0, count, one, (state, *empty))
-        return result
+        return jax.lax.fori_loop(0, count, one, (state, *empty))
 
     # -- shapes, shardings, compilation ---------------------------------------------------------------------------
 
@@ -202,14 +202,12 @@ class Program:
     @functools.cached_property
     def state_shapes(self) -> ChainState:
         """The abstract state."""
-        shapes: ChainState = jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())
-        return shapes
+        return jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())
 
     @functools.cached_property
     def _abstract_arguments(self) -> Arguments:
         values = self.arguments(GroupKey(0, 0))
-        abstract: Arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), values)
-        return abstract
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), values)
 
     @functools.cached_property
     def state_shardings(self) -> ChainState:
@@ -219,8 +217,7 @@ class Program:
         lengths = {"chain": chains, "entry": (self.target.layout.padded_entries,)}
         for method, shapes, axes in zip(("state_axes", "adaptation_axes"), self.state_shapes, declared, strict=True):
             check_axes(self.kernel, method, shapes, axes, lengths)
-        placed: ChainState = place(self.mesh, self.state_shapes, declared)
-        return placed
+        return place(self.mesh, self.state_shapes, declared)
 
     @property
     def data_shardings(self) -> dict[str, NamedSharding]:
@@ -236,7 +233,7 @@ class Program:
             for k in self.target.position.shapes
         }
 
-    def trace(self, name: str) -> Any:
+    def trace(self, name: str) -> jax.stages.Traced:
         """Trace one of `PROGRAMS`; `.lower().compile()` of it gives what `sampling.segment` runs."""
         everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.data_shardings
         state_at = self.state_shardings
@@ -283,16 +280,13 @@ class Program:
         """Copy a checkpoint to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
         shapes = self.state_shapes
         values = []
-        for name, leaf, at in zip(
-            name_leaves(shapes), jax.tree.leaves(shapes), jax.tree.leaves(self.state_shardings), strict=True
-        ):
-            value = leaves[name]
-            shape = part_shape(at, leaf.shape)
+        trees = jax.tree.leaves(shapes), jax.tree.leaves(self.state_shardings)
+        for name, leaf, at in zip(name_leaves(shapes), *trees, strict=True):
+            value, shape = leaves[name], part_shape(at, leaf.shape)
             if value.shape != shape or value.dtype != leaf.dtype:
                 raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {shape} {leaf.dtype}")
             values.append(to_device(value, at, leaf.shape))
-        state: ChainState = jax.tree.unflatten(jax.tree.structure(shapes), values)
-        return state
+        return jax.tree.unflatten(jax.tree.structure(shapes), values)
 
 
 def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
@@ -302,7 +296,7 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
         ValueError: an array has fewer axes than are declared.
     """
 
-    def one(shape: Any, declared: Any) -> NamedSharding | None:
+    def one(shape: jax.ShapeDtypeStruct | None, declared: object) -> NamedSharding | None:
         if shape is None:
             return None
         if not isinstance(declared, Axes) or len(declared.names) > len(shape.shape):
@@ -310,19 +304,13 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
         return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
 
     # A part of a position that has no coordinates is None where its axes are declared all the same.
-    placed: Tree = jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
-    return placed
+    return jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
 
 
-def name_leaves(tree: Any) -> list[str]:
+def name_leaves(tree: object) -> list[str]:
     """Return a name for each leaf, in the order of `jax.tree.leaves`."""
-    return [
-        jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree_util.tree_leaves_with_path(tree)
-    ]
-
-
-def _number(value: float | int) -> np.ndarray:
-    return np.asarray(value, np.float64 if isinstance(value, float) else np.int64)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
 
 
 _INDEX, _COUNT = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.int32)

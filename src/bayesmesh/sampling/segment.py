@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
+import jax
 import numpy as np
 
 from bayesmesh.errors import NotFinished
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.progress import Progress
+from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.program import GroupKey, Program
+from bayesmesh.sampling.program import ChainState, GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
 
-Compiled = Mapping[str, Callable[..., Any]]
+Compiled = Mapping[str, jax.stages.Compiled]
 """Name -> compiled program."""
 
 
@@ -54,7 +55,7 @@ class Loop:
         program: Program,
         compiled: Compiled,
         key: GroupKey,
-        data: Any,
+        data: Arrays,
         store: ChainStore,
         ledger: Ledger,
         interruption: Interruption,
@@ -72,7 +73,7 @@ class Loop:
         self._facts, self._should_stop, self._watch = facts, should_stop, watch
         self._commit_at = frozenset(commit_at)
         self._peers = Peers() if peers is None else peers
-        self._in_flight: Any = ()
+        self._in_flight: object = ()
         self._stopped_by = ""
         self._is_due = False
         self._most, self._ended = program.slice_draws, 0.0
@@ -97,7 +98,7 @@ class Loop:
                 state = self._run_phase(current, done, wanted[current], state)
         self.store.end_writing()
 
-    def _restore(self, commit: Commit | None) -> tuple[str, int, Any]:
+    def _restore(self, commit: Commit | None) -> tuple[str, int, ChainState]:
         """Return phase, iterations done and state: from a commit, or from the start."""
         if commit is not None:
             with self._ledger.phase("resume", f"{commit.phase} {commit.stop}"):
@@ -111,7 +112,7 @@ class Loop:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
             return "warmup", 0, state
 
-    def _run_phase(self, phase: str, done: int, wanted: int, state: Any) -> Any:
+    def _run_phase(self, phase: str, done: int, wanted: int, state: ChainState) -> ChainState:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
         unit = "iteration" if phase == "warmup" else "draw"
         begun = self._ended = time.perf_counter()
@@ -156,7 +157,7 @@ class Loop:
     def _is_over(self, writer: Writer, segment: Segment) -> bool:
         """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
         is_due = segment.age >= self.program.sampling.segment_seconds
-        said = self._exchange([self._interruption.requested_by, writer.has_enough, writer.failure, is_due, self._most])
+        said = self._exchange((self._interruption.requested_by, writer.has_enough, writer.failure, is_due, self._most))
         self._stopped_by = next((by for by, *_ in said if by), "")
         # By one clock, so that all draw and commit the same.
         *_, self._is_due, self._most = said[0]
@@ -170,17 +171,17 @@ class Loop:
         self._most = max(1, fitting) if 2 * fitting < self.program.slice_draws else self.program.slice_draws
 
     def _meet(self, failure: str, has_enough: bool) -> bool:
-        said = self._exchange([failure, has_enough])
+        said = self._exchange((failure, has_enough))
         self._peers.raise_failure([text for text, _ in said])
         return any(enough for _, enough in said)
 
-    def _exchange(self, value: Any) -> list[Any]:
+    def _exchange[Value](self, value: Value) -> list[Value]:
         """Tell the others; what they tell must not travel beside the collectives of a slice."""
         if not self._peers.is_alone:
             self._interruption.wait(self._in_flight)
         return self._peers.exchange(value)
 
-    def _start(self, phase: str, done: int, wanted: int, state: Any) -> Slice:
+    def _start(self, phase: str, done: int, wanted: int, state: ChainState) -> Slice:
         # Iterations of warmup and draws are counted apart; only draws are looked at.
         looks = [n - done for n in self._commit_at if n > done and phase == "sample"]
         count = min(self._most, self.store.next_count(done, wanted), *looks)

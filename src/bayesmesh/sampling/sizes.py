@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
 from bayesmesh.sampling.density import Target
@@ -68,7 +70,7 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
 
 
-def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
+def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> int:
     """Return how many rows to take at a time, from the largest array that one row brings about.
 
     Args:
@@ -86,12 +88,13 @@ def row_tile(model: Any, spec: DataSpec, num_chains: int, platform: str) -> int:
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
     jaxpr = jax.make_jaxpr(target.tile)(shared, local, data)
     arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
-    by_chain = [math.prod(v.aval.shape) for v in arrays if rows in v.aval.shape]
+    shapes_of_arrays: list[tuple[int, ...]] = [getattr(v.aval, "shape", ()) for v in arrays]
+    by_chain = [math.prod(shape) for shape in shapes_of_arrays if rows in shape]
     largest = max(by_chain, default=rows) / rows
     return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
 
 
-def equations_of(jaxpr: Any) -> Iterator[Any]:
+def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
     """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
 
 from bayesmesh.sampling.parts import to_host
-from bayesmesh.sampling.program import Program, name_leaves
+from bayesmesh.sampling.program import ChainState, Program, name_leaves
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
 
@@ -21,7 +21,7 @@ class Slice(NamedTuple):
 
     start: int
     num_iterations: int
-    state: Any
+    state: ChainState
     statistics: Mapping[str, jax.Array]
     draws: Mapping[str, jax.Array]
 
@@ -60,7 +60,7 @@ class Segment:
         self, phase: str, start: int, room: int, facts: Facts, program: Program, *, is_first: bool = True
     ) -> None:
         self.phase, self.start, self.stop, self.facts = phase, start, start, facts
-        self.state: Any = None
+        self.state: ChainState | None = None
         self._room, self._program, self._is_first = room, program, is_first
         self._stats: dict[str, np.ndarray] = {}
         self._draws: dict[str, np.ndarray] = {}
@@ -148,7 +148,7 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._pool:
             if kind is None:
                 self.drain()

@@ -59,7 +59,7 @@ def run(
             growth = _growth(spec, data_spec, equations)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)
-            ledger.device = describe_devices(probe.mesh)["kind"]
+            ledger.device = str(describe_devices(probe.mesh)["kind"])
             start = time.perf_counter()
             data = probe.put_data(shards.read_rows(*probe.rows_here))
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
@@ -59,6 +59,11 @@ def mean_over_finite(statistic: Float[Array, " chain"], lp: Float[Array, " chain
     """
     is_living = jnp.isfinite(lp)
     return jnp.sum(jnp.where(is_living, statistic, 0.0)) / jnp.maximum(jnp.sum(is_living), 1)
+
+
+def step_size_in_use(state: StepSizeState, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
+    """Return the step size of the next transition, () float64: the iterate while adapting, the average afterwards."""
+    return jnp.where(is_adapting, jnp.exp(state.log_step), averaged_step_size(state))
 
 
 def averaged_step_size(state: StepSizeState) -> Float[Array, ""]:

@@ -6,7 +6,6 @@ replaced when the window closes; the search for the step size then restarts from
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -15,9 +14,9 @@ import jax.numpy as jnp
 from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.adaptation.step_size import (
     StepSizeState,
-    averaged_step_size,
     init_step_size,
     mean_over_finite,
+    step_size_in_use,
     update_step_size,
 )
 from bayesmesh.kernels.adaptation.windows import is_window_end
@@ -105,9 +104,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> HamiltonianTuning:
         """Return the step size in use while adapting, its average afterwards, with the metric."""
-        step_size = jnp.where(
-            is_adapting, jnp.exp(adaptation.step_size.log_step), averaged_step_size(adaptation.step_size)
-        )
+        step_size = step_size_in_use(adaptation.step_size, is_adapting)
         return HamiltonianTuning(step_size, adaptation.metric, self.extra_tuning(adaptation, is_adapting))
 
     def acceptance_statistic(self, info: Info) -> jax.Array:
@@ -136,12 +133,6 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def extra_axes(self) -> Any:
         """Return the `Axes` of every array of `Warmup.extra`; by default all are scalars that the devices share."""
         return jax.tree.map(lambda _: SCALAR, jax.eval_shape(self.init_extra))
-
-    @abstractmethod
-    def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
-    ) -> tuple[HamiltonianState, Info]:
-        """Make one transition."""
 
     def state_axes(self) -> HamiltonianState:
         """Return the axes of a state."""

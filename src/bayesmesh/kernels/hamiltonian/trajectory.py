@@ -55,7 +55,7 @@ class Trajectory(NamedTuple):
 
 
 class HamiltonianInfo(NamedTuple):
-    """Info of a step for diagnostics and adaptation; `STATISTICS` describes its fields.
+    """Info of a step for diagnostics and adaptation; `STATISTICS` describes its fields, and a kernel may leave some out.
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
@@ -66,13 +66,13 @@ class HamiltonianInfo(NamedTuple):
 
     acceptance_rate: jax.Array
     accepted: jax.Array
-    diverging: jax.Array
-    energy: jax.Array
     lp: jax.Array
     log_likelihood: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
-    trajectory: Trajectory
+    diverging: jax.Array | None = None
+    energy: jax.Array | None = None
+    trajectory: Trajectory | None = None
 
 
 def init_state(position: Position, target: Target) -> HamiltonianState:

@@ -17,14 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from bayesmesh.kernels.base import Position, Target, map_parts
+from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
-from bayesmesh.kernels.hamiltonian.trajectory import (
-    DIVERGENCE_THRESHOLD,
-    HamiltonianState,
-    batch_dot,
-    leapfrog,
-    over_chains,
-)
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, batch_dot, over_chains
 
 
 class End(NamedTuple):
@@ -124,7 +119,7 @@ def grow_tree[Data](
         begin = HamiltonianState(end.position, start.log_prior, start.log_likelihood, end.gradient, state.num_steps)
         # Backwards in time the step is negative.
         signed = jnp.where(tree.is_forward, step_size, -step_size)
-        at, moved = leapfrog(metric, data, target, signed, begin, end.momentum)
+        at, moved = trajectory.leapfrog(metric, data, target, signed, begin, end.momentum)
         point = Draw(at.position, at.gradient, at.log_prior, at.log_likelihood, 0.5 * batch_dot(moved, moved))
         grown = _add_leaf(tree, End(at.position, moved, at.gradient), point, _log_weight(start, point), uniform[:, 0])
         return _merge(grown, uniform[:, 1], uniform[:, 2], max_depth)
@@ -171,7 +166,7 @@ def _add_leaf(tree: Tree, end: End, point: Draw, log_weight: jax.Array, uniform:
     takes = grows & (jnp.log(uniform) < log_weight - part_weight)
     momentum = jax.tree.map(jnp.add, tree.part.momentum, end.momentum)
     saved, is_turning = _check_subtrees(tree.saved, tree.leaf, end.momentum, momentum)
-    diverging = -log_weight > DIVERGENCE_THRESHOLD
+    diverging = -log_weight > trajectory.DIVERGENCE_THRESHOLD
     acceptance = jnp.exp(jnp.minimum(log_weight, 0.0))
     return tree._replace(
         left=_pick(grows & ~tree.is_forward, end, tree.left),
@@ -247,5 +242,4 @@ def _merge(tree: Tree, uniform: jax.Array, direction: jax.Array, max_depth: int)
 
 def _pick[Arrays: (Draw, End, Position)](is_first: jax.Array, one: Arrays, other: Arrays) -> Arrays:
     """Choose between two trees of arrays (chain, ...) by chain."""
-    chosen: Arrays = jax.tree.map(lambda a, b: jnp.where(over_chains(is_first, a), a, b), one, other)
-    return chosen
+    return jax.tree.map(lambda a, b: jnp.where(over_chains(is_first, a), a, b), one, other)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from bayesmesh.kernels.base import Density, DensityParts, Position, Target
+from bayesmesh.kernels.base import DensityParts, Position, Target
 
 
-class FunctionTarget:
+class FunctionTarget(Target):
     """Functions of one chain's vector of coordinates, (S,), as a target of kernels.
 
     Args:
@@ -31,23 +31,15 @@ class FunctionTarget:
         """Nothing is padded."""
         return Position(None, None)
 
-    def log_density(self, position: Position) -> Density:
-        """Return both terms and the gradient of their sum."""
-        return self.log_density_parts(position).total()
-
     def log_density_parts(self, position: Position) -> DensityParts:
         """Return both terms and the gradient of each."""
         log_prior, prior_gradient = jax.vmap(jax.value_and_grad(self._log_prior))(position.shared)
         value, gradient = jax.vmap(jax.value_and_grad(self._log_likelihood))(position.shared)
-        return DensityParts(
-            log_prior.astype(jnp.float64),
-            value.astype(jnp.float64),
-            Position(prior_gradient, None),
-            Position(gradient, None),
-        )
+        gradients = Position(prior_gradient, None), Position(gradient, None)
+        return DensityParts(log_prior.astype(jnp.float64), value.astype(jnp.float64), *gradients)
 
 
-class TemperedTarget:
+class TemperedTarget(Target):
     """Prior times likelihood to the power of an inverse temperature.
 
     Args:
@@ -62,10 +54,6 @@ class TemperedTarget:
     def mask(self) -> Position:
         """The mask of the target."""
         return self.target.mask
-
-    def log_density(self, position: Position) -> Density:
-        """Return log prior, tempered log likelihood and the gradient of their sum."""
-        return self.log_density_parts(position).total()
 
     def log_density_parts(self, position: Position) -> DensityParts:
         """Return log prior, tempered log likelihood and the gradient of each."""

@@ -58,8 +58,19 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
     JAX.optimizer.rewrite(graph)
     # Without this, constants made while something else is traced would be its tracers.
     with jax.ensure_compile_time_eval():
-        converted: Callable[..., Sequence[Array]] = jax_funcify(graph)
-    return converted
+        return jax_funcify(graph)
+
+
+def _log_densities(
+    values: Mapping[Variable, Variable], variables: Sequence[Variable] | None = None
+) -> Sequence[Variable]:
+    """Return the log densities of random variables at their values, all in constrained space; of all by default."""
+    return transformed_conditional_logp(
+        list(values) if variables is None else variables,
+        rvs_to_values=values,
+        rvs_to_transforms=dict.fromkeys(values),
+        jacobian=False,
+    )
 
 
 class Graphs:
@@ -82,7 +93,8 @@ class Graphs:
         self._model, self._rows, self._name = model, dict(rows), name
         self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
         self.names = [str(rv.name) for rv in self._free]
-        self._check_latents()
+        for rv in self._free:
+            self._check_latent(rv)
         self._values = [rv.type(rv.name) for rv in self._free]
         self._plain = dict(zip(self._free, self._values, strict=True))
         observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
@@ -94,33 +106,21 @@ class Graphs:
     def _uses_rows(self, variable: Variable) -> bool:
         return not set(self._rows.values()).isdisjoint(ancestors([variable]))
 
-    def _check_latents(self) -> None:
-        for rv in self._free:
-            if rv.dtype not in ("float32", "float64"):
-                raise ConfigError(
-                    f"model {self._name}: '{rv.name}' is {rv.dtype}",
-                    "sum discrete variables out: kernels need gradients",
-                )
-            if self._uses_rows(rv):
-                raise ConfigError(
-                    f"model {self._name}: '{rv.name}' depends on the rows",
-                    "latents are shared by all rows; take a static shape, such as rows[...].type.shape[1]",
-                )
+    def _check_latent(self, rv: Variable) -> None:
+        said = f"model {self._name}: '{rv.name}'"
+        if rv.dtype not in ("float32", "float64"):
+            raise ConfigError(f"{said} is {rv.dtype}", "sum discrete variables out: kernels need gradients")
+        if self._uses_rows(rv):
+            remedy = "latents are shared by all rows; take a static shape, such as rows[...].type.shape[1]"
+            raise ConfigError(f"{said} depends on the rows", remedy)
 
     def _split_terms(self, observed: Mapping[Variable, Variable]) -> None:
         """Split log density terms by whether they depend on rows; all in constrained space, without Jacobians."""
-        values = {**self._plain, **observed}
-        free, seen = list(self._free), list(observed)
-        found = transformed_conditional_logp(
-            [*free, *seen], rvs_to_values=values, rvs_to_transforms=dict.fromkeys(values), jacobian=False
-        )
         potentials = list(self._model.potentials)
-        terms = [*found, *self._in_terms_of_values(potentials)]
-        of_rows = [self._uses_rows(term) for term in terms]
-        self._prior_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if not is_of_rows]
-        self._row_terms = [t for t, is_of_rows in zip(terms, of_rows, strict=True) if is_of_rows]
-        names = [str(v.name) for v in (*free, *seen, *potentials)]
-        self._row_names = [name for name, is_of_rows in zip(names, of_rows, strict=True) if is_of_rows]
+        terms = [*_log_densities({**self._plain, **observed}), *self._in_terms_of_values(potentials)]
+        by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *potentials)), terms, strict=True))
+        self._row_terms = {name: term for name, term in by_name.items() if self._uses_rows(term)}
+        self._prior_terms = [term for name, term in by_name.items() if name not in self._row_terms]
         if not self._row_terms:
             raise ConfigError(
                 f"model {self._name}: nothing in it depends on the rows", "use the fields that build() is given"
@@ -128,8 +128,7 @@ class Graphs:
 
     def _in_terms_of_values(self, variables: Sequence[Variable]) -> list[Variable]:
         """Replace latents by the symbols of their values."""
-        replaced: list[Variable] = clone_replace(list(variables), replace=self._plain) if variables else []
-        return replaced
+        return clone_replace(list(variables), replace=self._plain) if variables else []
 
     # -- JAX functions, each of dicts of arrays --------------------------------------------------------------------
 
@@ -143,12 +142,12 @@ class Graphs:
 
         Tracing it raises ConfigError where the first axis of a term is not that of the rows.
         """
-        function = to_jax([*self._values, *self._rows.values()], self._row_terms)
+        function = to_jax([*self._values, *self._rows.values()], list(self._row_terms.values()))
 
         def per_row(latents: Arrays, rows: Arrays) -> Array:
             given = self._of_rows(rows)
             num_rows, total = len(given[0]), jnp.zeros(len(given[0]))
-            for name, term in zip(self._row_names, function(*self._of(latents), *given), strict=True):
+            for name, term in zip(self._row_terms, function(*self._of(latents), *given), strict=True):
                 if term.shape[:1] != (num_rows,):
                     raise ConfigError(
                         f"model {self._name}: '{name}' has a log density of shape {term.shape} for {num_rows} rows",
@@ -161,34 +160,27 @@ class Graphs:
 
     def constrain(self) -> Callable[[Arrays], dict[str, Array]]:
         """Return the map from unconstrained values to latents."""
-        model = self._model
-        outputs = replace_rvs_by_values(
-            self._free, rvs_to_values=model.rvs_to_values, rvs_to_transforms=model.rvs_to_transforms
-        )
-        function = to_jax(self._unconstrained(), outputs)
-        return lambda z: dict(zip(self.names, function(*self._of(z)), strict=True))
+        function = self._of_unconstrained(self._free)
+        return lambda z: dict(zip(self.names, function(z), strict=True))
 
     def log_jacobian(self) -> Callable[[Arrays], Array]:
         """Return a function of unconstrained values: log determinant of the Jacobian of `constrain`, () float64."""
-        model, terms = self._model, [pt.constant(0.0)]
-        for rv in self._free:
-            if (transform := model.rvs_to_transforms[rv]) is not None:
-                terms.append(pt.sum(transform.log_jac_det(model.rvs_to_values[rv], *rv.owner.inputs)))
-        (total,) = replace_rvs_by_values(
-            [sum(terms[1:], start=terms[0])],
-            rvs_to_values=model.rvs_to_values,
-            rvs_to_transforms=model.rvs_to_transforms,
-        )
-        function = to_jax(self._unconstrained(), [total])
-        return lambda z: function(*self._of(z))[0]
+        transforms = [(rv, self._model.rvs_to_transforms[rv]) for rv in self._free]
+        terms = [
+            pt.sum(transform.log_jac_det(self._model.rvs_to_values[rv], *rv.owner.inputs))
+            for rv, transform in transforms
+            if transform is not None
+        ]
+        function = self._of_unconstrained([sum(terms, start=pt.constant(0.0))])
+        return lambda z: function(z)[0]
 
     def unconstrain(self) -> Callable[[Arrays], dict[str, Array]]:
         """Return the map from latents to unconstrained values, under the names of the latents."""
-        outputs = []
-        for rv, value in self._plain.items():
-            transform = self._model.rvs_to_transforms[rv]
-            parents = self._in_terms_of_values(rv.owner.inputs)
-            outputs.append(value if transform is None else transform.forward(value, *parents))
+        transforms = [(rv, value, self._model.rvs_to_transforms[rv]) for rv, value in self._plain.items()]
+        outputs = [
+            value if transform is None else transform.forward(value, *self._in_terms_of_values(rv.owner.inputs))
+            for rv, value, transform in transforms
+        ]
         function = to_jax(self._values, outputs)
         return lambda latents: dict(zip(self.names, function(*self._of(latents)), strict=True))
 
@@ -213,10 +205,7 @@ class Graphs:
         (conditional,) = self._in_terms_of_values([rv])
         draw = self._draw([*self._values, *fields], [conditional])
         symbol = value.type("value")
-        given = {**self._plain, rv: symbol}
-        (density,) = transformed_conditional_logp(
-            [rv], rvs_to_values=given, rvs_to_transforms=dict.fromkeys(given), jacobian=False
-        )
+        (density,) = _log_densities({**self._plain, rv: symbol}, [rv])
         log_prob, outcome = to_jax([*self._values, *fields, symbol], [density]), to_jax(fields, [value])
         return (
             lambda key, latents, rows: draw(key, [*self._of(latents), *self._of_rows(rows)])[0],
@@ -237,8 +226,14 @@ class Graphs:
 
         return draw
 
-    def _unconstrained(self) -> list[Variable]:
-        return [self._model.rvs_to_values[rv] for rv in self._free]
+    def _of_unconstrained(self, outputs: Sequence[Variable]) -> Callable[[Arrays], Sequence[Array]]:
+        """Return a function of unconstrained values that gives what a graph of latents does."""
+        to_values = self._model.rvs_to_values
+        outputs = replace_rvs_by_values(
+            outputs, rvs_to_values=to_values, rvs_to_transforms=self._model.rvs_to_transforms
+        )
+        function = to_jax([to_values[rv] for rv in self._free], outputs)
+        return lambda z: function(*self._of(z))
 
     def _of(self, latents: Arrays) -> list[Array]:
         return [latents[name].astype(v.dtype) for name, v in zip(self.names, self._values, strict=True)]

@@ -16,11 +16,8 @@ def load_metric(name: str) -> Metric[Any, Any]:
         ConfigError: the file defines no metric, or several.
     """
     module = importlib.import_module(f"{__name__}.{name}")
-    found = [
-        c
-        for c in vars(module).values()
-        if isinstance(c, type) and issubclass(c, Metric) and c.__module__ == module.__name__
-    ]
+    classes = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+    found = [c for c in classes if issubclass(c, Metric)]
     if len(found) != 1:
         raise ConfigError(
             f"{module.__file__}: {len(found)} subclasses of Metric; a metric is exactly one",
@@ -31,5 +28,4 @@ def load_metric(name: str) -> Metric[Any, Any]:
         raise ConfigError(
             f"{module.__file__}: {found[0].__name__} lacks {missing}", "docs/contracts/kernel.md lists them"
         )
-    metric: Metric[Any, Any] = found[0]()
-    return metric
+    return found[0]()

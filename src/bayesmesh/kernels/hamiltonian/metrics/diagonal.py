@@ -84,8 +84,7 @@ class DiagonalMetric(Metric[Position, MomentState]):
 
     def data_axes(self) -> Position:
         """Return the axes of the scale."""
-        axes: Position = COORDINATES
-        return axes
+        return COORDINATES
 
     def estimate_axes(self) -> MomentState:
         """Return the axes of the moments."""
@@ -101,9 +100,7 @@ def _merge(
 ) -> tuple[Position, Position]:
     """Add those of a batch (chain, ...) that count to mean and spread (Chan, Golub and LeVeque 1979)."""
 
-    def one(m: jax.Array, s: jax.Array | None, x: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        assert s is not None
-        assert x is not None  # the three have the same parts
+    def one(m: jax.Array, s: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         is_in = counts.reshape((-1,) + (1,) * (x.ndim - 1))
         num = counts.sum().astype(x.dtype)
         batch_mean = jnp.where(is_in, x, 0).sum(0) / jnp.maximum(num, 1)
@@ -113,6 +110,7 @@ def _merge(
         merged = s + jnp.square(deviation).sum(0) + jnp.square(delta) * (count.astype(x.dtype) * num / total)
         return m + delta * (num / total), merged
 
-    pairs = [None if m is None else one(m, s, x) for m, s, x in zip(mean, spread, batch, strict=True)]
-    means, spreads = ([None if p is None else p[i] for p in pairs] for i in range(2))
-    return Position(*means), Position(*spreads)
+    # Of each part a pair, or None.
+    pairs = jax.tree.map(one, mean, spread, batch)
+    means, spreads = (Position(*(pair and pair[i] for pair in pairs)) for i in range(2))
+    return means, spreads
