@@ -64,8 +64,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Shapes and dtypes in annotations are checked at every call. A module is instrumented when it is imported, so this comes
 # before any of ours.
 INSTRUMENTED = [
-    *("diagnostics", "models"),
-    *(f"kernels.adaptation.{module}" for module in ("step_size", "trajectory_length", "windows")),
+    *("diagnostics", "models", "kernels.base", "kernels.hamiltonian", "kernels.targets", "kernels.adaptation"),
+    *(f"kernels.{module}" for module in ("chees", "hmc", "nuts", "random_walk", "replica_exchange")),
+    # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
+    *(f"sampling.{module}" for module in ("position", "rows")),
 ]
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 

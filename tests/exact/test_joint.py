@@ -19,6 +19,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.kernels import base
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.kernels.hmc import Hmc
@@ -67,7 +68,7 @@ class Joint:
         return Replicates(self, outcome, change)
 
 
-class Replicates:
+class Replicates(base.Target):
     """A log density of every replicate (replicate, ...), each with its own outcome; as kernels see it."""
 
     mask = Position(None, None)

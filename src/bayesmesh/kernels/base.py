@@ -6,11 +6,12 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int, Key
 
 from bayesmesh.config.settings import Settings, numeric_options, replace_options
 
@@ -79,6 +80,7 @@ class DensityParts(NamedTuple):
         return Density(self.log_prior, self.log_likelihood, gradient)
 
 
+@runtime_checkable
 class Target(Protocol):
     """A log density for kernels.
 
@@ -136,12 +138,12 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     interacts: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, Statistic]]
 
-    def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
+    def __init__(self, options: Settings, num_warmup: int | Int[Array, ""]) -> None:
         self.options: Any = options
         self.num_warmup = num_warmup
 
     def with_arguments(
-        self, options: Mapping[str, Any], num_warmup: jax.Array
+        self, options: Mapping[str, Any], num_warmup: Int[Array, ""]
     ) -> Kernel[State, Tuning, Info, Adaptation]:
         """Return this kernel with numeric options and the length of warmup replaced by arguments of a program."""
         made = copy.copy(self)
@@ -154,7 +156,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         return numeric_options(self.options)
 
     @property
-    def num_adaptive(self) -> int | jax.Array:
+    def num_adaptive(self) -> int | Int[Array, ""]:
         """Number of first warmup iterations that may change the tuning; all by default."""
         return self.num_warmup
 
@@ -167,7 +169,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Return the expected gradients per draw, to plan a segment before any measurement."""
 
     @abstractmethod
-    def init(self, key: jax.Array, position: Position, target: Target) -> State:
+    def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> State:
         """Return the state at a position.
 
         Args:
@@ -177,7 +179,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """
 
     @abstractmethod
-    def step(self, key: jax.Array, state: State, target: Target, tuning: Tuning) -> tuple[State, Info]:
+    def step(self, key: Key[Array, " chain"], state: State, target: Target, tuning: Tuning) -> tuple[State, Info]:
         """Return the next state, and the info for diagnostics and adaptation.
 
         Args:
@@ -200,7 +202,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         """Adapt after one warmup iteration from `before` to `after`; called `num_adaptive` times."""
 
     @abstractmethod
-    def tuning(self, adaptation: Adaptation, is_adapting: jax.Array | bool) -> Tuning:
+    def tuning(self, adaptation: Adaptation, is_adapting: Bool[Array, ""] | bool) -> Tuning:
         """Return the tuning that `step` reads; constant over iterations unless `is_adapting`, () bool."""
 
     @abstractmethod

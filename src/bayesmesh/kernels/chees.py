@@ -7,8 +7,8 @@ chain takes the same number of steps, so on an accelerator none waits for a deep
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
@@ -47,7 +47,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         return float(self.options.initial_leapfrog_steps)
 
     def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory of jittered length."""
         length = halton(state.num_steps) * tuning.extra
@@ -56,7 +56,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
             key, state, target, self.metric, tuning.metric, tuning.step_size, num_steps.astype(jnp.int32)
         )
 
-    def acceptance_statistic(self, info: HamiltonianInfo) -> jax.Array:
+    def acceptance_statistic(self, info: HamiltonianInfo) -> Float[Array, ""]:
         """Return the harmonic mean of acceptance over chains."""
         inverse = mean_over_finite(1 / jnp.maximum(info.acceptance_rate, 1e-3), info.lp)
         return 1 / jnp.maximum(inverse, 1.0)
@@ -79,7 +79,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         longest = jnp.log(jnp.maximum(step_size, average) * self.options.max_leapfrog_steps)
         return length._replace(log_length=jnp.clip(length.log_length, shortest, longest))
 
-    def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> jax.Array:
+    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
         """Return the longest trajectory: in use while adapting, its average afterwards."""
         length: LengthState = adaptation.extra
         return jnp.exp(jnp.where(is_adapting, length.log_length, length.log_average))

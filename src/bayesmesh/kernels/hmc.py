@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings, MetricName
@@ -48,7 +49,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
     statistics = STATISTICS
 
     @property
-    def num_adaptive(self) -> int | jax.Array:
+    def num_adaptive(self) -> int | Int[Array, ""]:
         """The first `adaptation_fraction` of warmup."""
         count = self.options.adaptation_fraction * self.num_warmup
         return jnp.round(count).astype(jnp.int32) if isinstance(count, jax.Array) else round(count)
@@ -58,7 +59,7 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
         return float(self.options.num_leapfrog_steps)
 
     def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory."""
         num_steps = jnp.asarray(self.options.num_leapfrog_steps, jnp.int32)

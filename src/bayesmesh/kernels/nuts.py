@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
@@ -74,7 +75,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
         return float(2 ** min(4, self.options.max_tree_depth) - 1)
 
     def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, NutsInfo]:
         """Grow a trajectory until it turns, and draw from it."""
         key_momentum, key_tree = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
@@ -44,7 +45,7 @@ class RandomWalk(HamiltonianKernel[HamiltonianInfo]):
         return 1.0
 
     def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Propose a point near the present one, and accept or reject it."""
         key_noise, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
@@ -92,12 +93,12 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         half = jnp.ones(num_chains // 2, jnp.float64)
         return TemperedTarget(target, jnp.concatenate([half, half * self.options.inverse_temperature]))
 
-    def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
+    def init(self, key: Key[Array, " chain"], position: Position, target: Target) -> HamiltonianState:
         """Return the state at a position, each half at its own temperature."""
         return init_state(position, self._tempered(target, len(key)))
 
     def step(
-        self, key: jax.Array, state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, ExchangeInfo]:
         """Propose a swap to every pair, and make one trajectory of every chain."""
         num_cold = len(key) // 2
@@ -116,7 +117,9 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         hot = {"hot_acceptance_rate": moved.acceptance_rate[num_cold:], "hot_lp": moved.lp[num_cold:]}
         return after, ExchangeInfo(**cold | of_pair | hot)
 
-    def _swaps(self, key: jax.Array, state: HamiltonianState, tempered: TemperedTarget) -> jax.Array:
+    def _swaps(
+        self, key: Key[Array, " chain"], state: HamiltonianState, tempered: TemperedTarget
+    ) -> Bool[Array, " cold"]:
         """Return which pairs swap, (cold chain,): Metropolis on the product of both targets."""
         log_likelihood = state.log_likelihood / tempered.inverse_temperature
         cold, hot = jnp.split(log_likelihood, 2)
@@ -148,7 +151,7 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         """Restart the search for the step size of the hot chains, like that of the cold ones."""
         return init_step_size(jnp.exp(extra.log_step), shrinkage)
 
-    def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> jax.Array:
+    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
         """Return the step size of the hot chains."""
         return step_size_in_use(adaptation.extra, is_adapting)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import jax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.models.base import Model
@@ -40,7 +41,9 @@ class CollectiveTarget(Target):
         super().__init__(model, spec, layout)
         self.mesh = mesh
 
-    def likelihood_and_gradient(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def likelihood_and_gradient(
+        self, latents: Arrays, data: Arrays
+    ) -> tuple[Float[Array, " chain"], dict[str, jax.Array]]:
         """Return the log likelihood of a batch of chains and its gradient, with the collectives stated."""
         lies = {k: P(CHAIN_AXIS, DATA_AXIS) if k in self.model.local_latents else P(CHAIN_AXIS) for k in latents}
         share = jax.shard_map(

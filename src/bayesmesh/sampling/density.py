@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Key
 
 from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
@@ -22,7 +23,7 @@ from bayesmesh.models.base import Model
 from bayesmesh.sampling.position import PositionLayout, resize_local
 from bayesmesh.sampling.rows import RowLayout
 
-Arrays = Mapping[str, jax.Array]
+Arrays = Mapping[str, Array]
 
 
 class Target:
@@ -92,10 +93,10 @@ class Target:
                 f"return one value for each row, here of shape ({num_rows},); its sum over rows is taken by the pipeline",
             )
 
-    def _sample_unconstrained(self, key: jax.Array) -> dict[str, jax.Array]:
+    def _sample_unconstrained(self, key: Key[Array, ""]) -> dict[str, jax.Array]:
         return dict(self.bijector.inverse(self.prior.sample(seed=key)))
 
-    def sample_prior(self, key: jax.Array) -> Position:
+    def sample_prior(self, key: Key[Array, ""]) -> Position:
         """Return a draw of the prior as the unconstrained position of one chain."""
         return self.position.pack(self._sample_unconstrained(key))
 
@@ -116,7 +117,7 @@ class Target:
 
     # -- the density of a batch of chains -------------------------------------------------------------------------
 
-    def prior_and_latents(self, position: Position) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def prior_and_latents(self, position: Position) -> tuple[Float[Array, ""], dict[str, jax.Array]]:
         """Return one chain's log prior, () float64, and its latents as the likelihood takes them.
 
         Local latents have their entries first and are padded with zeros, like the position.
@@ -130,7 +131,9 @@ class Target:
         )
         return log_prior, {k: jnp.moveaxis(v, local[k], 0) if k in local else v for k, v in padded.items()}
 
-    def likelihood_and_gradient(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def likelihood_and_gradient(
+        self, latents: Arrays, data: Arrays
+    ) -> tuple[Float[Array, " chain"], dict[str, jax.Array]]:
         """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient by latents."""
         return jax.vmap(self._sum_of_devices, in_axes=(0, None))(latents, data)
 
@@ -163,7 +166,7 @@ class Target:
         (value, g_shared), g_local = jax.lax.scan(add, zero, (local, data))
         return value, g_shared, g_local
 
-    def tile(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[jax.Array, tuple[Arrays, Arrays]]:
+    def tile(self, shared: Arrays, local: Arrays, data: Arrays) -> tuple[Float[Array, ""], tuple[Arrays, Arrays]]:
         """Return the log likelihood of one tile, () float64, and its gradient by shared and by local latents."""
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int, Shaped
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -26,7 +27,7 @@ Derived = dict[str, dict[str, np.ndarray]]
 """Group -> name -> array; those of draws are (chain, draw, ...)."""
 
 
-def spread_evenly(total: int, wanted: int) -> np.ndarray:
+def spread_evenly(total: int, wanted: int) -> Int[np.ndarray, " chosen"]:
     """Return at most `wanted` of the numbers 0 to total - 1, evenly spaced.
 
     >>> spread_evenly(10, 4).tolist()
@@ -74,7 +75,7 @@ def _outcome_type(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.int32) if np.issubdtype(dtype, np.integer) else dtype
 
 
-def read_chosen_rows(shards: Shards, rows: np.ndarray) -> dict[str, np.ndarray]:
+def read_chosen_rows(shards: Shards, rows: Int[np.ndarray, " chosen"]) -> dict[str, Shaped[np.ndarray, "chosen ..."]]:
     """Read chosen rows, one shard at a time, because a single row costs as much as its shard."""
     parts = []
     for start in range(0, shards.num_rows, READ_ROWS):

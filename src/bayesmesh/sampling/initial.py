@@ -7,12 +7,16 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float
 
 from bayesmesh.kernels.base import Density, Position
 
 
 def climb(
-    position: Position, log_density_fn: Callable[[Position], Density], num_steps: int, learning_rate: float | jax.Array
+    position: Position,
+    log_density_fn: Callable[[Position], Density],
+    num_steps: int,
+    learning_rate: float | Float[Array, ""],
 ) -> Position:
     """Return positions after Adam (Kingma and Ba 2015) with a cosine decay; each step costs one gradient per chain.
 

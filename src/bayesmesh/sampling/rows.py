@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 
 class Slots(NamedTuple):
@@ -18,9 +19,9 @@ class Slots(NamedTuple):
         entry_of_row: int32, which entry of the tile the row belongs to.
     """
 
-    row: np.ndarray
-    is_row: np.ndarray
-    entry_of_row: np.ndarray
+    row: Int[np.ndarray, "device tile row"]
+    is_row: Bool[np.ndarray, "device tile row"]
+    entry_of_row: Int[np.ndarray, "device tile row"]
 
 
 @dataclasses.dataclass(frozen=True)

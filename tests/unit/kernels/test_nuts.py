@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Density, Position, Target
 from bayesmesh.kernels.nuts import Nuts, Options
 
 NUM_CHAINS = 50
 
 
-class TwoWidths:
+class TwoWidths(Target):
     """A standard normal for half of the chains, and one with standard deviation 10 for the others."""
 
     mask = Position(None, None)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from bayesmesh.kernels.base import Position, Statistic, Target, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -80,14 +81,14 @@ def init_state(position: Position, target: Target) -> HamiltonianState:
     return HamiltonianState(position, *target.log_density(position), jnp.zeros((), jnp.int32))
 
 
-def batch_dot(a: Position, b: Position) -> jax.Array:
+def batch_dot(a: Position, b: Position) -> Float[Array, " chain"]:
     """Return the inner product of each chain, (chain,) float64."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     terms = [jnp.sum((x * y).reshape(x.shape[0], -1), axis=1, dtype=jnp.float64) for x, y in pairs]
     return sum(terms[1:], terms[0])
 
 
-def over_chains(mask: jax.Array, like: jax.Array) -> jax.Array:
+def over_chains(mask: Shaped[Array, "..."], like: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Return a (chain,) array with trailing axes of length 1, to broadcast over an array (chain, ...)."""
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
@@ -96,7 +97,7 @@ def leapfrog[Data](
     metric: Metric[Data, Any],
     data: Data,
     target: Target,
-    step_size: jax.Array,
+    step_size: Float[Array, "*chain"],
     at: HamiltonianState,
     momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
@@ -125,8 +126,8 @@ def move[Data](
     metric: Metric[Data, Any],
     data: Data,
     target: Target,
-    step_size: jax.Array,
-    num_steps: jax.Array,
+    step_size: Float[Array, "*chain"],
+    num_steps: Int[Array, ""],
     state: HamiltonianState,
     momentum: Position,
 ) -> tuple[HamiltonianState, Position]:
@@ -137,13 +138,13 @@ def move[Data](
 
 
 def run_trajectory[Data](
-    key: jax.Array,
+    key: Key[Array, " chain"],
     state: HamiltonianState,
     target: Target,
     metric: Metric[Data, Any],
     data: Data,
-    step_size: jax.Array,
-    num_leapfrog_steps: jax.Array,
+    step_size: Float[Array, "*chain"],
+    num_leapfrog_steps: Int[Array, ""],
 ) -> tuple[HamiltonianState, HamiltonianInfo]:
     """Make one Metropolis-corrected Hamiltonian transition (Neal 2011, section 5.2).
 
@@ -188,8 +189,8 @@ def run_trajectory[Data](
 
 
 def accept(
-    key: jax.Array, log_ratio: jax.Array, proposal: HamiltonianState, state: HamiltonianState
-) -> tuple[HamiltonianState, jax.Array, jax.Array]:
+    key: Key[Array, " chain"], log_ratio: Float[Array, " chain"], proposal: HamiltonianState, state: HamiltonianState
+) -> tuple[HamiltonianState, Bool[Array, " chain"], Float[Array, " chain"]]:
     """Accept or reject proposals (Metropolis et al. 1953).
 
     Args:

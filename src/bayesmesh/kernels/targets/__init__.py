@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from bayesmesh.kernels.base import DensityParts, Position, Target
 
@@ -20,8 +21,8 @@ class FunctionTarget(Target):
 
     def __init__(
         self,
-        log_likelihood: Callable[[jax.Array], jax.Array],
-        log_prior: Callable[[jax.Array], jax.Array] | None = None,
+        log_likelihood: Callable[[Float[Array, " S"]], Float[Array, ""]],
+        log_prior: Callable[[Float[Array, " S"]], Float[Array, ""]] | None = None,
     ) -> None:
         self._log_likelihood = log_likelihood
         self._log_prior = log_prior or (lambda q: jnp.zeros((), q.dtype))
@@ -47,7 +48,7 @@ class TemperedTarget(Target):
         inverse_temperature: (chain,) float64, above 0; a chain has its own.
     """
 
-    def __init__(self, target: Target, inverse_temperature: jax.Array) -> None:
+    def __init__(self, target: Target, inverse_temperature: Float[Array, " chain"]) -> None:
         self.target, self.inverse_temperature = target, inverse_temperature
 
     @property

@@ -106,7 +106,7 @@ class Graphs:
     def _uses_rows(self, variable: Variable) -> bool:
         return not set(self._rows.values()).isdisjoint(ancestors([variable]))
 
-    def _check_latent(self, rv: Variable) -> None:
+    def _check_latent(self, rv: TensorVariable) -> None:
         said = f"model {self._name}: '{rv.name}'"
         if rv.dtype not in ("float32", "float64"):
             raise ConfigError(f"{said} is {rv.dtype}", "sum discrete variables out: kernels need gradients")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Density, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import (
@@ -27,7 +27,7 @@ NUM_CHAINS = 5
 METRIC = DiagonalMetric()
 
 
-class Quartic:
+class Quartic(Target):
     """A coupled, non-quadratic potential of a (2,), which is shared, and b (1, 1), which is local.
 
     Args:

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.kernels.base import Density, DensityParts, Position
+from bayesmesh.kernels.base import Density, DensityParts, Position, Target
 from bayesmesh.kernels.targets import TemperedTarget
 
 POWER = jnp.asarray([1.0, 0.25, 0.5])
 POSITION = Position(jnp.asarray([[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]), jnp.arange(12.0).reshape(3, 4, 1))
 
 
-class Terms:
+class Terms(Target):
     """Prior -|shared|^2 / 2 and likelihood -|local|^2 / 2; what tempering needs is their parts."""
 
     mask = Position(None, jnp.asarray([[1.0], [1.0], [1.0], [0.0]]))

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Key
 
 from bayesmesh.kernels.base import Position
 
@@ -44,7 +45,7 @@ class Metric[Data, Estimate](ABC):
     def whiten_position(self, data: Data, position: Position) -> Position:
         """Return A^-1 q for positions, or differences of positions, (chain, ...)."""
 
-    def draw_momentum(self, key: jax.Array, like: Position, mask: Position) -> Position:
+    def draw_momentum(self, key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
         """Draw p, standard normal where `mask` is not 0, for (chain,) keys."""
         return standard_normal(key, like, mask)
 
@@ -69,7 +70,7 @@ class Metric[Data, Estimate](ABC):
         """Return the `Axes` of every array of the estimate."""
 
 
-def standard_normal(key: jax.Array, like: Position, mask: Position) -> Position:
+def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:
     """Return standard normal numbers, like a position, for (chain,) keys; 0 where `mask` is 0.
 
     A value depends only on the index of its coordinate, so padding after the last entry changes none.
@@ -89,7 +90,7 @@ def apply_mask(position: Position, mask: Position) -> Position:
     return Position(*(x if m is None or x is None else x * m[None] for x, m in zip(position, mask, strict=True)))
 
 
-def count_finite(gradient: Position) -> jax.Array:
+def count_finite(gradient: Position) -> Bool[Array, " chain"]:
     """Return which chains have a finite gradient, (chain,) bool."""
     finite = [jnp.isfinite(g).reshape(g.shape[0], -1).all(axis=1) for g in jax.tree.leaves(gradient)]
     return jnp.stack(finite).all(axis=0)

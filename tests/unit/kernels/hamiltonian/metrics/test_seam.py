@@ -14,7 +14,7 @@ from scipy import stats
 
 from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel
-from bayesmesh.kernels.base import SCALAR, Axes, Density, Position
+from bayesmesh.kernels.base import SCALAR, Axes, Density, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric, count_finite
 from bayesmesh.kernels.targets import FunctionTarget
 
@@ -157,7 +157,7 @@ def test_its_arrays_are_part_of_the_state_with_axes_of_their_own(name: str) -> N
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_what_a_metric_cannot_serve_it_refuses_in_words(name: str) -> None:
-    class Local:
+    class Local(Target):
         mask = Position(None, None)
 
         def log_density(self, position: Position) -> Density:
