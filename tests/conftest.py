@@ -67,7 +67,7 @@ INSTRUMENTED = [
     *("diagnostics", "models", "kernels.base", "kernels.hamiltonian", "kernels.targets", "kernels.adaptation"),
     *(f"kernels.{module}" for module in ("chees", "hmc", "nuts", "random_walk", "replica_exchange")),
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
-    *(f"sampling.{module}" for module in ("position", "rows")),
+    *(f"sampling.{module}" for module in ("initial", "position", "rows")),
 ]
 install_import_hook([f"bayesmesh.{module}" for module in INSTRUMENTED], "beartype.beartype")
 

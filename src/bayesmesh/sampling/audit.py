@@ -142,7 +142,7 @@ def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers:
     def best_of_three(count: int) -> float:
         def run_all(q: Position, d: Arrays) -> Position:
             # A negligible step that makes each gradient depend on the previous one.
-            def step(_: int, q: Position) -> Position:
+            def step(_: jax.Array, q: Position) -> Position:
                 gradient = target.bind(d).log_density(q).gradient
                 return map_parts(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, gradient)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bayesmesh.kernels.base import Density, Position
 
@@ -29,7 +29,7 @@ def climb(
     decay = optax.cosine_decay_schedule(1.0, num_steps, alpha=0.01)
     optimiser = optax.adam(lambda count: learning_rate * decay(count))
 
-    def step(_: int, carry: tuple[Position, optax.OptState]) -> tuple[Position, optax.OptState]:
+    def step(_: Int[Array, ""], carry: tuple[Position, optax.OptState]) -> tuple[Position, optax.OptState]:
         at, memory = carry
         uphill = jax.tree.map(jnp.negative, log_density_fn(at).gradient)
         updates, memory = optimiser.update(uphill, memory)
