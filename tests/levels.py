@@ -17,7 +17,7 @@ from tensorflow_probability.substrates import jax as tfp
 from bayesmesh.models.base import Model
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from cases import Case
 
 tfd = tfp.distributions
 

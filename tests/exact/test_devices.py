@@ -16,7 +16,7 @@ import pytest
 
 from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.sampling.program import GroupKey, name_leaves
-from conftest import checkpoint
+from programs import checkpoint
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 50
 KEY = GroupKey(3, 0)

@@ -12,8 +12,8 @@ import pytest
 from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import Axes
 from bayesmesh.sampling.program import name_leaves, place
-from conftest import checkpoint
 from levels import groups_case, levels_case
+from programs import checkpoint
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 20
 # Steps near the largest stable one would make 1e-16 of rounding 1e-9 in fifty transitions.
