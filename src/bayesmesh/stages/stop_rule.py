@@ -137,7 +137,7 @@ class StopRule:
                 targets = evaluate_targets(draws, self._settings)
                 is_met = all(target["is_met"] for target in targets)
         seconds = round(time.perf_counter() - start, 6)
-        return {"draws": number, "seconds": seconds, "is_met": is_met, "monitored": sorted(draws), "targets": targets}
+        return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}
 
 
 def _pieces(store: ChainStore) -> list[tuple[int, float]]:

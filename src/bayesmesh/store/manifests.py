@@ -29,12 +29,12 @@ class TargetEntry(TypedDict):
 
 
 class Look(TypedDict):
-    """One look: draws per chain, seconds it took, summaries read, and its targets."""
+    """One look: draws per chain, seconds it took, monitored summaries (by the name in existing files), and its targets."""
 
     draws: int
     seconds: float
     is_met: bool
-    monitored: list[str]
+    judged: list[str]
     targets: list[TargetEntry]
 
 

@@ -209,9 +209,9 @@ def test_what_is_costly_is_looked_at_only_when_the_rest_meets_the_targets(group:
     assert 0 < len(costly.asked) < len(cheap.asked)
     for look in looks:
         went_on = look["draws"] in costly.asked
-        assert look["monitored"] == (["log_density", "x"] if went_on else ["log_density"])
+        assert look["judged"] == (["log_density", "x"] if went_on else ["log_density"])
         assert [target["name"] for target in look["targets"]] == ["min_ess_bulk", "max_mcse.x"][: 1 + went_on]
-    assert looks[-1]["monitored"] == ["log_density", "x"], "nothing is met without all"
+    assert looks[-1]["judged"] == ["log_density", "x"], "nothing is met without all"
 
 
 def test_the_time_of_looks_is_recorded_and_a_long_one_is_told(

@@ -78,6 +78,7 @@ class Trajectories:
         def sample(start: jax.Array) -> tuple[jax.Array, jax.Array]:
             start, keys = jnp.tile(start.ravel(), (CHAINS, 1)), jax.random.split(jax.random.key(SEED), CHAINS)
             _, info = run_hmc(of_chain, start, keys, case["draws"], STEP_SIZE, NUM_STEPS)
+            assert info.diverging is not None
             return info.acceptance_rate, info.diverging
 
         self._sample, self._start = sample, _ascend(features, labels)
