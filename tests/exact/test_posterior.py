@@ -49,8 +49,14 @@ def compare(draws: np.ndarray, mean: np.ndarray, sd: float) -> np.ndarray:
     return np.asarray(scores)
 
 
-RUNS = [*((kernel, "float32", (2, 3)) for kernel in ADJUSTED), ("hmc", "float64", (1, 1))]
-"""In float32 over several devices, the harder way; tests/exact/test_devices.py shows that meshes agree in float64."""
+IN_FLOAT64 = ("hmc", "nuts", "replica_exchange")
+"""One kernel of each kind of step: a trajectory, a tree, and an exchange."""
+
+RUNS = [
+    *((kernel, "float32", (2, 3)) for kernel in ADJUSTED),
+    *((kernel, "float64", (1, 1)) for kernel in IN_FLOAT64),
+]
+"""Every kernel in float32 over several devices, the harder way."""
 
 
 @pytest.mark.parametrize(("kernel", "dtype", "mesh"), RUNS)

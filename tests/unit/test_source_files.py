@@ -20,7 +20,6 @@ SHARED_NAMES = {
     "tables.py": "the tables that a stage writes or a page reads",
     "analysis.py": "what an analysis declares, and the text of a new one",
     "section.py": "how an analysis shows its results",
-    "suitability.py": "which experiments an analysis fits",
     "model.py": "the bridge's model, and the text of a new one",
 }
 """Names that several files have, each with what all of them hold."""

@@ -45,8 +45,9 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. Draws of summaries that are not finite miss a gate `finite`, which exists only then. If `energy` or `diverging` is declared by the kernel and not recorded, its gate is missed; if the
-        kernel does not declare it, there is no such gate.
+        The verdict. Draws of summaries that are not finite miss a gate `finite`, which exists only then. If `energy` or
+        `diverging` is declared by the kernel and not recorded, its gate is missed; if the kernel does not declare it,
+        there is no such gate.
 
     Raises:
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
+from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.variables import GPUS
 
 CHAIN_AXIS = "chain"
@@ -39,7 +40,7 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
         jax.config.update("jax_platforms", platform)
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # If the mesh needs more devices, `build_mesh` raises, for any platform.
-        jax.config.update("jax_num_cpu_devices", cores or _usable_cores())
+        jax.config.update("jax_num_cpu_devices", cores or usable_cores())
     # Log densities are summed in float64; arrays have explicit dtypes.
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
@@ -49,11 +50,6 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     jax.config.update("jax_threefry_partitionable", True)
     jax.config.update("jax_random_seed_offset", 0)
     jax.config.update("jax_numpy_dtype_promotion", "standard")
-
-
-def _usable_cores() -> int:
-    """Cores that this process may run on; systems without affinity say how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -> Mesh:

@@ -160,12 +160,14 @@ class Program:
             after, info = kernel.step(key, state.kernel, bound, kernel.tuning(state.adaptation, is_adapting))
             check_state(kernel, "step", after, state.kernel)
 
-            def adapt() -> ChainState:
+            def adapt() -> Any:
                 adapted = kernel.adapt(state.adaptation, state.kernel, after, info, bound)
-                return ChainState(after, check_state(kernel, "adapt", adapted, state.adaptation))
+                return check_state(kernel, "adapt", adapted, state.adaptation)
 
-            made = jax.lax.cond(is_adapting, adapt, lambda: ChainState(after, state.adaptation))
-            return made, read_statistics(kernel, kernel.statistics, info, self.num_reported)
+            # Positions and gradients stay outside: a branch would copy what it hands on.
+            adaptation = jax.lax.cond(is_adapting, adapt, lambda: state.adaptation)
+            statistics = read_statistics(kernel, kernel.statistics, info, self.num_reported)
+            return ChainState(after, adaptation), statistics
 
         state, statistics, positions = self._iterate(state, step, first, count)
         latents = jax.vmap(jax.vmap(lambda q: target.pad_entries(target.constrain(q))))(positions)

@@ -119,7 +119,9 @@ def _read(path: Path) -> list[Mapping[str, object]]:
         return []
     try:
         return [row.cells for row in read_csv(path, ())]
-    except StoreError:
+    except StoreError as error:
+        if isinstance(error.__cause__, OSError):
+            raise  # The table may be whole.
         _set_aside(path)
         return []
 

@@ -2,7 +2,7 @@
 
 A benchmark is a file or a package of `bayesmesh.reproduction.benchmarks` with a function ``run(options) -> Outcome``. Its
 name is that of the file, and its docstring begins with a description; `bayesmesh benchmark NAME` finds it. A contender is
-a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string so that this process never imports it::
+a class (see `bayesmesh.reproduction.benchmarks.worker`), named by a string, so that it is imported by the process that runs it::
 
     class Numpy:
         def prepare(self, case):  # outside of the clock: build, compile, warm up

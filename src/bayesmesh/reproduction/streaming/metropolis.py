@@ -249,5 +249,11 @@ def compile_walk(
     body = functools.partial(_walk_device, density_fn, shape)
     walk = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(specs, whole, whole, whole), out_specs=specs))
     program = Program(num_chains, shape, NamedSharding(mesh, spread), walk)
-    compiled = walk.lower(program.start(0.0), np.int64(0), np.float32(0), np.uint32(0)).compile()
+    # From shapes alone: making the arrays of all chains would count as compilation.
+    position, sums = (
+        jax.ShapeDtypeStruct(shape, dtype, sharding=program.sharding) for dtype in (np.float32, np.float64)
+    )
+    taken = jax.ShapeDtypeStruct((), np.int64, sharding=NamedSharding(mesh, whole))
+    start = Walk._make([position, sums, sums, sums, taken])
+    compiled = walk.lower(start, np.int64(0), np.float32(0), np.uint32(0)).compile()
     return program._replace(walk=compiled)

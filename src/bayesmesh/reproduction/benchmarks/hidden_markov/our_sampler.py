@@ -35,7 +35,8 @@ class Ours(Sampler):
         config = {
             "model": {"name": "hidden_markov"},
             "kernel": {"name": kernel, **options},
-            "sampling": {"chains": self.chains, "warmup": self.warmup, "initial": initial},
+            # Chains are spread over the devices: the rows are too few to be.
+            "sampling": {"mode": "independent", "chains": self.chains, "warmup": self.warmup, "initial": initial},
             "compute": {"dtype": dtype, "row_tile": len(self.emissions)},
         }
         self.spec = StageSpec(stage="sample", experiment="hidden_markov", config=config, num_chains=self.chains)
