@@ -12,7 +12,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
-from bayesmesh.running.ledger import Ledger, add_start
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.overhead import add_start
 from bayesmesh.store.layout import group_name
 
 _log = logging.getLogger("bayesmesh")

@@ -11,7 +11,8 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, write_index
 from bayesmesh.report.page import write_page
-from bayesmesh.running.ledger import Ledger, add_ends
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.overhead import add_ends
 from bayesmesh.store.receipts import write_receipts
 
 
