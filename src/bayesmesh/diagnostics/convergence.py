@@ -6,7 +6,7 @@ Equal to ``arviz_stats`` 1.3 up to rounding, without its loop over coordinates.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Real
+from jaxtyping import Bool, Float, Real
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
@@ -131,3 +131,24 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
         # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
         table["r_hat"] = np.where(folded > bulk, folded, bulk)
     return table
+
+
+def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: bool) -> Bool[np.ndarray, "*values"]:
+    """Return where values meet a target; NaN and infinity never do.
+
+    >>> within(np.array([1.0, np.nan, 2.0, np.inf]), 1.5, is_upper=False)
+    array([False, False,  True, False])
+    """
+    return np.isfinite(values) & (values <= target if is_upper else values >= target)
+
+
+def worst_position(values: Float[np.ndarray, " n"], *, is_upper: bool) -> int | None:
+    """Return the position of the first value that is not finite, else of the worst; None without values.
+
+    >>> worst_position(np.array([1.0, 3.0, 2.0]), is_upper=True), worst_position(np.array([1.0, np.inf]), is_upper=False)
+    (1, 1)
+    """
+    if values.size == 0:
+        return None
+    is_odd = ~np.isfinite(values)
+    return int(is_odd.argmax() if is_odd.any() else values.argmax() if is_upper else values.argmin())

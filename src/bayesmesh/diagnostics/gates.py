@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
-from bayesmesh.diagnostics.looks import within, worst_position
+from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.diagnostics.wording import WORDINGS
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Float, Real
 
 from bayesmesh.config.blocks import StopSettings
-from bayesmesh.diagnostics.convergence import convergence_table
+from bayesmesh.diagnostics.convergence import convergence_table, within, worst_position
 from bayesmesh.diagnostics.coordinates import coordinate_index
 from bayesmesh.store.manifests import TargetEntry
 
@@ -35,27 +35,6 @@ def look_numbers(first: int, growth: float, last: int) -> list[int]:
             numbers.append(number)
         power += 1
     return numbers
-
-
-def within(values: Float[np.ndarray, "*values"], target: float, *, is_upper: bool) -> Bool[np.ndarray, "*values"]:
-    """Return where values meet a target; NaN and infinity never do.
-
-    >>> within(np.array([1.0, np.nan, 2.0, np.inf]), 1.5, is_upper=False)
-    array([False, False,  True, False])
-    """
-    return np.isfinite(values) & (values <= target if is_upper else values >= target)
-
-
-def worst_position(values: Float[np.ndarray, " n"], *, is_upper: bool) -> int | None:
-    """Return the position of the first value that is not finite, else of the worst; None without values.
-
-    >>> worst_position(np.array([1.0, 3.0, 2.0]), is_upper=True), worst_position(np.array([1.0, np.inf]), is_upper=False)
-    (1, 1)
-    """
-    if values.size == 0:
-        return None
-    is_odd = ~np.isfinite(values)
-    return int(is_odd.argmax() if is_odd.any() else values.argmax() if is_upper else values.argmin())
 
 
 def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:

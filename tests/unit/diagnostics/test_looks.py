@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import StopSettings
-from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers, within
+from bayesmesh.diagnostics.convergence import convergence_table, within
+from bayesmesh.diagnostics.looks import evaluate_targets, look_numbers
 
 ALL = {"min_ess_bulk": 1.0, "min_ess_tail": 1.0, "max_r_hat": 10.0, "max_mcse": {"x": 1e9}}
 """Targets that any four draws of two chains would meet."""

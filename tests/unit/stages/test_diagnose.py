@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bayesmesh.config.source_imports import source_closure
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.operations.status import progress_table, status_table
 from bayesmesh.planning.plan import Plan
@@ -82,3 +83,9 @@ def test_chains_that_are_not_finite_are_named(
     assert "finite" not in [gate.name for gate in good.gates]
     rows = {line.split()[0]: line.split()[1] for line in status_table(plan).splitlines()[1:3]}
     assert rows == {"bad": "fail", "good": good.verdict}
+
+
+def test_a_change_to_what_records_looks_does_not_repeat_the_diagnosis() -> None:
+    files = {path.stem for path in source_closure([Path(diagnose.__file__)])}
+    assert {"diagnose", "diagnosis", "gates"} <= files
+    assert not files & {"looks", "manifests", "markers"}

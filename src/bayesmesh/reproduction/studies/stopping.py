@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from bayesmesh.config.blocks import StopSettings
-from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.looks import look_numbers, within
+from bayesmesh.diagnostics.convergence import convergence_table, within
+from bayesmesh.diagnostics.looks import look_numbers
 from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 CHAINS, DIMENSION = 4, 2
