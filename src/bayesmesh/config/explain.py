@@ -139,9 +139,10 @@ def _wanted(place: Place, detail: ErrorDetails) -> str:
 
 def _say_component(key: str, given: object) -> tuple[str, str]:
     """Explain a source, model or kernel that is unknown or has no name."""
-    kind, word = _COMPONENTS[key]
+    block = key.rpartition(".")[2]
+    kind, word = _COMPONENTS[block]
     names = list_components(kind)
-    example = f"for example\n    {key}:\n      {word}: {names[0]}"
+    example = f"for example\n    {block}:\n      {word}: {names[0]}"
     if not isinstance(given, Mapping):
         return f"key '{key}': should be a mapping that names a {kind}, found {given!r:.80}", example
     name = given.get(word)

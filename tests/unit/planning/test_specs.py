@@ -213,3 +213,18 @@ def test_a_spec_written_by_hand_is_refused_before_its_job_begins(config: dict[st
     with pytest.raises(ConfigError) as caught:
         parse_spec(json.dumps({"stage": "diagnose", "experiment": "x", "config": config}), "diagnose")
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"name": "gausian"}, "key 'config.model.name': unknown model 'gausian'"),
+        ({"nme": "gaussian"}, "key 'config.model.name' is missing; 'nme' should read 'name'"),
+        ("gaussian", "key 'config.model': should be a mapping that names a model, found 'gaussian'"),
+    ],
+)
+def test_a_spec_names_the_component_that_is_wrong(block: object, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        StageSpec(stage="sample", experiment="x", config={"model": block}).settings("model")
+    assert f"specification of 'sample': {said}" in caught.value.message
+    assert "for example\n    model:\n      name: " in caught.value.remedy
