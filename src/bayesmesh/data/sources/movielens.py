@@ -84,13 +84,16 @@ class Source(base.Source):
             titles.append(features["title"].bytes_list.value[0].decode())
             genres.append(features["genres"].bytes_list.value[0].decode().split("|"))
         column = {film: number for number, film in enumerate(film_ids)}
+        if len(column) != len(film_ids):
+            raise DataError(f"{prepared}: a film is listed twice", "run fetch again")
         user_ids: list[int] = []
         rows: list[np.ndarray] = []
         for features in records.read_records(prepared / "users" / VERSION, "train"):
             user_ids.append(features["user_id"].int64_list.value[0])
             rated = features["film_ids"].int64_list.value
-            if not column.keys() >= set(rated):
-                raise DataError(f"{prepared}: user {user_ids[-1]}: rated films that are not listed", "run fetch again")
+            if len(set(rated)) != len(rated) or not column.keys() >= set(rated):
+                problem = "rated a film twice, or one that is not listed"
+                raise DataError(f"{prepared}: user {user_ids[-1]}: {problem}", "run fetch again")
             rows.append(np.zeros(len(film_ids), np.uint8))
             rows[-1][[column[film] for film in rated]] = 1
         return Dataset(

@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -212,3 +213,32 @@ def test_nonnumeric_row_among_a_million_is_found_quickly(
     with pytest.raises(DataError, match=r"ratings\.dat: line 900001: .*'5433::abc::4::0'"):
         fetch(source, {}, layout)
     assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("films", "rated", "said"),
+    [
+        ([9, 30, 9], [9], "a film is listed twice"),
+        ([9, 30], [9, 9], "user 1: rated a film twice"),
+        ([9, 30], [9, 10], "user 1: rated a film twice, or one that is not listed"),
+    ],
+)
+def test_records_that_do_not_match_are_refused(
+    source: movielens.Source,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    films: list[int],
+    rated: list[int],
+    said: str,
+) -> None:
+    def feature(*values: object) -> SimpleNamespace:
+        held = SimpleNamespace(value=values)
+        return SimpleNamespace(int64_list=held, bytes_list=held)
+
+    found = {
+        "films": [{"film_id": feature(film), "title": feature(b"A"), "genres": feature(b"Drama")} for film in films],
+        "users": [{"user_id": feature(1), "film_ids": feature(*rated)}],
+    }
+    monkeypatch.setattr(movielens.records, "read_records", lambda folder, _: found[folder.parent.name])
+    with pytest.raises(DataError, match=said):
+        source.read(tmp_path)
