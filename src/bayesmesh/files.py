@@ -111,13 +111,16 @@ def write_json_once(path: Path, value: object) -> bool:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
     try:
         write_json(temporary, value)
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
+        try:
+            os.link(temporary, path)
+            is_new = True
+        except FileExistsError:
+            is_new = False
     finally:
         temporary.unlink(missing_ok=True)
+    # Also if it exists: the process that made it may have been killed before this.
     sync(path.parent)
-    return True
+    return is_new
 
 
 def read_json(path: Path, remedy: str = "delete it and run the stage that writes it again") -> Any:

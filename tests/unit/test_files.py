@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bayesmesh import files
 from bayesmesh.errors import StoreError
 from bayesmesh.files import (
     atomic_folder,
@@ -187,3 +188,14 @@ def test_a_file_that_exists_is_not_written_again(tmp_path: Path) -> None:
     assert not write_json_once(path, {"pid": 2})
     assert read_json(path) == {"pid": 1}
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_another_process_made_is_on_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, order = tmp_path / "owner.json", list[str]()
+    link = os.link
+    monkeypatch.setattr(os, "link", lambda *names: (order.append("link"), link(*names)))
+    monkeypatch.setattr(files, "sync", lambda synced: order.append(synced.name))
+    for _ in range(2):
+        order.clear()
+        write_json_once(path, {"pid": 1})
+        assert order[-2:] == ["link", tmp_path.name]
