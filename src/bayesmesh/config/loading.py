@@ -253,7 +253,7 @@ def _experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, ConfigEr
     for path in files:
         if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
             name = path.name.partition(".")[0]
-            misnamed[path.name if name in paths else name] = ConfigError(
+            misnamed[path.name if name in paths or name in misnamed else name] = ConfigError(
                 f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
                 f"rename it to {name}.yaml, or move it out of {folder}",
             )

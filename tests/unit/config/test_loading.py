@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayesmesh.config.loading import load_all, load_experiment, load_run, refuse_overrides
+from bayesmesh.config.loading import load_all, load_configuration, load_experiment, load_run, refuse_overrides
 from bayesmesh.config.registry import list_components
 from bayesmesh.config.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from bayesmesh.errors import ConfigError
@@ -320,3 +320,13 @@ def test_the_registries_are_not_empty() -> None:
     assert {"digits", "films", "gaussian", "mnist", "movielens"} <= set(list_components("source"))
     assert {"gaussian", "matrix_factorization", "softmax_regression"} <= set(list_components("model"))
     assert {"chees", "hmc"} <= set(list_components("kernel"))
+
+
+def test_two_files_of_one_name_with_other_endings_are_both_refused(tmp_path: Path, good: str) -> None:
+    folder = _config(tmp_path, "experiments: [one]\n", one=good)
+    for name in ("more.json", "more.yml"):
+        (folder / "experiments" / name).write_text(good)
+    broken = load_configuration(folder)[2]
+    assert [error.message.partition(": an")[0] for error in broken.values()] == [
+        str(folder / "experiments" / name) for name in ("more.json", "more.yml")
+    ]
