@@ -82,7 +82,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             lock = held.enter_context(WriterLock(folder, give_up=leave))
             content = {"segment_draws": lengths.segment_draws, "config": spec.config, "data": shards.fingerprint}
             store, facts = _open_store(spec, folder, identity, program, content, lock)
-            store.check_manifest(spec.layout.sampled(group_name(group)))
+            store.reconcile_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
             compiled = _Programs(program, ledger, peers)
             compiled.load(_programs_left(store, settings.draws))

@@ -126,10 +126,10 @@ class ChainStore:
             raise StoreError(line, DAMAGE_REMEDY)
         return self._commits[-1] if self._commits else None
 
-    def check_manifest(self, path: Path) -> None:
-        """Compare the store with the group's manifest before it is continued, if that has the same identity.
+    def reconcile_manifest(self, path: Path) -> None:
+        """Compare the group's manifest with the store, or delete it if the store is new; one of another identity stays.
 
-        If the chains were moved away, their manifest is removed, because it does not describe those sampled now.
+        The manifest of a new store describes chains that were moved away, not those sampled now.
 
         Raises:
             StoreError: the manifest is damaged, or records more draws than the markers.

@@ -74,7 +74,7 @@ def test_a_group_that_is_gone_with_all_its_processes_is_sampled_again(layout: Ex
     with pytest.raises(StoreError, match="the chains are missing\n  remedy: run the sample stage again"):
         _verified(layout, read_manifest(layout.sampled("group-000")), 4)
     path = layout.sampled("group-000")
-    ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY}).check_manifest(path)
+    ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY}).reconcile_manifest(path)
     assert not path.exists(), "it tells of chains that are gone"
 
 
@@ -95,11 +95,11 @@ def test_a_store_with_fewer_draws_than_its_manifest_tells_of(layout: ExperimentL
     assert len(_damage(layout)) == 2
     again = ChainStore(store.folder, 4, {"identity": IDENTITY})
     with pytest.raises(StoreError, match=r"names 3 draws, though 4 were committed by .*: markers were lost\n  remedy"):
-        again.check_manifest(path)
+        again.reconcile_manifest(path)
     assert path.exists()
 
 
 def test_a_manifest_of_other_chains_says_nothing_of_these(layout: ExperimentLayout) -> None:
     store = ChainStore(layout.group("f" * 16, 0), 4, {"identity": "f" * 16})
-    store.check_manifest(layout.sampled("group-000"))
+    store.reconcile_manifest(layout.sampled("group-000"))
     assert layout.sampled("group-000").exists()
