@@ -198,7 +198,8 @@ def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
 def read_trait(kind: str, name: str, trait: str) -> int | None:
     """Return a number that the class of a component assigns, read from its source text; None if it is not written out."""
     value, _ = _assigned_once(kind, name, trait) or (None, 0)
-    return value if isinstance(value, int) else None
+    # A bool is also an int, but not a number of anything.
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:

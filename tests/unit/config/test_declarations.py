@@ -17,6 +17,7 @@ from bayesmesh.config.declarations import (
     declared,
     list_analyses,
     offer_words,
+    read_trait,
 )  # fmt: skip
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import STAGES
@@ -123,3 +124,11 @@ def test_an_unknown_verb_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="no analysis has the verb 'avarage'") as caught:
         analysis_of_verb("avarage")
     assert "did you mean 'average'?" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("written", "number"), [("4", 4), ("True", None), ("2 + 2", None), ('"4"', None)])
+def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, number: int | None) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "some.py").write_text(f"class Some(Kernel):\n    min_chains = {written}\n")
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    assert read_trait("kernel", "some", "min_chains") == number
