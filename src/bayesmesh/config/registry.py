@@ -3,8 +3,7 @@
 A component is one file, ``<name>.py``, in its package; an analysis may also be a folder ``<name>/`` with its class in
 ``analysis.py`` and its options in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
 text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class must therefore use
-nothing but ``Settings``, ``HamiltonianSettings``, ``Argument``, ``Field``, ``Literal`` and ``Annotated``. A model may also be ``module:attribute`` of the
-user's own package.
+no names but those of `_IN_OPTIONS`. A model may also be ``module:attribute`` of the user's own package.
 """
 
 from __future__ import annotations

@@ -49,7 +49,10 @@ class _Wildcards(Protocol):
 
 
 class _Experiments(dict[str, ExperimentBase]):
-    """Experiments by name; an invalid or unknown one is an error of the user when it is asked for."""
+    """Valid experiments by name; only ``[]`` raises for an invalid or unknown one.
+
+    For ``in``, ``get`` and iteration, an invalid experiment is absent.
+    """
 
     def __init__(self, valid: Mapping[str, ExperimentBase], plan: Plan) -> None:
         super().__init__(valid)

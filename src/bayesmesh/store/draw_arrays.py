@@ -68,7 +68,7 @@ class DrawArrays:
             value = np.concatenate([np.asarray(real[:, first:start]), value], axis=1)
         array = self._array(STAGED, name, value)
         if array.shape[1] < stop:
-            # Nobody reads this length, and each change of it writes the array's description: a shard at a time, doubling.
+            # Lengthen it to twice the needed length, in whole shards, because each change writes the array's description.
             _resize(array, 2 * math.ceil(stop / self.segment_draws) * self.segment_draws)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
         path = self.folder / STAGED / file
@@ -151,7 +151,7 @@ def digest_of(about: Path) -> str:
 
 
 def _resize(array: zarr.Array, stop: int) -> None:
-    """Resize the array to hold iterations up to `stop`."""
+    """Set the length of the array to `stop` iterations; the other axes keep theirs."""
     array.resize((array.shape[0], stop, *array.shape[2:]))
 
 
