@@ -47,7 +47,13 @@ def _measured(value: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _text(value: object) -> str:
+    """Return a value as text, empty for null."""
+    return str(value or "")
+
+
 Measured = Annotated[int | float | None, BeforeValidator(_measured)]
+Text = Annotated[str, BeforeValidator(_text)]
 
 
 class Phase(BaseModel):
@@ -61,12 +67,12 @@ class Phase(BaseModel):
 
     job: str
     phase: str
-    detail: str = ""
+    detail: Text = ""
     seconds: Measured = None
     gradients: Measured = None
     bytes: Measured = None
     peak_memory_bytes: Measured = None
-    device: str = ""
+    device: Text = ""
 
 
 COLUMNS = tuple(Phase.model_fields)
@@ -77,15 +83,22 @@ def read_phases(layout: ExperimentLayout) -> list[Phase]:
     """Return the phases of all jobs of an experiment, by file name.
 
     Raises:
-        StoreError: a line is not a phase; the message names file and line.
+        StoreError: a file cannot be read, or a line is not a phase; the message names file and line.
     """
-    phases = []
+    phases, remedy = [], "delete the file and run the job again"
     for path in sorted(layout.ledger_part("any").parent.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            # Not splitlines(), which also splits at separators that JSON leaves within a text.
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path}: cannot be read: {error}", remedy) from error
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
-                phases += [Phase.model_validate({"job": path.stem, **json.loads(line)})] if line.strip() else []
+                row = {**json.loads(line)}
+                phases.append(Phase.model_validate({**row, "job": str(row.get("job") or path.stem)}))
             except (ValueError, TypeError, RecursionError) as error:
-                remedy = "delete the file and run the job again"
                 raise StoreError(f"{path}, line {number}: not a phase: {line[:80]}", remedy) from error
     return phases
 

@@ -47,11 +47,30 @@ def test_ledger_joins_all_jobs(complete: ExperimentLayout) -> None:
     assert sampling_seconds(phases) == pytest.approx(4 * 31 + 18 + 238)
 
 
-@pytest.mark.parametrize("line", ['{"seconds": 3}', '{"phase"', "[1]", "\xff"])
+@pytest.mark.parametrize("line", ['{"seconds": 3}', '{"phase"', "[1]", "\x00"])
 def test_ledger_refuses_a_line_without_a_phase(complete: ExperimentLayout, line: str) -> None:
     complete.ledger_part("odd").write_bytes(b'{"phase": "run"}\n\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(StoreError, match=r"odd\.jsonl, line 3: not a phase"):
         read_phases(complete)
+
+
+def test_a_ledger_that_is_no_text_is_named(complete: ExperimentLayout) -> None:
+    path = complete.ledger_part("odd")
+    path.write_bytes(b'{"phase": "\xff"}\n')
+    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read") as caught:
+        read_phases(complete)
+    assert "run the job again" in caught.value.remedy
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read"):
+        read_phases(complete)
+
+
+def test_ledger_takes_rows_of_other_versions(complete: ExperimentLayout) -> None:
+    line = '{"phase": "run", "job": "", "detail": 7, "device": null}\n{"phase": "run", "detail": "a\u2028b"}\n'
+    complete.ledger_part("odd").write_text(line, encoding="utf-8")
+    odd = [phase for phase in read_phases(complete) if phase.job == "odd"]
+    assert [(phase.detail, phase.device) for phase in odd] == [("7", ""), ("a\u2028b", "")]
 
 
 def test_ledger_takes_what_was_not_measured(complete: ExperimentLayout) -> None:
