@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -53,7 +54,9 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         num_draws=last["num_draws"],
         scores=scores.to_dict("records"),
     )
-    return Section(body, [KeyNumber("Accuracy of the average", formats.fixed(float(last["average_accuracy"]), 4))])
+    accuracy = float(last["average_accuracy"])
+    number = KeyNumber("Accuracy of the average", formats.fixed(accuracy, 4))
+    return Section(body, [number] if math.isfinite(accuracy) else [])
 
 
 def describe(files: Mapping[str, Path]) -> str:
@@ -70,7 +73,10 @@ def _at_the_end(last: pd.Series, name: str) -> tuple[str, str, str]:
 
 
 def _gain_sentence(last: pd.Series) -> str:
+    """Compare the average with single draws; empty unless both accuracies are finite."""
     single, average = 100 * last["single_accuracy"], 100 * last["average_accuracy"]
+    if not (math.isfinite(single) and math.isfinite(average)):
+        return ""
     side = "above" if average >= single else "below"
     return (
         f"The average of {formats.count(float(last['num_draws']))} draws is correct for {average:.2f}% of the test rows, "
@@ -101,6 +107,9 @@ def read_predictions(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     probabilities, label = root.get("probabilities"), root.get("label")
     if not isinstance(probabilities, zarr.Array) or not isinstance(label, zarr.Array):
         raise StoreError(f"{path}: no array 'probabilities' or 'label'", "run the average stage again")
+    if probabilities.ndim != 2:
+        problem = f"'probabilities' should have the axes row and class, found the shape {probabilities.shape}"
+        raise StoreError(f"{path}: {problem}", "run the average stage again")
     if probabilities.size > MAX_PREDICTIONS:
         return None
     return read_part(probabilities).astype(np.float64), read_part(label)

@@ -89,11 +89,12 @@ def compare_users(users: Sequence[User]) -> str:
 
 
 def _openness(activity: str, user: User) -> str:
+    watched = "" if math.isnan(user["num_watched"]) else f", who watched {formats.count(user['num_watched'])} films,"
     error = "" if math.isnan(user["entropy_sd"]) else f" ± {formats.fixed(user['entropy_sd'], 2)}"
     num_films = formats.real(math.exp(min(user["entropy"], 700.0)), 2)
     return (
-        f"For the {activity} active user, who watched {formats.count(user['num_watched'])} films, the best unwatched film "
-        f"has an entropy of {formats.fixed(user['entropy'], 2)}{error} nats, equivalent to {num_films} equally likely "
+        f"For the {activity} active user{watched} the best unwatched film has an entropy of "
+        f"{formats.fixed(user['entropy'], 2)}{error} nats, equivalent to {num_films} equally likely "
         f"films{_saturation(user)}."
     )
 

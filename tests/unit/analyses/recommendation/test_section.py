@@ -108,3 +108,10 @@ def test_without_files_there_is_nothing_and_a_damaged_one_is_named(files: dict[s
     files["scores.csv"].write_text("ranking,cutoff\nposterior_average,ten\n")
     with pytest.raises(StoreError, match=r"scores\.csv: no column recall"):
         build_section(files)
+
+
+def test_a_number_of_films_that_is_not_known_is_left_out(files: dict[str, Path]) -> None:
+    write(files, [(*row[:3], None, *row[4:]) for row in users()])
+    said = compare_users(read_users(files))
+    assert "For the most active user the best unwatched film has an entropy of 1.30" in said
+    assert "watched nan" not in said.lower()
