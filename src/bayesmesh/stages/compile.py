@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
@@ -54,9 +56,7 @@ def run(
             check_reading(spec, data_spec)
             model = model_of(spec, data_spec)
             check_later(later, model, data_spec, shards)
-            with ledger.phase("trace", "equations at two data sizes"):
-                equations = audit.growth_of_equations(*spec.component("model"), data_spec)
-            growth = _growth(spec, data_spec, equations)
+            equations, growth = _growth(spec, data_spec, ledger)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)
             ledger.device = str(describe_devices(probe.mesh)["kind"])
@@ -71,28 +71,44 @@ def run(
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
-            # A rule that stops sampling looks at summaries.
-            for stopped in (each for each in later if each.stage == "sample"):
-                names, probe_rows = check_stop(stopped, model, data_spec), stopped.posterior.probe_rows
-                with ledger.phase("compile", "summaries for looks"):
-                    compile_monitored(model, data_spec, shards, names, probe_rows, stopped.num_chains)
+            _compile_looks(later, model, data_spec, shards, ledger)
             facts = _facts(program, equations, seconds, lengths, programs)
             if peers.is_first:
                 write_sealed(spec.layout.audit, facts)
-    peak = max(p["memory"]["peak"] for p in programs.values())
-    warning = f"; {growth}" if growth else ""
-    return f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, segments of {lengths.segment_draws} draws{warning}"
+    return _line(program, lengths, seconds, programs, growth)
 
 
-def _growth(spec: StageSpec, data_spec: DataSpec, equations: Mapping[str, int]) -> str:
-    """Refuse, or warn about, a model whose program grows with its data, before the expensive steps."""
+def _growth(spec: StageSpec, data_spec: DataSpec, ledger: Ledger) -> tuple[dict[str, int], str]:
+    """Count equations at two data sizes; refuse, or warn about, a program that grows, before the expensive steps."""
+    with ledger.phase("trace", "equations at two data sizes"):
+        equations = audit.growth_of_equations(*spec.component("model"), data_spec)
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
         growth = audit.check_growth(equations, rows, spec.model.name)
     if growth:
         _log.warning("%s", growth)
-    return growth
+    return equations, growth
+
+
+def _compile_looks(
+    later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, ledger: Ledger
+) -> None:
+    """Compile the summaries at which a rule that stops sampling looks."""
+    for spec in (each for each in later if each.stage == "sample"):
+        names = check_stop(spec, model, data_spec)
+        with ledger.phase("compile", "summaries for looks"):
+            compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
+
+
+def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[str, Any], growth: str) -> str:
+    """Return the line for the log, with the warning about growth, if any."""
+    peak = max(p["memory"]["peak"] for p in programs.values())
+    line = (
+        f"{seconds * 1e3:.3g} ms per gradient of {program.num_chains} chains, peak {peak / 2**20:.0f} MiB per device, "
+        f"segments of {lengths.segment_draws} draws"
+    )
+    return f"{line}; {growth}" if growth else line
 
 
 def _facts(
