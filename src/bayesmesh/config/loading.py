@@ -220,7 +220,7 @@ def load_configuration(config: Path) -> Configuration:
         config: the folder with ``config.yaml`` and ``experiments/``.
 
     Raises:
-        ConfigError: `config.yaml` is invalid, or names an experiment that has no file; or there is no folder.
+        ConfigError: `config.yaml` is invalid, or names an experiment without a file, or the folder does not exist.
     """
     run, folder = load_run(config / "config.yaml"), config / "experiments"
     paths, broken = _experiment_files(folder)

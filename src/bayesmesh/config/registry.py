@@ -116,7 +116,7 @@ def resolve_component(kind: str, name: str, options: Mapping[str, object]) -> tu
     """Return the class of a component and its validated options, from which it is made.
 
     Raises:
-        ConfigError: there is no such component.
+        ConfigError: the component does not exist.
         ValidationError: the options are not those of its class.
     """
     return load_component(kind, name), read_options(component_path(kind, name)).model_validate(dict(options))

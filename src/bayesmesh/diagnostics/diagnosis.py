@@ -46,8 +46,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, which exists only then. If `energy` or
-        `diverging` is declared by the kernel and not recorded, its gate is missed; if the kernel does not declare it,
-        there is no such gate.
+        `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
+        a kernel that does not declare the statistic.
 
     Raises:
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.

@@ -41,7 +41,7 @@ class Posterior:
         """Return a group of the store.
 
         Raises:
-            StoreError: there is no such group.
+            StoreError: the group does not exist.
         """
         found = self._root.get(name)
         if not isinstance(found, zarr.Group):

@@ -133,7 +133,7 @@ def check_mirror(results: Path, environ: Mapping[str, str], config: Path) -> Ite
 
 
 def _missing(mirror: Path, name: str) -> list[str] | None:
-    """Return the files missing in a folder of the mirror; None if there is no such folder."""
+    """Return the files missing in a folder of the mirror; None if the folder does not exist."""
     folder, archive = mirror / name, movielens.ARCHIVE
     if name == "ml-1m" and ((mirror / archive).is_file() or (folder / archive).is_file()):
         return []

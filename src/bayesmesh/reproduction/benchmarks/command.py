@@ -66,7 +66,7 @@ def benchmark_files(name: str) -> list[Path]:
     """Return the source files of a benchmark, including those of contenders, which are named by strings.
 
     Raises:
-        ConfigError: there is no such benchmark; the message names the nearest.
+        ConfigError: the benchmark does not exist; the message names the nearest one.
     """
     if name not in (names := list_benchmarks()):
         raise ConfigError(f"no benchmark '{name}': {suggest(name, names)}")

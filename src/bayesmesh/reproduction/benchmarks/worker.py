@@ -49,7 +49,7 @@ class Answer(TypedDict):
 
 
 def version_line(modules: Container[str] = _PACKAGES) -> str:
-    """Return the versions of what is measured, such as ``python 3.12.1, bayesmesh 0.2, jax 0.12.0``.
+    """Return the versions of the measured software, such as ``python 3.12.1, bayesmesh 0.2, jax 0.12.0``.
 
     Args:
         modules: imported modules, all by default; packages not among them or not installed are left out.

@@ -31,7 +31,7 @@ def _log_density_again(results: Results, quantity: str, **where: str) -> Reading
     points drawn in the run, whose rows hold their seeds.
 
     Raises:
-        NotRun: there is no table, or no such row.
+        NotRun: the table or the row does not exist.
         StoreError: a row says another number, or a point was not drawn in the run that wrote the table.
     """
 

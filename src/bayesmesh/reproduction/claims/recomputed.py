@@ -52,7 +52,7 @@ def recompute(
         choose: one value of several rows.
 
     Raises:
-        NotRun: there is no table, or no such row.
+        NotRun: the table or the row does not exist.
         StoreError: a row says another number or none, or only the published point is there.
     """
     rows, wanted = results.rows(file), results.rows(file, **where).records()

@@ -97,7 +97,7 @@ class Rows(NamedTuple):
         """Return the cell of the only row, a number or text.
 
         Raises:
-            NotRun: there is no such row, or its cell is empty.
+            NotRun: the row does not exist, or its cell is empty.
             StoreError: there are several rows, or no such column.
         """
         self._check(column)
@@ -129,8 +129,8 @@ class Rows(NamedTuple):
         """Return a column as numbers, (rows,) float64.
 
         Raises:
-            NotRun: there is no row.
-            StoreError: there is no such column, or a cell is not a number.
+            NotRun: the row does not exist.
+            StoreError: the column does not exist, or a cell is not a number.
         """
         self._check(column)
         try:
@@ -200,7 +200,7 @@ class Results:
             where: column -> value, or a list of allowed texts.
 
         Raises:
-            NotRun: there is no table, or it is of a quick run.
+            NotRun: the table does not exist, or comes from a quick run.
             StoreError: the table is damaged, edited, or lacks a column.
         """
         path, receipt = self._signed(file)
@@ -220,7 +220,7 @@ class Results:
         """Return a JSON file.
 
         Raises:
-            NotRun: there is no file, or it is of a quick run.
+            NotRun: the file does not exist, or comes from a quick run.
             StoreError: the file is damaged or edited.
         """
         return read_json(self._signed(file)[0])
@@ -229,7 +229,7 @@ class Results:
         """Return a value of a JSON file.
 
         Raises:
-            NotRun: there is no file, or its value is null.
+            NotRun: the file does not exist, or its value is null.
             StoreError: the file is damaged or edited, or has no such key.
         """
         path, receipt = self._signed(file)
