@@ -5,44 +5,40 @@ from __future__ import annotations
 import csv
 from typing import Any
 
-PUBLISHED = '''
-"""Claims on the experiments of this workspace."""
-
-import numpy as np
-
-from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.recomputed import softmax_accuracies
-
-X1 = Claim("X1", Source("A piece"), "a statement")
-
-
-@X1.statistical(
-    ("accuracy", "0.9"), tolerance=0.9, agreement=1e-3, again=lambda results: softmax_accuracies(results, "digits")["average"]
-)
-def accuracy(results):
-    return results.rows("digits/averaging/scores.csv").last().only("average_accuracy")
-
-
-@X1.hardware(("gradients a second", "1"), unit="1/s", on="another")
-def gradients_a_second(results):
-    rows = results.rows("digits/ledger.csv", phase="sample")
-    return rows.over("gradients", np.sum) / rows.over("seconds", np.sum)
-
-
-@X1.hardware(("elsewhere", "1"), on="another")
-def elsewhere(results):
-    return results.rows("other/a.csv").only("b")
-
-
-CLAIMS = (X1,)
-'''
+PUBLISHED = """
+pieces:
+- title: A piece
+  claims:
+    X1:
+      statement: a statement
+      rules:
+      - kind: statistical
+        check: accuracy
+        again: accuracy_again
+        tolerance: 0.9
+        agreement: 1.0e-3
+        at: {experiment: digits}
+        numbers:
+          accuracy: {published: "0.9", which: average}
+      - kind: hardware
+        hardware: another
+        unit: 1/s
+        check: gradients_a_second
+        numbers:
+          gradients a second: {published: "1", experiment: digits}
+      - kind: hardware
+        hardware: another
+        check: cell
+        numbers:
+          elsewhere: {published: "1", file: other/a.csv, column: b}
+"""
 INPUTS = """FOLDERS = ("digits", "other")\n"""
 
 
 def test_claims_of_a_finished_run(workspace: Any) -> None:
     package = workspace.root / "src" / "bayesmesh"
     claims, stage = package / "reproduction" / "claims", package / "stages" / "analyse.py"
-    with workspace.changed(claims / "claim_list.py", PUBLISHED), workspace.changed(claims / "inputs.py", INPUTS):
+    with workspace.changed(claims / "claims.yaml", PUBLISHED), workspace.changed(claims / "inputs.py", INPUTS):
         # Other code of a stage would make its results again, if claims asked for them.
         with workspace.changed(stage, stage.read_text() + "\n# other code\n"):
             assert workspace.planned("claims") == ["Check the published claims against stored results"]

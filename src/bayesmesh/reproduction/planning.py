@@ -23,10 +23,10 @@ def _code(*entries: str, also: Iterable[Path] = ()) -> str:
     return fingerprint(source_closure([*(_FOLDER / entry for entry in entries), *also]))
 
 
-def _code_of_page(entry: str) -> str:
-    """Return the fingerprint of the code that writes a page, and of the templates."""
+def _code_of_page(entry: str, *data: str) -> str:
+    """Return the fingerprint of the code that writes a page, of its data, and of the templates."""
     templates = [*(_FOLDER / "pages" / "templates").iterdir(), *(PACKAGE_ROOT / "report" / "templates").iterdir()]
-    return fingerprint([*source_closure([_FOLDER / entry]), *templates])
+    return fingerprint([*source_closure([_FOLDER / entry]), *(_FOLDER / name for name in data), *templates])
 
 
 def benchmark_names() -> list[str]:
@@ -60,8 +60,8 @@ def code_of_study() -> str:
 
 
 def code_of_claims() -> str:
-    """Return the fingerprint of the code that checks claims and writes their page."""
-    return _code_of_page("pages/claim_page.py")
+    """Return the fingerprint of the code that checks claims and writes their page, and of the claims."""
+    return _code_of_page("pages/claim_page.py", "claims/claims.yaml")
 
 
 def reproduced(plan: Plan) -> list[Path]:

@@ -1,127 +1,190 @@
-"""Declare published claims, and for each number a check that reads ours.
+"""Published claims: their numbers, the checks that read ours, and the comparison of both, as `claims.yaml` declares them.
 
-A check is a function of the stored results. The method of the claim that registers it determines how ours is compared
-with the published number, and requires the arguments of its kind, so that every number can fail.
+A check is a Python function of the stored results. Every kind of comparison requires the keys without which no result could
+turn its numbers red.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FunctionType
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
+from pydantic import BeforeValidator, ValidationError, model_validator
+
+from bayesmesh.config.explain import explain
+from bayesmesh.config.settings import Settings, does_not_fit
+from bayesmesh.config.yaml_reader import read_yaml
+from bayesmesh.errors import suggest
+from bayesmesh.reproduction.claims import cells, log_densities_again, recomputed, tables_again
 from bayesmesh.reproduction.claims.results import Reading, Results
 
 Kind = Literal["exact", "statistical", "hardware", "shape"]
-Measure = Callable[..., Reading]
-"""A function of the results and of the arguments after a number's name and published value."""
-Register = Callable[[Measure], Measure]
 
-COMPUTED = None
-"""In place of a second computation: the check itself computes the number from stored arrays."""
+CHECKS = {
+    name: found
+    for module in (cells, log_densities_again, recomputed, tables_again)
+    for name, found in vars(module).items()
+    if isinstance(found, FunctionType) and found.__module__ == module.__name__ and not name.startswith("_")
+}
+"""The functions that `claims.yaml` can name."""
+
+_LIMITS = {"at_least", "at_most"}
+
+_NEEDED: dict[Kind, str] = {
+    "exact": "again",
+    "statistical": "again, and one of tolerance, mcse, at_least and at_most",
+    "shape": "at_least or at_most, and takes neither again nor tolerance nor mcse",
+    "hardware": "hardware",
+}
+"""Kind -> keys without which nothing could fail, for the error."""
 
 
-class Source(NamedTuple):
-    """A published piece: author, title, year, location."""
+def _find_check(name: object) -> object:
+    if not isinstance(name, str):
+        return name
+    if name not in CHECKS:
+        raise does_not_fit(name, "there is no such check", suggest(name, CHECKS))
+    return CHECKS[name]
+
+
+Check = Annotated[Callable[..., Reading], BeforeValidator(_find_check)]
+"""A function of the results and, by name, of further arguments."""
+
+
+class Printed(Settings, extra="allow"):
+    """A published number, and further arguments of its check."""
+
+    published: str
+    """The number as printed; its digits count."""
+
+
+class Rule(Settings):
+    """How numbers of a claim are read and compared."""
+
+    kind: Kind
+    """Kind of comparison."""
+    check: Check
+    """Reads ours."""
+    numbers: dict[str, Printed]
+    """Name -> number."""
+    at: Mapping[str, Any] = {}
+    """Arguments of the check, of `again` and of `mcse` that all numbers share."""
+    unit: str = ""
+    """Unit of both numbers."""
+    hardware: str = ""
+    """Hardware of the published measurement."""
+    again: Check | None = None
+    """Computes ours a second time from stored arrays; null if the check itself does."""
+    agreement: float = 1e-5
+    """Allowed difference from the second computation, relative and absolute."""
+    mcse: Check | None = None
+    """Reads the Monte Carlo standard error of ours."""
+    tolerance: float | None = None
+    """Allowed difference from the published number, in addition to four standard errors."""
+    at_least: float | None = None
+    """Ours must not be below."""
+    at_most: float | None = None
+    """Ours must not be above."""
+    resolution: float = 0.0
+    """Uncertainty of the printed digits, if more were printed than the dtype holds."""
+
+    @model_validator(mode="after")
+    def _check_that_it_can_fail(self) -> Self:
+        given = self.model_fields_set
+        can_fail = {
+            "exact": "again" in given,
+            "statistical": "again" in given and bool(given & {"tolerance", "mcse", *_LIMITS}),
+            "shape": bool(given & _LIMITS) and not given & {"again", "tolerance", "mcse"},
+            "hardware": bool(self.hardware),
+        }
+        if not can_fail[self.kind]:
+            raise does_not_fit("kind", f"'{self.kind}' needs {_NEEDED[self.kind]}", "add the key")
+        return self
+
+
+class Entry(Settings):
+    """A claim as `claims.yaml` has it."""
+
+    statement: str
+    """The claim in words."""
+    rules: tuple[Rule, ...]
+    """Its numbers."""
+    source_errors: tuple[str, ...] = ()
+    """Errors in the source, one sentence each."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = Counter(name for rule in self.rules for name in rule.numbers)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise does_not_fit("rules", f"two numbers have the name '{twice[0]}'", "give each its own name")
+        return self
+
+
+class Piece(Settings):
+    """A published piece."""
 
     title: str
+    """Author, title, year."""
+    claims: dict[str, Entry]
+    """Name, such as `A1` -> claim."""
     url: str = ""
+    """Its address."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Number:
-    """One number of a claim.
+class Pieces(Settings):
+    """The content of `claims.yaml`."""
 
-    Attributes:
-        claim: the claim.
-        name: name of the number.
-        published: the number as printed; its digits count.
-        kind: kind of comparison.
-        measure: reads ours.
-        arguments: arguments of `measure`, `again` and `mcse` after the results.
-        unit: unit of both numbers.
-        hardware: hardware of the published measurement.
-        again: computes the same number a second time from stored arrays; ours must agree.
-        agreement: allowed difference from the second computation, relative and absolute.
-        mcse: reads the Monte Carlo standard error of ours.
-        tolerance: allowed difference from the published number, in addition to four standard errors.
-        at_least: ours must not be below.
-        at_most: ours must not be above.
-        resolution: uncertainty of the printed digits, if more were printed than the dtype holds.
-    """
+    pieces: tuple[Piece, ...]
+    """Published pieces in the order of the table."""
 
-    claim: Claim
+
+class Number(NamedTuple):
+    """One number of a claim; `arguments` are those of its checks."""
+
     name: str
     published: str
-    kind: Kind
-    measure: Measure
-    arguments: tuple[Any, ...] = ()
-    unit: str = ""
-    hardware: str = ""
-    again: Measure | None = None
-    agreement: float = 1e-5
-    mcse: Measure | None = None
-    tolerance: float | None = None
-    at_least: float | None = None
-    at_most: float | None = None
-    resolution: float = 0.0
+    rule: Rule
+    arguments: dict[str, Any]
 
-    def read(self, measure: Measure, results: Results) -> Reading:
-        """Return the result of one of the number's functions."""
-        return measure(results, *self.arguments)
+    def read(self, check: Check, results: Results) -> Reading:
+        """Return the result of one of the number's checks."""
+        return check(results, **self.arguments)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Claim:
-    """A claim: the facts shared by its numbers.
-
-    The methods return decorators, and take for each number its name, its published value and arguments of the check.
-    Decorators may be stacked on one check; numbers are listed as they are read, from the top down.
-
-    Attributes:
-        name: name such as ``A1``.
-        source: the publication.
-        statement: the claim in words.
-        source_errors: errors in the source, one sentence each.
-        numbers: numbers in the order of the table.
-    """
+    """A claim of a published piece."""
 
     name: str
-    source: Source
-    statement: str
-    source_errors: tuple[str, ...] = ()
-    numbers: list[Number] = dataclasses.field(default_factory=list, compare=False, repr=False)
+    piece: Piece
+    entry: Entry
 
-    def exact(self, *numbers: tuple[Any, ...], again: Measure | None, **options: Any) -> Register:
-        """Register numbers that ours must match in all printed digits."""
-        return self._register("exact", numbers, again=again, **options)
+    @property
+    def numbers(self) -> list[Number]:
+        """Its numbers in the order of the table."""
+        return [
+            Number(name, printed.published, rule, {**rule.at, **(printed.model_extra or {})})
+            for rule in self.entry.rules
+            for name, printed in rule.numbers.items()
+        ]
 
-    def statistical(self, *numbers: tuple[Any, ...], again: Measure | None, **options: Any) -> Register:
-        """Register numbers to which ours must be close: within a tolerance, standard errors (`mcse`) or limits."""
-        if not options.keys() & {"tolerance", "mcse", "at_least", "at_most"}:
-            raise TypeError(f"claim {self.name}: a statistical number needs tolerance, mcse, at_least or at_most")
-        return self._register("statistical", numbers, again=again, **options)
 
-    def shape(self, *numbers: tuple[Any, ...], unit: str = "", **limits: float) -> Register:
-        """Register trends that must be within limits, `at_least` or `at_most` or both."""
-        if not limits or not limits.keys() <= {"at_least", "at_most"}:
-            raise TypeError(f"claim {self.name}: a shape needs at_least or at_most, and takes nothing else")
-        return self._register("shape", numbers, unit=unit, **limits)
+def read_claims(path: Path) -> list[Claim]:
+    """Return the claims of a file.
 
-    def hardware(self, *numbers: tuple[Any, ...], on: str, unit: str = "") -> Register:
-        """Register times and rates, which are shown beside ours; `on` is the published hardware."""
-        return self._register("hardware", numbers, hardware=on, unit=unit)
+    Raises:
+        ConfigError: see `read_yaml`; or an unknown key or check, or a number that no result could turn red.
+    """
+    try:
+        pieces = Pieces.model_validate(read_yaml(path)).pieces
+    except ValidationError as error:
+        raise explain(path, error, Pieces) from error
+    return [Claim(name, piece, entry) for piece in pieces for name, entry in piece.claims.items()]
 
-    def _register(self, kind: Kind, numbers: tuple[tuple[Any, ...], ...], **options: Any) -> Register:
-        def register(measure: Measure) -> Measure:
-            new = [Number(self, name, said, kind, measure, tuple(more), **options) for name, said, *more in numbers]
-            names = [number.name for number in (*self.numbers, *new)]
-            if len(set(names)) < len(names):
-                raise TypeError(f"claim {self.name}: two numbers have one name")
-            # Python applies stacked decorators from the bottom up; a reader reads them from the top down.
-            measures = [*(number.measure for number in self.numbers), measure]
-            place = measures.index(measure)
-            self.numbers[place:place] = new
-            return measure
 
-        return register
+CLAIMS = read_claims(Path(__file__).with_name("claims.yaml"))
+"""All published claims, in the order of the table."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.reproduction.claims.claim import Claim, Number
+from bayesmesh.reproduction.claims.claim import Claim, Number, Rule
 from bayesmesh.reproduction.claims.results import REMEDY, NotRun, Reading, Results, Value
 
 HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
@@ -32,6 +32,7 @@ class Finding:
     """The verdict on one number of a claim.
 
     Attributes:
+        claim: the claim.
         number: number of the claim.
         verdict: one of the four.
         ours: our number, or None.
@@ -40,6 +41,7 @@ class Finding:
         reason: why the number does not hold; empty if it does.
     """
 
+    claim: Claim
     number: Number
     verdict: str = NOT_RUN
     ours: Reading | None = None
@@ -57,11 +59,11 @@ class Finding:
 
     def cells(self) -> list[object]:
         """Return the row of the table, in the order of `COLUMNS`."""
-        number, claim, ours = self.number, self.number.claim, self.ours
+        claim, number, rule, ours = self.claim, self.number, self.number.rule, self.ours
         return [
-            claim.name, number.name, claim.source.title, claim.statement, number.kind, number.published, number.unit,
-            number.hardware, ours and ours.value, self.mcse, ours and ours.machine, self.ratio, self.verdict,
-            self.reason, ours and f"../{ours.file}", ours and ours.written_at, " ".join(claim.source_errors),
+            claim.name, number.name, claim.piece.title, claim.entry.statement, rule.kind, number.published, rule.unit,
+            rule.hardware, ours and ours.value, self.mcse, ours and ours.machine, self.ratio, self.verdict,
+            self.reason, ours and f"../{ours.file}", ours and ours.written_at, " ".join(claim.entry.source_errors),
         ]  # fmt: skip
 
 
@@ -79,22 +81,22 @@ def tally(findings: Sequence[Finding]) -> dict[str, int]:
 def judge_all(folder: Path, claims: Iterable[Claim]) -> list[Finding]:
     """Check every number of every claim, in order; damaged or edited results fail without stopping the others."""
     results = Results(folder)
-    return [judge(results, number) for claim in claims for number in claim.numbers]
+    return [judge(results, Finding(claim, number)) for claim in claims for number in claim.numbers]
 
 
-def judge(results: Results, number: Number) -> Finding:
-    """Check one number of a claim against stored results."""
-    finding = Finding(number)
+def judge(results: Results, finding: Finding) -> Finding:
+    """Check the number of a finding against stored results, complete the finding and return it."""
+    number, rule = finding.number, finding.number.rule
     try:
-        finding.ours = number.read(number.measure, results)
-        if number.again is not None:
-            again = number.read(number.again, results)
+        finding.ours = number.read(rule.check, results)
+        if rule.again is not None:
+            again = number.read(rule.again, results)
             finding.again = again.value
-            _check_agreement(finding.ours, again, number.agreement)
-        if number.mcse is not None:
-            finding.mcse = number.read(number.mcse, results).number
-        finding.reason = _problem(number, finding.ours, finding.mcse)
-        finding.verdict = FAILED if finding.reason else MEASURED if number.kind == "hardware" else HOLDS
+            _check_agreement(finding.ours, again, rule.agreement)
+        if rule.mcse is not None:
+            finding.mcse = number.read(rule.mcse, results).number
+        finding.reason = _problem(number.published, rule, finding.ours, finding.mcse)
+        finding.verdict = FAILED if finding.reason else MEASURED if rule.kind == "hardware" else HOLDS
     except NotRun as missing:
         finding.reason = str(missing)
         if finding.ours is not None:
@@ -115,25 +117,25 @@ def _check_agreement(ours: Reading, again: Reading, agreement: float) -> None:
         raise StoreError(f"{ours.file}: says {ours.value}, and what {again.file} holds gives {again.value}", REMEDY)
 
 
-def _problem(number: Number, ours: Reading, mcse: float | None) -> str:
+def _problem(published: str, rule: Rule, ours: Reading, mcse: float | None) -> str:
     """Return why a number does not hold; empty if it does."""
-    if number.kind == "exact":
-        same = matches_digits(ours.value, number.published, number.resolution)
-        return "" if same else f"{ours.value} is not {number.published}"
+    if rule.kind == "exact":
+        same = matches_digits(ours.value, published, rule.resolution)
+        return "" if same else f"{ours.value} is not {published}"
     value = ours.number
     if not math.isfinite(value):
         return "not a finite number"
-    if number.at_least is not None and value < number.at_least:
-        return f"{value:.6g} is below {number.at_least:g}"
-    if number.at_most is not None and value > number.at_most:
-        return f"{value:.6g} is above {number.at_most:g}"
-    if number.tolerance is not None or mcse is not None:
-        published = _decimal(number.published)
-        if published is None:
-            return f"the published {number.published!r} is not a number"
-        allowed = (number.tolerance or 0.0) + SIGMAS * (mcse or 0.0)
-        if not abs(value - float(published)) <= allowed:
-            return f"{value:.6g} differs from {number.published} by more than {allowed:.3g}"
+    if rule.at_least is not None and value < rule.at_least:
+        return f"{value:.6g} is below {rule.at_least:g}"
+    if rule.at_most is not None and value > rule.at_most:
+        return f"{value:.6g} is above {rule.at_most:g}"
+    if rule.tolerance is not None or mcse is not None:
+        expected = _decimal(published)
+        if expected is None:
+            return f"the published {published!r} is not a number"
+        allowed = (rule.tolerance or 0.0) + SIGMAS * (mcse or 0.0)
+        if not abs(value - float(expected)) <= allowed:
+            return f"{value:.6g} differs from {published} by more than {allowed:.3g}"
     return ""
 
 

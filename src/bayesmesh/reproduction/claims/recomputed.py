@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import dataset_name, split_name
-from bayesmesh.reproduction.claims.results import NotRun, Reading, Results
+from bayesmesh.reproduction.claims.results import NotRun, Reading, Results, Statistic
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior
 from bayesmesh.store.sealed import read_sealed
@@ -34,8 +35,8 @@ def recompute(
     column: str,
     compute: Callable[[Row], float],
     tolerance: float,
-    where: Mapping[str, float | str],
-    choose: Callable[[Iterable[float]], float] = max,
+    where: Mapping[str, Any],
+    choose: Statistic = np.max,
 ) -> Reading:
     """Recompute all rows of a table, compare a column with them, and return the value of the requested rows.
 
@@ -49,7 +50,7 @@ def recompute(
         compute: returns the value of a row.
         tolerance: allowed difference, relative and absolute.
         where: the requested rows, see `Results.rows`.
-        choose: one value of several rows.
+        choose: statistic of the requested rows.
 
     Raises:
         NotRun: the table or the row does not exist.
@@ -66,18 +67,22 @@ def recompute(
             raise StoreError(f"{file}: says {said:.10g}, and NumPy gives {found:.10g} ({inputs})", AGAIN)
     if len(rows.cells) == len(wanted):
         raise StoreError(f"{file}: has no row beside the published ones to compare with", AGAIN)
-    return Reading(choose(map(compute, wanted)), file)
+    return Reading(float(choose(np.array([compute(row) for row in wanted]))), file)
+
+
+def accuracy_again(results: Results, experiment: str, which: str) -> Reading:
+    """Accuracy of softmax regression on the test rows: of ``single`` draws, of their ``average``, or the ``gain``."""
+    return Reading(_softmax_accuracies(results, experiment)[which], f"{experiment}/posterior.zarr")
 
 
 @functools.lru_cache(maxsize=4)
-def softmax_accuracies(results: Results, experiment: str) -> dict[str, Reading]:
-    """Accuracy of softmax regression on the test rows: ``single`` draws, their ``average``, and the ``gain``.
+def _softmax_accuracies(results: Results, experiment: str) -> dict[str, float]:
+    """The class with the largest logit, and with the largest probability averaged over all draws.
 
-    The class with the largest logit, and with the largest probability averaged over all draws. Cached, because several
-    numbers of a claim ask for it.
+    Cached, because several numbers of a claim ask for it.
     """
-    file, shards = f"{experiment}/posterior.zarr", _shards_of(results, experiment)
-    posterior = results.store(file, ["posterior/weights", "posterior/biases"])
+    shards = _shards_of(results, experiment)
+    posterior = results.store(f"{experiment}/posterior.zarr", ["posterior/weights", "posterior/biases"])
     rows = shards.test_rows()
     if not rows:
         raise StoreError(f"{shards.path}: there are no test rows", "take data that have some")
@@ -91,8 +96,7 @@ def softmax_accuracies(results: Results, experiment: str) -> dict[str, Reading]:
         summed += share / share.sum(1, keepdims=True)
         count += 1
     single, average = hits / (count * len(labels)), float((summed.argmax(1) == labels).mean())
-    found = {"single": single, "average": average, "gain": average - single}
-    return {name: Reading(value, file) for name, value in found.items()}
+    return {"single": single, "average": average, "gain": average - single}
 
 
 def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
@@ -110,11 +114,12 @@ def watch_matrix(results: Results, experiment: str, which: str) -> Reading:
     return Reading(found[which], shards.path.relative_to(results.folder).as_posix())
 
 
-def entropy_gap_of_best_films(results: Results, experiment: str) -> Reading:
+def entropy_of_films_again(results: Results, file: str, **_: object) -> Reading:
     """Entropy of the best unwatched film over all draws, in nats: that of the least less that of the most active user.
 
     A draw's best film is the one with the largest logit among those that the user has not watched in the training part.
     """
+    experiment = file.partition("/")[0]
     file, shards = f"{experiment}/posterior.zarr", _shards_of(results, experiment)
     names = ("user_embeddings", "user_biases", "film_embeddings", "film_biases")
     posterior = results.store(file, [f"posterior/{name}" for name in names])

@@ -8,8 +8,7 @@ from pathlib import Path
 from bayesmesh.files import write_text
 from bayesmesh.report.page import render
 from bayesmesh.reproduction.claims import judge
-from bayesmesh.reproduction.claims.claim import Claim, Source
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS, Claim
 from bayesmesh.reproduction.claims.judge import Finding, tally
 from bayesmesh.reproduction.pages import TEMPLATES
 from bayesmesh.store.layout import ReproductionLayout
@@ -30,16 +29,15 @@ def run_claims(results: Path, *, is_gate: bool = False) -> tuple[str, int]:
         judge.write_findings(layout.table, findings)
         write_claims_page(layout.page, findings)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in tally(findings).items())
-    failed = [f"{f.number.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == judge.FAILED]
+    failed = [f"{f.claim.name} {f.number.name}: {f.reason}" for f in findings if f.verdict == judge.FAILED]
     return "\n  ".join([f"{counts}: {layout.page}", *failed]), len(failed)
 
 
 def write_claims_page(path: Path, findings: Sequence[Finding]) -> None:
     """Write the page atomically, with claims grouped by source in the order of the table."""
-    groups: dict[Source, dict[Claim, list[Finding]]] = {}
+    groups: dict[str, dict[Claim, list[Finding]]] = {}
     for finding in findings:
-        claim = finding.number.claim
-        groups.setdefault(claim.source, {}).setdefault(claim, []).append(finding)
+        groups.setdefault(finding.claim.piece.title, {}).setdefault(finding.claim, []).append(finding)
     page = render(
         "claims.html", TEMPLATES, title="Published claims", groups=groups, badges=_BADGES, tally=tally(findings),
         num_rows=len(findings),

@@ -12,7 +12,7 @@ from bayesmesh.files import write_json
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_outcome
 from bayesmesh.reproduction.benchmarks.compile_scaling import JNP_SUM, PYTHON_SUM, Compilation, Uncompiled, _texts
 from bayesmesh.reproduction.benchmarks.harness import Measurement, Outcome
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 

@@ -15,7 +15,7 @@ from bayesmesh.reproduction.benchmarks.harness import Case, Limits, Measurement,
 from bayesmesh.reproduction.benchmarks.metropolis import plain
 from bayesmesh.reproduction.benchmarks.metropolis.states import keep_states, write_moments
 from bayesmesh.reproduction.benchmarks.metropolis.target import LOCATIONS, MEAN, SCALES, VARIANCE, WEIGHTS, cdf, density
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 

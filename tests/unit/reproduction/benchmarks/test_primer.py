@@ -12,7 +12,7 @@ import pytest
 
 from bayesmesh.reproduction.benchmarks import primer
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, Finding, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 

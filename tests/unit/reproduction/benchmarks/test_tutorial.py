@@ -13,7 +13,7 @@ from bayesmesh.kernels.hamiltonian import trajectory
 from bayesmesh.kernels.hamiltonian.metrics import base
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.tutorial import COARSE, NUM_DEVICES, devices, precision, store_chains
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 

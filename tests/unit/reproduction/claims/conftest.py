@@ -18,7 +18,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.files import write_json, write_text
 from bayesmesh.planning.specs import dataset_name, make_spec, parse_spec
 from bayesmesh.reproduction.claims import results as reading
-from bayesmesh.reproduction.claims.claim import Claim, Measure, Source
+from bayesmesh.reproduction.claims.claim import Check, Claim, Entry, Piece, Printed, Rule
 from bayesmesh.reproduction.claims.judge import Finding, judge_all
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import analyse
@@ -36,14 +36,16 @@ def _double_precision() -> None:
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finding]:
-    """Return a function of (results, kind, check, published, **options of the kind) that judges one number."""
+    """Return a function of (results, kind, check, published, **other keys of the rule) that judges one number."""
     monkeypatch.setattr(reading, "FOLDERS", (NAME, "table.csv", "verdict.json"))
 
-    def judge(results: Path, kind: str, check: Measure, published: str, **options: Any) -> Finding:
-        claim = Claim("X1", Source("A piece"), "a statement")
-        machine = {"on": "a machine"} if kind == "hardware" else {}
-        getattr(claim, kind)(("it", published), **machine, **options)(check)
-        (finding,) = judge_all(results, [claim])
+    def judge(results: Path, kind: Any, check: Check, published: str, **keys: Any) -> Finding:
+        machine = {"hardware": "a machine"} if kind == "hardware" else {}
+        numbers = {"it": Printed(published=published)}
+        entry = Entry(
+            statement="a statement", rules=(Rule(kind=kind, check=check, numbers=numbers, **machine, **keys),)
+        )
+        (finding,) = judge_all(results, [Claim("X1", Piece(title="A piece", claims={"X1": entry}), entry)])
         return finding
 
     return judge

@@ -1,65 +1,63 @@
-"""A number that no result could turn red cannot be declared."""
+"""A number that no result could turn red cannot be declared, and the error names the key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bayesmesh.reproduction.claims.claim import COMPUTED, Claim, Measure, Source
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.errors import ConfigError
+from bayesmesh.reproduction.claims.claim import CLAIMS, read_claims
 from bayesmesh.reproduction.claims.results import NotRun, Reading, Results
 
-
-@pytest.fixture
-def claim() -> Claim:
-    """A claim without numbers."""
-    return Claim("X1", Source("A piece"), "a statement")
+HEAD = "pieces:\n- title: A piece\n  claims:\n    X1:\n      statement: a statement\n      rules:\n"
+CELL = "check: cell, at: {file: benchmarks/a.csv, column: b}"
+IT = "numbers: {it: {published: '1'}}"
 
 
-def one(results: Results) -> Reading:
-    return Reading(1.0, "table.csv")
-
-
-IT = ("it", "1")
+def declare(folder: Path, *rules: str) -> Path:
+    """Write a file of claims with these rules, in YAML's flow style."""
+    path = folder / "claims.yaml"
+    path.write_text(HEAD + "".join(f"      - {{{rule}}}\n" for rule in rules))
+    return path
 
 
 @pytest.mark.parametrize(
-    "declare",
+    ("rule", "said"),
     [
-        lambda claim: claim.exact(IT),
-        lambda claim: claim.exact(IT, again=one, at_lest=1),
-        lambda claim: claim.statistical(IT, tolerance=1.0),
-        lambda claim: claim.statistical(IT, again=one),
-        lambda claim: claim.shape(IT),
-        lambda claim: claim.shape(IT, again=one),
-        lambda claim: claim.hardware(IT),
-        lambda claim: claim.hardware(IT, ("it", "2"), on="a machine"),
+        (f"kind: exact, {CELL}, {IT}", "'exact' needs again"),
+        (f"kind: exact, {CELL}, {IT}, again: cell, at_lest: 1", "unknown key '.*at_lest'"),
+        (f"kind: statistical, {CELL}, {IT}, tolerance: 1.0", "'statistical' needs again"),
+        (f"kind: statistical, {CELL}, {IT}, again: cell", "and one of tolerance, mcse"),
+        (f"kind: shape, {CELL}, {IT}", "'shape' needs at_least or at_most"),
+        (f"kind: shape, {CELL}, {IT}, at_least: 1, again: cell", "takes neither again"),
+        (f"kind: hardware, {CELL}, {IT}", "'hardware' needs hardware"),
+        (f"kind: exact, check: cel, {IT}, again: cell", "there is no such check"),
+        (f"kind: exact, {CELL}, again: cell, numbers: {{it: {{published: 1}}}}", "published"),
     ],
-    ids=[
-        "exact, not computed again", "unknown option", "statistical, not computed again", "no interval", "no limit",
-        "shape, unknown option", "no hardware", "two numbers of one name",
-    ],
-)  # fmt: skip
-def test_a_number_that_nothing_could_fail_is_refused(
-    claim: Claim, declare: Callable[[Claim], Callable[[Measure], Measure]]
-) -> None:
-    with pytest.raises(TypeError):
-        declare(claim)(one)
-    assert claim.numbers == []
+)
+def test_a_number_that_nothing_could_fail_is_refused(tmp_path: Path, rule: str, said: str) -> None:
+    path = declare(tmp_path, rule)
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_claims(path)
+    assert str(path) in str(caught.value)
 
 
-def test_stacked_decorators_are_read_from_the_top_down(claim: Claim) -> None:
-    @claim.shape(("first", "1"), at_least=1)
-    @claim.hardware(("second", "2"), ("third", "3"), on="a machine")
-    def check(results: Results) -> Reading:
-        return one(results)
+def test_two_numbers_of_one_name_are_refused(tmp_path: Path) -> None:
+    rule = f"kind: hardware, hardware: a machine, {CELL}, {IT}"
+    with pytest.raises(ConfigError, match="two numbers have the name 'it'"):
+        read_claims(declare(tmp_path, rule, rule))
 
-    claim.shape(("fourth", "4"), at_most=1)(one)
-    assert [number.name for number in claim.numbers] == ["first", "second", "third", "fourth"]
-    assert [number.kind for number in claim.numbers] == ["shape", "hardware", "hardware", "shape"]
+
+def test_numbers_keep_their_order_and_add_their_arguments(tmp_path: Path) -> None:
+    numbers = "numbers: {second: {published: '2', column: c}, third: {published: '3'}}"
+    first = f"kind: shape, at_least: 1, {CELL}, numbers: {{first: {{published: '1'}}}}"
+    (claim,) = read_claims(declare(tmp_path, first, f"kind: hardware, hardware: a machine, {CELL}, {numbers}"))
+    assert [(n.name, n.rule.kind) for n in claim.numbers] == [
+        *(("first", "shape"), ("second", "hardware"), ("third", "hardware"))
+    ]
+    assert [n.arguments["column"] for n in claim.numbers] == ["b", "c", "b"]
 
 
 class _ArraysOnly(Results):
@@ -72,16 +70,16 @@ class _ArraysOnly(Results):
         raise AssertionError(f"{file}: read as JSON")
 
 
-def test_a_number_that_is_not_computed_again_is_computed_from_arrays(tmp_path: Path, claim: Claim) -> None:
-    numbers = [number for published in CLAIMS for number in published.numbers]
-    once = [n for n in numbers if n.kind in ("exact", "statistical") and n.again is None]
-    assert {number.claim.name for number in once} == {"E2", "E6"}
-    for number in once:
+def test_a_number_that_is_not_computed_again_is_computed_from_arrays(tmp_path: Path) -> None:
+    numbers = [(claim.name, number) for claim in CLAIMS for number in claim.numbers]
+    once = [(n, v) for n, v in numbers if v.rule.kind in ("exact", "statistical") and v.rule.again is None]
+    assert {name for name, _ in once} == {"E2", "E6"}
+    for _, number in once:
         with pytest.raises(NotRun):
-            number.read(number.measure, _ArraysOnly(tmp_path))
-    claim.exact(IT, again=COMPUTED)(lambda results: results.rows("benchmarks/a.csv").only("b"))
+            number.read(number.rule.check, _ArraysOnly(tmp_path))
+    (claim,) = read_claims(declare(tmp_path, f"kind: exact, {CELL}, again: null, {IT}"))
     with pytest.raises(AssertionError, match="read as a table"):
-        claim.numbers[0].read(claim.numbers[0].measure, _ArraysOnly(tmp_path))
+        claim.numbers[0].read(claim.numbers[0].rule.check, _ArraysOnly(tmp_path))
 
 
 def test_a_folder_that_claims_do_not_follow_is_refused(tmp_path: Path) -> None:

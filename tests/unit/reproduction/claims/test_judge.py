@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.reproduction.claims.claim import Measure
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS, Check
 from bayesmesh.reproduction.claims.judge import (
     COLUMNS,
     FAILED,
@@ -46,12 +45,12 @@ def results(tmp_path: Path) -> Path:
     return folder
 
 
-def y_of(who: str, x: float | None = None, column: str = "y") -> Measure:
+def y_of(who: str, x: float | None = None, column: str = "y") -> Check:
     where = {"who": who} if x is None else {"who": who, "x": x}
     return lambda results: results.rows("table.csv", **where).only(column)
 
 
-def value_of(*keys: str | int) -> Measure:
+def value_of(*keys: str | int) -> Check:
     return lambda results: results.value("verdict.json", *keys)
 
 
@@ -138,7 +137,7 @@ def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) ->
     findings = judge_all(tmp_path, CLAIMS)
     assert {finding.verdict for finding in findings} == {NOT_RUN}
     letters = {"A": 5, "B": 4, "C": 2, "D": 7, "E": 9}
-    assert list(dict.fromkeys(f.number.claim.name for f in findings)) == [
+    assert list(dict.fromkeys(f.claim.name for f in findings)) == [
         f"{k}{i + 1}" for k, n in letters.items() for i in range(n)
     ]
     layout = ReproductionLayout(tmp_path)

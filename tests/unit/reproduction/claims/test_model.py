@@ -14,7 +14,7 @@ from tensorflow_probability.substrates.jax import distributions as tfd
 from bayesmesh.models import hidden_markov
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.hidden_markov.exact import Exact, ExactInPymc
-from bayesmesh.reproduction.claims.claim_list import CLAIMS
+from bayesmesh.reproduction.claims.claim import CLAIMS
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, judge_all
 from bayesmesh.store.layout import BenchmarkLayout
 
@@ -43,7 +43,7 @@ def failed(results: Path, rows: Rows) -> dict[str, str]:
     found = judge_all(results, tuple(claim for claim in CLAIMS if claim.name in NAMES))
     assert len(found) == 12
     assert {finding.verdict for finding in found} <= {FAILED, HOLDS}
-    return {f"{f.number.claim.name} {f.number.name}": f.reason for f in found if f.verdict == FAILED}
+    return {f"{f.claim.name} {f.number.name}": f.reason for f in found if f.verdict == FAILED}
 
 
 def test_model_and_pymc_have_the_published_digits(tmp_path: Path, right: Rows) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bayesmesh.analyses.averaging import average as averaging
 from bayesmesh.reproduction.claims.judge import FAILED, HOLDS, NOT_RUN, Finding
-from bayesmesh.reproduction.claims.recomputed import softmax_accuracies
+from bayesmesh.reproduction.claims.recomputed import accuracy_again as softmax_accuracy
 from bayesmesh.reproduction.claims.results import Reading, Results
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import check_receipt, receipt_file
@@ -25,7 +25,7 @@ def last_accuracy(results: Results) -> Reading:
 
 
 def accuracy_again(results: Results) -> Reading:
-    return softmax_accuracies(results, NAME)["average"]
+    return softmax_accuracy(results, NAME, "average")
 
 
 def judge_accuracy(judged: Judge, layout: ExperimentLayout) -> Finding:

@@ -1,4 +1,4 @@
-"""Claims of the PyMC example on a hidden Markov model written in JAX; log densities are computed again with NumPy."""
+"""Recompute the log densities of the published hidden Markov model with NumPy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.reproduction.claims.claim import Claim, Source
 from bayesmesh.reproduction.claims.recomputed import AGAIN, Row, recompute
 from bayesmesh.reproduction.claims.results import Reading, Results
 
-_SOURCE = Source(
-    "PyMC example gallery, How to wrap a JAX function for use in PyMC",
-    "https://www.pymc.io/projects/examples/en/latest/howto/wrapping_jax_function.html",
-)
-_EXACT = "benchmarks/hidden_markov-exact.csv"
 
-
-def _log_density_again(results: Results, quantity: str, **where: str) -> Reading:
+def log_density_again(results: Results, file: str, column: str, quantity: str, **where: str) -> Reading:
     """Recompute every row of the table and return the value of the requested row.
 
     Column ``value`` holds the log density named in column ``quantity``, in nats, at the latents of the row:
@@ -39,8 +32,8 @@ def _log_density_again(results: Results, quantity: str, **where: str) -> Reading
         # Cached by the text of the row, because several numbers of a claim recompute the same rows.
         return _of_published_processes(row["quantity"], *(row[name] for name in _Latents._fields))
 
-    found = recompute(results, _EXACT, "value", compute, 1e-9, {"quantity": quantity, **where})
-    _check_drawn(results, quantity, **where)
+    found = recompute(results, file, column, compute, 1e-9, {"quantity": quantity, **where})
+    _check_drawn(results, file, quantity, **where)
     return found
 
 
@@ -56,31 +49,29 @@ def _latents(signal: str, noise: str, initial: str, transition: str) -> _Latents
     return _Latents(float(signal), float(noise), first.reshape(3), rows.reshape(3, 3))
 
 
-def _check_drawn(results: Results, quantity: str, **where: str) -> None:
+def _check_drawn(results: Results, file: str, quantity: str, **where: str) -> None:
     """Check that drawn points follow from their seeds, and that the seeds, clock times in ns, belong to the run.
 
     Raises:
         StoreError: a point does not follow from its seed, a seed is from another time, or the evaluator of the
             requested row has no drawn point.
     """
-    by = results.rows(_EXACT, quantity=quantity, **where).cells.iloc[0].get("by", "")
-    if not any(results.rows(_EXACT, quantity=quantity, by=by).cells.get("seed", ())):
-        raise StoreError(f"{_EXACT}: {quantity} by {by} is at no point that was drawn in the run", AGAIN)
-    for row in results.rows(_EXACT).records():
+    by = results.rows(file, quantity=quantity, **where).cells.iloc[0].get("by", "")
+    if not any(results.rows(file, quantity=quantity, by=by).cells.get("seed", ())):
+        raise StoreError(f"{file}: {quantity} by {by} is at no point that was drawn in the run", AGAIN)
+    for row in results.rows(file).records():
         if not row["seed"]:
             continue
         try:
             seed, point = int(row["seed"]), _latents(*(row[name] for name in _Latents._fields))
             written = datetime.strptime(row["measured_at"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         except (KeyError, ValueError) as error:
-            raise StoreError(f"{_EXACT}: a drawn point without seed or time: {error!r}", AGAIN) from error
+            raise StoreError(f"{file}: a drawn point without seed or time: {error!r}", AGAIN) from error
         if not -60 < written - seed / 1e9 < _LONGEST_S:
-            raise StoreError(
-                f"{_EXACT}: seed {seed} was not drawn in the run that ended at {row['measured_at']}", AGAIN
-            )
+            raise StoreError(f"{file}: seed {seed} was not drawn in the run that ended at {row['measured_at']}", AGAIN)
         drawn, said = (np.hstack([np.ravel(each) for each in z]) for z in (_draw(seed), point))
         if not np.allclose(drawn, said, rtol=1e-12, atol=0):
-            raise StoreError(f"{_EXACT}: case {row['case']} is not the point of seed {seed}", AGAIN)
+            raise StoreError(f"{file}: case {row['case']} is not the point of seed {seed}", AGAIN)
 
 
 _LONGEST_S = 3600.0
@@ -146,85 +137,3 @@ def _forward(observed: np.ndarray, latents: _Latents) -> complex:
         log_state = emission[:, time] + most + np.log(np.exp(joint - most[:, None]).sum(1))
     most = log_state.real.max(1)
     return complex((most + np.log(np.exp(log_state - most[:, None]).sum(1))).sum())
-
-
-D1 = Claim("D1", _SOURCE, "log-likelihood of the first of the 70 processes at the true values, in float64")
-D2 = Claim("D2", _SOURCE, "log-likelihood of all 70 processes")
-D3 = Claim("D3", _SOURCE, "its derivative with respect to the signal")
-
-
-def _published_point_again(results: Results, quantity: str) -> Reading:
-    return _log_density_again(results, quantity, case="published")
-
-
-@D1.exact(("nats", "-3.93533794", "log_likelihood_first"), again=_published_point_again)
-@D2.exact(("nats", "-37.00348857", "log_likelihood_all"), again=_published_point_again)
-@D3.exact(("nats", "-297.86490611", "derivative_signal"), again=_published_point_again)
-def _published_point(results: Results, quantity: str) -> Reading:
-    return results.rows(_EXACT, case="published", quantity=quantity).only("value")
-
-
-D4 = Claim("D4", _SOURCE, "log prior and log-likelihood at the initial point of PyMC")
-
-
-def _initial_point_again(results: Results, by: str, quantity: str) -> Reading:
-    return _log_density_again(results, quantity, case="pymc_initial", by=by)
-
-
-_PRIORS = (
-    ("signal", "-0.92", "log_prior_signal"),
-    ("noise", "-0.73", "log_prior_noise"),
-    ("initial probabilities", "-1.5", "log_prior_initial"),
-    ("transition rows", "-4.51", "log_prior_transition"),
-)
-
-
-@D4.exact(
-    *((name, said, "PyMC", quantity) for name, said, quantity in _PRIORS),
-    ("likelihood", "-9812.67", "PyMC", "log_likelihood"),
-    *((f"{name}, the model here", said, "model", quantity) for name, said, quantity in _PRIORS),
-    again=_initial_point_again,
-)
-def _initial_point(results: Results, by: str, quantity: str) -> Reading:
-    return results.rows(_EXACT, case="pymc_initial", by=by, quantity=quantity).only("value")
-
-
-D5 = Claim("D5", _SOURCE, "2 chains of 1,000 + 1,000 iterations with PyMC's own NUTS")
-D6 = Claim("D6", _SOURCE, "the same with the NUTS of NumPyro")
-
-
-@D5.hardware(("seconds", "109", "PyMC NUTS, JAX operation", "median_s"), unit="s", on="not stated")
-@D6.hardware(("sampling", "47.5", "NumPyro NUTS", "median_s"), unit="s", on="not stated")
-@D6.hardware(("compile", "1.9", "NumPyro NUTS", "compile_s"), unit="s", on="not stated")
-def _time(results: Results, contender: str, column: str) -> Reading:
-    return results.rows("benchmarks/hidden_markov.csv", contender=contender).only(column)
-
-
-D7 = Claim("D7", _SOURCE, "the posterior is centred near the true values")
-
-
-def _summary(results: Results, column: str, variable: str, *index: int) -> Reading:
-    where = {"index": ",".join(map(str, index))} if index else {}
-    # A latent that is a summary too has two equal rows.
-    return results.rows("hidden_markov/diagnostics/summary.csv", variable=variable, **where).over(column, np.mean)
-
-
-def _mcse(results: Results, variable: str) -> Reading:
-    return _summary(results, "mcse_mean", variable)
-
-
-def _mean_again(results: Results, variable: str, *index: int) -> Reading:
-    return results.over("hidden_markov/posterior.zarr", f"posterior/{variable}", np.mean, *index)
-
-
-@D7.statistical(("signal", "1.15", "signal"), tolerance=0.05, again=_mean_again, mcse=_mcse)
-@D7.statistical(("noise", "0.15", "noise"), tolerance=0.02, again=_mean_again, mcse=_mcse)
-@D7.statistical(("first state", "0.9", "initial", 0), tolerance=0.15, again=_mean_again)
-@D7.statistical(("staying in the first", "0.9", "transition", 0, 0), tolerance=0.03, again=_mean_again)
-@D7.statistical(("staying in the second", "0.8", "transition", 1, 1), tolerance=0.05, again=_mean_again)
-@D7.statistical(("staying in the third", "0.7", "transition", 2, 2), tolerance=0.1, again=_mean_again)
-def _mean(results: Results, variable: str, *index: int) -> Reading:
-    return _summary(results, "mean", variable, *index)
-
-
-CLAIMS = (D1, D2, D3, D4, D5, D6, D7)
