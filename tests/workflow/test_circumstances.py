@@ -15,6 +15,7 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.planning.specs import make_spec
+from bayesmesh.running.ledger import read_rows
 from zygote import zygote
 
 # A disk that is full after so many bytes of draws: the failure comes from the system call that writes.
@@ -72,9 +73,7 @@ def test_a_full_disk_keeps_what_is_committed(run: Any, tmp_path: Path) -> None:
     done = run("sample", tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "some" / "chains" / "group-000.json").read_text())["committed_draws"] == 12
-    rows = [
-        json.loads(line) for line in (tmp_path / "some" / "ledger" / "sample-group-000.jsonl").read_text().splitlines()
-    ]
+    rows = read_rows(tmp_path / "some" / "ledger" / "sample-group-000.jsonl")
     (resumed,) = (row["detail"] for row in rows if row["phase"] == "resume")
     assert resumed in {f"{p.stem.split('-')[0]} {int(p.stem.split('-')[2])}" for p in markers}
 

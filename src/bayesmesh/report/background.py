@@ -13,21 +13,32 @@ import yaml
 from bayesmesh.figures import formats
 from bayesmesh.files import read_json
 from bayesmesh.report.fact_rows import Fact, list_facts
-from bayesmesh.report.time_spent import AROUND, ORDER, SAMPLING, WAITING, Phase, jobs_of, sampling_seconds, work_seconds
+from bayesmesh.report.time_spent import (
+    AROUND,
+    ORDER,
+    SAMPLING,
+    WAITING,
+    Phase,
+    TimeSpent,
+    jobs_of,
+    sampling_seconds,
+    work_seconds,
+)
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
 MAX_JOBS = 24
 
 
-def build_timing(phases: Sequence[Phase]) -> dict[str, Any] | None:
+def build_timing(time: TimeSpent) -> dict[str, Any] | None:
     """Return the content of the section on time; None without a ledger."""
-    if not phases:
+    phases = time.phases
+    if not phases and not time.others:
         return None
     jobs = jobs_of(phases)
     longest_first = sorted(jobs, key=lambda name: -work_seconds(jobs[name]))
     kept = [name for name in jobs if name in longest_first[:MAX_JOBS]]
-    longest = work_seconds(jobs[longest_first[0]]) or 1.0
+    longest = max(map(work_seconds, jobs.values()), default=0.0) or 1.0
     colours = _colours(phases)
     return {
         "bars": [_bar(name, jobs[name], longest, colours) for name in kept],
@@ -35,6 +46,7 @@ def build_timing(phases: Sequence[Phase]) -> dict[str, Any] | None:
         "rows": [_row(phase) for name in kept for phase in jobs[name]],
         "sentence": _sentence(phases),
         "num_left_out": len(jobs) - len(kept),
+        "others": [(each.job, each.reason, each.num_attempts, formats.duration(each.seconds)) for each in time.others],
     }
 
 
@@ -79,7 +91,9 @@ def _sentence(phases: Sequence[Phase]) -> str:
         ("{} for starting and ending jobs", total(*AROUND)),
         ("in addition to {} in the scheduler's queue", total(WAITING)),
     )
-    parts = [f"All jobs together take {formats.duration(work_seconds(phases))}"]
+    if not phases:
+        return "The ledgers hold no job that made the present results."
+    parts = [f"The jobs that made these results took {formats.duration(work_seconds(phases))}"]
     parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)

@@ -12,8 +12,9 @@ from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import describe_analyses
+from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.page import render
-from bayesmesh.report.time_spent import read_phases, sampling_seconds
+from bayesmesh.report.time_spent import read_time, sampling_seconds
 from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
 
 NO_VERDICT = "none"
@@ -77,7 +78,8 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
     }
     if not layout.verdict.exists():
         return {**dict.fromkeys(NUMBERS, ""), **row, "verdict": NO_VERDICT}
-    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_phases(layout))
+    origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
+    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin).phases)
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must be visible.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)

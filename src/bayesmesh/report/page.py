@@ -19,7 +19,7 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary
-from bayesmesh.report.time_spent import DRAWING, Phase, read_phases, sampling_seconds, write_ledger
+from bayesmesh.report.time_spent import DRAWING, Phase, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
@@ -58,8 +58,9 @@ def write_page(
     verdict = read_verdict(layout.verdict)
     reader = DrawReader(layout.posterior) if layout.posterior.exists() else None
     coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
-    if phases := read_phases(layout):
-        write_ledger(layout, phases)
+    time = read_time(layout, config, reader.attributes if reader else {})
+    if time.phases:
+        write_ledger(layout, time.phases)
     analyses = build_analyses(layout, config)
     numbers = [number for each in analyses for number in each.section.numbers]
     document = render(
@@ -69,11 +70,11 @@ def write_page(
         experiment=layout.experiment,
         verdict=verdict,
         sentence=verdict_text.read_aloud(verdict),
-        key_numbers=_key_numbers(verdict, coordinates, phases, numbers),
+        key_numbers=_key_numbers(verdict, coordinates, time.phases, numbers),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
         stopping=build_stopping(layout, config),
         analyses=analyses,
-        timing=build_timing(phases),
+        timing=build_timing(time),
         data=read_facts(data_manifest),
         config=dump_settings(config),
         **_describe_programs(layout),

@@ -1,11 +1,15 @@
-"""Join the ledgers of all jobs of an experiment: time, gradients and memory per phase."""
+"""Join the ledgers of the jobs of an experiment: time, gradients and memory per phase.
+
+Only the last successful attempt at each job counts, and of a sampling job one with the chains of the posterior. It states
+the time of all iterations that its draws come from, whichever attempt committed them, so the figures are those of a run in
+an empty folder. All other attempts are listed apart.
+"""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -13,6 +17,7 @@ from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
+from bayesmesh.running.ledger import FINISHED, REMEDY, read_rows
 from bayesmesh.store.layout import ExperimentLayout
 
 ORDER = (
@@ -36,7 +41,7 @@ SAMPLING = ("warmup", *DRAWING)
 """Phases in which chains move."""
 
 _BEFORE = ("fetch", "shard", "compile", "sample", "assemble", "diagnose")
-STAGES = (*_BEFORE, *(each.verb for each in list_analyses()), "report")
+STAGES = (*_BEFORE, *(each.verb for each in list_analyses()))
 """Prefixes of job names, in the order of the flow."""
 
 
@@ -60,7 +65,7 @@ class Phase(BaseModel):
     """A phase of a job; values that were not measured are None.
 
     `seconds` is wall time, `bytes` counts bytes moved or written, `gradients` counts evaluations of the log density's
-    gradient over all chains.
+    gradient over all chains. `attempt` names the run of the job, `identity` the chains that it sampled.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,39 +78,110 @@ class Phase(BaseModel):
     bytes: Measured = None
     peak_memory_bytes: Measured = None
     device: Text = ""
+    attempt: Text = ""
+    identity: Text = ""
 
 
 COLUMNS = tuple(Phase.model_fields)
 """Columns of ``ledger.csv``."""
 
 
-def read_phases(layout: ExperimentLayout) -> list[Phase]:
-    """Return the phases of all jobs of an experiment, by file name.
+class OtherAttempts(NamedTuple):
+    """Attempts at a job that did not make the present results, for one reason; `seconds` is their time together."""
+
+    job: str
+    reason: str
+    num_attempts: int
+    seconds: float
+
+
+class TimeSpent(NamedTuple):
+    """Phases that made the present results, and the attempts that did not."""
+
+    phases: list[Phase]
+    others: list[OtherAttempts]
+
+
+def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Mapping[str, object]) -> TimeSpent:
+    """Return the phases that made the present results, by file name, and the attempts that did not.
+
+    Args:
+        layout: files of the experiment.
+        config: configuration of the experiment, whose analyses count.
+        origin: attributes of the posterior: ``identity`` and ``groups``. Without them no sampling job counts.
 
     Raises:
-        StoreError: a file cannot be read, or a line is not a phase; the message names file and line.
+        StoreError: a ledger cannot be read, or a line is damaged; the message names file and line.
     """
-    phases, remedy = [], "delete the file and run the job again"
+    attempts: dict[tuple[str, str], list[Phase]] = {}
+    for phase in _read_phases(layout):
+        attempts.setdefault((phase.job, phase.attempt), []).append(phase)
+    wanted = _wanted_jobs(config, origin)
+    reasons = {key: _reason(wanted.get(key[0]), rows) for key, rows in attempts.items()}
+    present = {job: attempt for (job, attempt), reason in reasons.items() if not reason}
+    time, others = TimeSpent([], []), dict[tuple[str, str], list[float]]()
+    for (job, attempt), rows in attempts.items():
+        if present.get(job) == attempt:
+            time.phases.extend(row for row in rows if row.phase != FINISHED)
+        else:
+            reason = reasons[job, attempt] or "replaced by a later run"
+            others.setdefault((job, reason), []).append(work_seconds(rows))
+    time.others.extend(OtherAttempts(*key, len(spent), sum(spent)) for key, spent in others.items())
+    return time
+
+
+def _wanted_jobs(config: Mapping[str, object], origin: Mapping[str, object]) -> dict[str, str]:
+    """Return the jobs that made the present results -> the identity of their chains, empty for jobs without chains."""
+    verbs = [each.verb for each in list_analyses() if config.get(each.name) is not None]
+    groups = origin.get("groups")
+    names = [str(folder).rpartition("/")[2] for folder in groups] if isinstance(groups, list) else []
+    return dict.fromkeys(("compile", "assemble", "diagnose", *verbs), "") | {
+        f"sample-{name}": str(origin.get("identity")) for name in names
+    }
+
+
+def _reason(identity: str | None, rows: Sequence[Phase]) -> str:
+    """Return why an attempt did not make the present results; empty if it may have.
+
+    Args:
+        identity: chains that the job should have; None if the experiment has no such job.
+        rows: phases of the attempt.
+    """
+    if not rows[0].attempt:
+        return "written by an earlier version"
+    # The scheduler's row on the end of the job may follow.
+    if all(row.phase != FINISHED for row in rows):
+        return "failed, stopped or still running"
+    if identity is None:
+        return "not part of the present results"
+    return "" if rows[-1].identity == identity else "other chains"
+
+
+def _read_phases(layout: ExperimentLayout) -> list[Phase]:
+    """Return the phases of all attempts except at the report, which shows itself only when it runs again."""
+    phases = []
     for path in sorted(layout.ledger_part("any").parent.glob("*.jsonl")):
-        try:
-            # Not splitlines(), which also splits at separators that JSON leaves within a text.
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"{path}: cannot be read: {error}", remedy) from error
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
+        for row in read_rows(path):
             try:
-                row = {**json.loads(line)}
                 phases.append(Phase.model_validate({**row, "job": str(row.get("job") or path.stem)}))
-            except (ValueError, TypeError, RecursionError) as error:
-                raise StoreError(f"{path}, line {number}: not a phase: {line[:80]}", remedy) from error
-    return phases
+            except ValueError as error:
+                raise StoreError(f"{path}: not a phase: {row}", REMEDY) from error
+    return [phase for phase in phases if phase.job != "report"]
 
 
 def write_ledger(layout: ExperimentLayout, phases: Sequence[Phase]) -> None:
     """Write ``ledger.csv``: one row per job and phase, in the order of recording."""
-    write_text(layout.ledger, render_csv(COLUMNS, ([*phase.model_dump().values()] for phase in phases)))
+    write_text(layout.ledger, _render(phases))
+
+
+def check_table(layout: ExperimentLayout, config: Mapping[str, object], origin: Mapping[str, object]) -> Iterator[str]:
+    """Yield one line if ``ledger.csv`` is not what the ledgers of the jobs give; arguments and errors as in `read_time`."""
+    if layout.ledger.read_bytes() != _render(read_time(layout, config, origin).phases).encode():
+        yield f"{layout.ledger}: differs from the ledgers of the jobs: it was changed, or a job ran after the report"
+
+
+def _render(phases: Sequence[Phase]) -> str:
+    return render_csv(COLUMNS, ([*phase.model_dump().values()] for phase in phases))
 
 
 def work_seconds(phases: Sequence[Phase]) -> float:

@@ -7,14 +7,12 @@ this module, so a change here makes no stage run again.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bayesmesh.running.ledger import Ledger, LedgerRow
+from bayesmesh.running.ledger import Ledger, LedgerRow, intact_rows
 from bayesmesh.running.slurm.queue import JobTimes, job_times, queued_job_times
 from bayesmesh.running.slurm.variables import job_id
 
@@ -70,28 +68,27 @@ def add_ends(ledger: Ledger, environ: Mapping[str, str]) -> None:
         ledger: of the calling stage; ledgers in the same folder name their jobs.
         environ: environment variables of the job.
     """
-    ordered = sorted(_job_rows(ledger.path.parent), key=lambda row: row["at"])
-    last = {row["slurm_job"]: row for row in ordered if row.get("phase") != ENDED}
+    folder = ledger.path.parent
+    ordered = sorted(_job_rows(folder), key=lambda row: row["at"])
+    last = {row["slurm_job"]: row for row in ordered if row["phase"] != ENDED}
     last.pop(job_id(environ), None)
     if not last:
         return
-    part = Ledger(ledger.path.with_name("slurm.jsonl"), "slurm", append=True)
+    part = Ledger(folder / "slurm.jsonl", "slurm")
+    known = {row["detail"] for row in intact_rows(part.path)} if part.path.exists() else set()
     for number, times in job_times(sorted(last, key=int), environ).items():
-        row = last[number]
-        is_there = any(old["job"] == row["job"] and old["detail"] == f"Slurm job {number}" for old in part.rows)
-        if times.ended is not None and not is_there:
-            part.device = row["device"]
-            part.add(ENDED, max(0.0, times.ended - row["at"]), detail=f"Slurm job {number}")
+        row, detail = last[number], f"Slurm job {number}"
+        if times.ended is not None and detail not in known:
+            part.add(ENDED, max(0.0, times.ended - row["at"]), detail=detail)
             # `add` filled in the values of this process.
-            part.rows[-1] |= {"job": row["job"], "peak_memory_bytes": 0}
+            part.rows[-1] |= {"job": row["job"], "device": row["device"], "peak_memory_bytes": 0}
+            part.rows[-1] |= {"attempt": row["attempt"], "identity": row["identity"]}
     part.save()
 
 
 def _job_rows(folder: Path) -> Iterator[LedgerRow]:
-    """Yield the rows that jobs of a scheduler wrote to any ledger of the folder; skip damaged ones, which the report names."""
+    """Yield the rows that jobs of a scheduler wrote to any ledger of the folder; skip those of earlier versions."""
     for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError):
-                row: LedgerRow = json.loads(line)
-                if isinstance(row, dict) and isinstance(row.get("at"), float) and str(row.get("slurm_job")).isdigit():
-                    yield row
+        for row in intact_rows(path):
+            if "attempt" in row and row["slurm_job"].isdigit():
+                yield row

@@ -39,15 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
     # The ledger of shared data lies beside the data.
     shared = stage in ("fetch", "shard")
     path = spec.data_layout.folder / "ledger" / f"{job}.jsonl" if shared else spec.layout.ledger_part(job)
-    ledger = Ledger(path, job, append=stage == "sample")
+    ledger = Ledger(path, job)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
             add_start(ledger, os.environ)
-            if stage == "sample" and is_first:
+            if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
             said = run_stage(spec, ledger, **options)
+            ledger.finish()
     finally:
         if is_first:
             ledger.save()

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import math
 import socket
 import time
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from bayesmesh.stages.new_chains import explain_new_chains
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import StopRecord
-from bayesmesh.store.markers import Facts
+from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
@@ -75,7 +76,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             lengths = read_lengths(spec.layout.audit)
             program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
             warn_of_idle_gpu(program.mesh, compute)
-            identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
+            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
             if anew := explain_new_chains(spec.layout, identity, spec.config, shards.fingerprint):
                 _log.info("%s", anew)
             folder = process_folder(spec.layout.group(identity, group), peers.index)
@@ -99,9 +100,10 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
         loop.run(settings.draws if rule is None else rule.num_draws, last)
+        num_draws = settings.draws if rule is None else rule.num_draws
+        _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
-    num_draws = settings.draws if rule is None else rule.num_draws
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 
@@ -176,6 +178,20 @@ class _Programs(dict[str, jax.stages.Compiled]):
         # Several processes continue from the last common commit, which may precede this one's last.
         self.load([name])
         return self[name]
+
+
+def _state_time(ledger: Ledger, commits: Sequence[Commit], num_draws: int) -> None:
+    """State the time of all iterations that the draws come from, also if earlier attempts made and committed them.
+
+    The sum is that of an undisturbed run: what a killed attempt lost is not in it, nor are draws beyond `num_draws`.
+    """
+    for phase, limit in (("warmup", math.inf), ("sample", num_draws)):
+        facts = [f for c in commits if c.phase == phase for f in c.all_facts if f["first_new"] < limit]
+        used = [(f, min(1.0, (limit - f["first_new"]) / f["count"])) for f in facts]
+        if used:
+            gradients = round(sum(f["gradients"] * share for f, share in used))
+            detail = f"{round(sum(f['count'] * share for f, share in used))} iterations"
+            ledger.restate(phase, sum(f["seconds"] * share for f, share in used), gradients=gradients, detail=detail)
 
 
 def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainStore, stop: StopRecord | None) -> None:

@@ -18,10 +18,13 @@ from bayesmesh.config.blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
 from bayesmesh.report.page import write_page
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 
 CHAINS, DRAWS, WARMUP = 4, 600, 200
+
+IDENTITY = "5f1c0a9e7b42"
 
 FILMS = [
     ("Schindler's List (1993)", "Drama|War"),
@@ -65,7 +68,8 @@ def write_posterior(
         diverging[-1, ::97] = True
     root = open_group(layout.posterior, "w")
     root.attrs.update(
-        identity="5f1c0a9e7b42",
+        identity=IDENTITY,
+        groups=[f"chains/{IDENTITY}/group-{k:03d}" for k in range(4)],
         versions=json.dumps(
             {"jax": "0.11.0", "jaxlib": "0.11.0", "tfp": "0.26.0", "bayesmesh": "0.1.0", "python": "3.12.1"}
         ),
@@ -197,15 +201,13 @@ def write_ledger_parts(layout: ExperimentLayout) -> None:
         "assemble": [("read", 1.1, "", None), ("write", 2.2, "", None)],
     }  # fmt: skip
     for job, phases in jobs.items():
-        lines = [
-            {"job": job, "phase": phase, "seconds": seconds, "detail": detail, "gradients": gradients,
-             "bytes": 188_160_000 if phase in ("transfer", "write") else None,
-             "peak_memory_bytes": 2_147_483_648 if phase == "sample" else None, "device": "NVIDIA H200"}
-            for phase, seconds, detail, gradients in phases
-        ]  # fmt: skip
-        path = layout.ledger_part(job)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        ledger = Ledger(layout.ledger_part(job), job)
+        ledger.device, ledger.identity = "NVIDIA H200", IDENTITY if job.startswith("sample") else ""
+        for phase, seconds, detail, gradients in phases:
+            num_bytes = 188_160_000 if phase in ("transfer", "write") else 0
+            ledger.add(phase, seconds, detail=detail, gradients=gradients or 0, num_bytes=num_bytes)
+        ledger.finish()
+        ledger.save()
 
 
 def write_everything(layout: ExperimentLayout, *, is_stuck: bool = False, chains: int = CHAINS) -> Path:

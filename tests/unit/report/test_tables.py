@@ -1,22 +1,18 @@
-"""Marking of summaries, the order of the worst, ledgers, ranks, facts and formats."""
+"""Marking of summaries, the order of the worst, ranks, facts and formats."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
-from bayesmesh.report.background import build_timing, dump_settings
+from bayesmesh.report.background import dump_settings
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
 from bayesmesh.report.tables import Coordinate, read_summary, worst_first
-from bayesmesh.report.time_spent import COLUMNS, jobs_of, read_phases, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 
 
@@ -33,54 +29,6 @@ def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Cal
 def test_what_is_not_a_number_is_the_worst() -> None:
     rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
     assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
-
-
-def test_ledger_joins_all_jobs(complete: ExperimentLayout) -> None:
-    phases = read_phases(complete)
-    write_ledger(complete, phases)
-    rows = list(csv.DictReader(complete.ledger.read_text(encoding="utf-8").splitlines()))
-    assert tuple(rows[0]) == COLUMNS
-    assert len(rows) == len(phases) == 3 + 4 * 6 + 2
-    assert sum(float(row["seconds"]) for row in rows if row["phase"] == "sample") == pytest.approx(58 + 59 + 60 + 61)
-    assert {row["bytes"] for row in rows} == {"", "188160000"}
-    assert list(jobs_of(phases))[:2] == ["compile", "sample-group-000"]
-    assert sampling_seconds(phases) == pytest.approx(4 * 31 + 18 + 238)
-
-
-@pytest.mark.parametrize("line", ['{"seconds": 3}', '{"phase"', "[1]", "\x00"])
-def test_ledger_refuses_a_line_without_a_phase(complete: ExperimentLayout, line: str) -> None:
-    complete.ledger_part("odd").write_bytes(b'{"phase": "run"}\n\n' + line.encode("latin-1") + b"\n")
-    with pytest.raises(StoreError, match=r"odd\.jsonl, line 3: not a phase"):
-        read_phases(complete)
-
-
-def test_a_ledger_that_is_no_text_is_named(complete: ExperimentLayout) -> None:
-    path = complete.ledger_part("odd")
-    path.write_bytes(b'{"phase": "\xff"}\n')
-    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read") as caught:
-        read_phases(complete)
-    assert "run the job again" in caught.value.remedy
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(StoreError, match=r"odd\.jsonl: cannot be read"):
-        read_phases(complete)
-
-
-def test_ledger_takes_rows_of_other_versions(complete: ExperimentLayout) -> None:
-    line = '{"phase": "run", "job": "", "detail": 7, "device": null}\n{"phase": "run", "detail": "a\u2028b"}\n'
-    complete.ledger_part("odd").write_text(line, encoding="utf-8")
-    odd = [phase for phase in read_phases(complete) if phase.job == "odd"]
-    assert [(phase.detail, phase.device) for phase in odd] == [("7", ""), ("a\u2028b", "")]
-
-
-def test_ledger_takes_what_was_not_measured(complete: ExperimentLayout) -> None:
-    lines = [{"phase": "run", "seconds": None}, {"phase": "write", "seconds": float("nan"), "bytes": "many"}]
-    complete.ledger_part("odd").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-    odd = [phase for phase in read_phases(complete) if phase.job == "odd"]
-    assert [(phase.seconds, phase.bytes) for phase in odd] == [(None, None), (None, None)]
-    timing = build_timing(odd)
-    assert timing is not None
-    assert timing["bars"][0]["segments"] == []
 
 
 def test_rank_band_holds_chains_that_agree_and_shows_one_that_does_not(demo: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from bayesmesh import stages
 from bayesmesh.config.source_imports import source_closure
-from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.ledger import Ledger, read_rows
 from bayesmesh.running.overhead import add_ends, add_start, process_started
 
 
@@ -68,12 +67,12 @@ def test_the_first_stage_of_a_job_has_its_wait_and_the_next_ones_have_not(queue:
 
 
 def test_a_job_that_was_started_again_has_waited_again(queue: Path, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "sample-group-000.jsonl", "sample-group-000", append=True)
+    ledger = Ledger(tmp_path / "sample-group-000.jsonl", "sample-group-000")
     ledger.add("sample", 5.0)
     ledger.rows[-1]["at"] = time.time() - 100_000
     ledger.save()
     queue.write_text(f"7|{time.time() - 90_000:.0f}|{time.time() - 89_990:.0f}|N/A|RUNNING\n")
-    again = Ledger(ledger.path, "sample-group-000", append=True)
+    again = Ledger(ledger.path, "sample-group-000")
     add_start(again, os.environ)
     assert rows(again)["queue"]["seconds"] == pytest.approx(10, abs=1)
 
@@ -88,9 +87,10 @@ def test_ends_are_of_jobs_that_have_ended_and_are_written_once(queue: Path, tmp_
     queue.write_text(f"5|{now - 9}|{now - 8}|{now + 3}|COMPLETED\n6|{now - 9}|{now - 8}|{now + 600}|RUNNING\n")
     for _ in range(2):
         add_ends(Ledger(tmp_path / "report.jsonl", "report"), os.environ)
-    (line,) = (tmp_path / "slurm.jsonl").read_text().splitlines()
-    row = json.loads(line)
+    (row,) = read_rows(tmp_path / "slurm.jsonl")
     assert (row["job"], row["phase"], row["seconds"], row["detail"]) == ("compile", "teardown", 3.0, "Slurm job 5")
+    (of_job,) = read_rows(tmp_path / "compile.jsonl")
+    assert row["attempt"] == of_job["attempt"]
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo '7|N/A|N/A|N/A|PENDING'", "echo what"])
@@ -105,12 +105,18 @@ def test_damaged_rows_cost_neither_the_end_nor_a_warning(
     queue: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = int(time.time())
-    about = {"job": "compile", "device": "cpu", "at": float(now), "slurm_job": "5"}
-    lines = ["{", json.dumps({**about, "at": now - 1.0}), "[]", json.dumps({**about, "phase": "run"})]
-    (tmp_path / "compile.jsonl").write_text("\n".join(lines))
+    ledger = Ledger(tmp_path / "compile.jsonl", "compile")
+    for age in (0, 1):
+        ledger.add("run", 1.0)
+        ledger.rows[-1].update(slurm_job="5", at=now - float(age))
+    ledger.save()
+    lines = ledger.path.read_text().splitlines()
+    damaged = lines[0].replace('"slurm_job": "5"', '"slurm_job": 5')
+    ledger.path.write_text("\n".join(['{"slurm_job": "5"}', "{", "[]", damaged, *lines[1:]]))
     queue.write_text(f"5|{now - 9}|{now - 8}|{now + 3}|COMPLETED\n")
     add_ends(Ledger(tmp_path / "report.jsonl", "report"), os.environ)
-    assert json.loads((tmp_path / "slurm.jsonl").read_text())["seconds"] == 3.0
+    (row,) = read_rows(tmp_path / "slurm.jsonl")
+    assert row["seconds"] == 4.0
     assert not caplog.records
 
 

@@ -12,7 +12,8 @@ import pytest
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.kernels.base import Statistic
 from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.stages.sample import _write_manifest
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.stages.sample import _state_time, _write_manifest
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.segments import ChainStore
 
@@ -43,3 +44,33 @@ def test_a_change_of_environment_stays_recorded_when_later_runs_are_back_at_home
     assert manifest["changed_environment"] == ["kind: cpu then, H200 now"]
     assert (manifest["committed_draws"], manifest["num_draws"], manifest["divergences"]) == (6, 6, 3)
     assert manifest["acceptance"] == pytest.approx(0.7)
+
+
+def _stated(folder: Path, runs: list[tuple[str, int, int]], num_draws: int) -> list[tuple[str, float, int, str]]:
+    """Return the rows of sampling after runs of (phase, first iteration, count), each of a second per iteration."""
+    store = ChainStore(folder, 4, {"identity": "one"})
+    for phase, start, count in runs:
+        values = {f"{'warmup_' if phase == 'warmup' else ''}sample_stats": {"lp": np.zeros((count, 2))}}
+        facts = {"count": count, "seconds": float(count), "gradients": 10 * count}
+        store.commit(phase, start, values, {"x": np.zeros(1)}, facts)
+    ledger = Ledger(folder / "ledger.jsonl", "sample-group-000")
+    ledger.add("sample", 1234.0, detail="of this attempt")
+    _state_time(ledger, store.commits(), num_draws)
+    return [(row["phase"], row["seconds"], row["gradients"], row["detail"]) for row in ledger.rows]
+
+
+def test_the_time_of_draws_is_that_of_a_run_in_an_empty_folder(tmp_path: Path) -> None:
+    """Whether one attempt made them, several killed ones, or one that went on beyond them."""
+    clean = _stated(tmp_path / "clean", [("warmup", 0, 3), ("sample", 0, 4), ("sample", 4, 2)], 6)
+    assert clean == [("warmup", 3.0, 30, "3 iterations"), ("sample", 6.0, 60, "6 iterations")]
+    killed = [
+        ("warmup", 0, 1),
+        ("warmup", 1, 2),
+        ("sample", 0, 2),
+        ("sample", 2, 2),
+        ("sample", 4, 1),
+        ("sample", 5, 1),
+    ]
+    assert _stated(tmp_path / "killed", killed, 6) == clean
+    longer = [("warmup", 0, 3), ("sample", 0, 4), ("sample", 4, 4), ("sample", 8, 3)]
+    assert _stated(tmp_path / "longer", longer, 6) == clean
