@@ -82,8 +82,17 @@ def test_an_edit_of_one_key_plans_what_reads_it(
 @pytest.mark.parametrize(("file", "stages"), SOURCES, ids=[file for file, _ in SOURCES])
 def test_an_edit_of_one_source_file_plans_what_runs_it(workspace: Any, file: str, stages: list[str]) -> None:
     path = workspace.root / "src" / "bayesmesh" / file
-    with workspace.changed(path, path.read_text() + "# A change.\n"):
+    with workspace.changed(path, path.read_text() + "\nA_CHANGE = 1\n"):
         assert workspace.planned() == sorted(stages)
+
+
+def test_comments_and_later_methods_sample_nothing_again(workspace: Any) -> None:
+    folder = workspace.root / "src" / "bayesmesh"
+    errors, model = folder / "errors.py", folder / "models" / "matrix_factorization.py"
+    edited = model.read_text().replace('"mean_user_bias": latents', '"user_bias": latents')
+    assert edited != model.read_text()
+    with workspace.changed(errors, errors.read_text() + "\n# A change.\n"), workspace.changed(model, edited):
+        assert workspace.planned() == sorted(FILMS_FROM_POSTERIOR)
 
 
 def test_how_the_yaml_is_written_does_not_matter(workspace: Any) -> None:

@@ -167,7 +167,7 @@ def test_the_code_of_the_diagnostics_runs_the_chains_of_a_rule_again(stopped: An
     workspace = stopped.copy(tmp_path / "copy")
     assert workspace.planned("results/stopped/report.html") == []
     path = workspace.root / "src" / "bayesmesh" / "diagnostics" / "ranks.py"
-    path.write_text(path.read_text() + "# A change.\n")
+    path.write_text(path.read_text() + "\nA_CHANGE = 1\n")
     planned = workspace.planned("results/stopped/posterior.zarr")
     assert "Sample stopped, group-000" in planned
     assert "Compile the programs of stopped" not in planned

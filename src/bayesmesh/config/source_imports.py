@@ -13,10 +13,12 @@ import hashlib
 import itertools
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.files import hash_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayesmesh"
@@ -35,8 +37,12 @@ def parse_file(path: Path) -> ast.Module:
     Raises:
         ConfigError: it is not valid Python.
     """
+    return _parse(path, path.read_bytes())
+
+
+def _parse(path: Path, content: bytes) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes(), filename=str(path))
+        return ast.parse(content, filename=str(path))
     except SyntaxError as error:
         raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
 
@@ -52,11 +58,29 @@ def file_in(folder: Path, parts: Sequence[str]) -> Path | None:
 _file_once = functools.cache(file_in)
 
 
+class _Source(NamedTuple):
+    """What planning needs of a source file; its syntax takes a hundred times as much memory."""
+
+    imports: list[tuple[int, str]]
+    digest: str
+
+
+@functools.cache
+def _read_source(path: Path, content: bytes) -> _Source:
+    """Parse a file once for both its imports and its digest."""
+    tree = _parse(path, content)
+    return _Source(_list_imports(tree), digest_syntax(tree))
+
+
 @functools.cache
 def _imports(path: Path) -> list[tuple[int, str]]:
+    return _read_source(path, path.read_bytes()).imports
+
+
+def _list_imports(tree: ast.Module) -> list[tuple[int, str]]:
     """Return all imports of a file: level of a relative import, and dotted name."""
     found: list[tuple[int, str]] = []
-    for node in _statements(parse_file(path)):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -65,12 +89,12 @@ def _imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
+def statements(node: ast.AST) -> Iterator[ast.AST]:
     """Return the statements within a node at any depth, without their expressions, which are most of a file."""
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(node, block, ()):
             yield statement
-            yield from _statements(statement)
+            yield from statements(statement)
 
 
 def _prefixes(name: str) -> Iterator[list[str]]:
@@ -144,10 +168,66 @@ def source_closure(entries: Iterable[Path], only: tuple[str, ...] = (), without:
     return sorted(seen)
 
 
-def fingerprint(files: Iterable[Path]) -> str:
-    """Return 16 hexadecimal digits over names and contents of source files; the location of user files does not count."""
-    lines = sorted(f"{_name(path)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files)
+def fingerprint(files: Iterable[Path], digests: Mapping[Path, str] | None = None) -> str:
+    """Return 16 hexadecimal digits over names and contents of files; the location of user files does not count.
+
+    Args:
+        files: source files, of which comments, docstrings and layout do not count, and others such as templates.
+        digests: digests to take for some of them, such as those of `bayesmesh.config.model_code`.
+    """
+    digests = digests or {}
+    lines = sorted(f"{_name(path)}\0{digests.get(path) or digest_file(path)}\n" for path in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+
+
+def digest_file(path: Path) -> str:
+    """Return the sha256 of a file: of the syntax of Python, of the bytes of anything else.
+
+    Raises:
+        ConfigError: a Python file is not valid.
+    """
+    if path.suffix == ".py":
+        return _read_source(path, path.read_bytes()).digest
+    return hash_file(path)
+
+
+def digest_syntax(tree: ast.AST, without: Collection[ast.AST] = ()) -> str:
+    """Return the sha256 of what some syntax does: comments, docstrings, layout and line numbers do not count.
+
+    Args:
+        tree: a parsed file.
+        without: nodes to leave out, each with everything in it.
+
+    >>> digest_syntax(ast.parse("x = 1  # one")) == digest_syntax(ast.parse("'Text.'\\n\\nx = (1)"))
+    True
+    """
+    tokens: list[str] = []
+    # A stack, because expressions may be nested more deeply than calls.
+    waiting: list[ast.AST | str] = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            tokens.append(item)
+        elif not (item in without or (item.__class__ is ast.Expr and is_text(item))):
+            tokens.append(item.__class__.__name__)
+            waiting.append(")")
+            values = item.__dict__
+            for name in reversed(item._fields):
+                value = values.get(name)
+                # Empty fields are left out, as those are that a later Python adds.
+                if value is None or name == "ctx":
+                    continue
+                if not isinstance(value, list):
+                    waiting += (value, name) if isinstance(value, ast.AST) else (name + repr(value),)
+                elif value:
+                    waiting += [each if isinstance(each, ast.AST) else repr(each) for each in reversed(value)]
+                    waiting.append(name)
+    return hashlib.sha256(",".join(tokens).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_text(node: object) -> bool:
+    """Return whether a node is a docstring, or another string that is a statement of its own."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _name(path: Path) -> str:

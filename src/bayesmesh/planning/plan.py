@@ -25,7 +25,7 @@ from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import load_site
 from bayesmesh.planning.specs import dataset_name, later_stages, make_spec, split_name
-from bayesmesh.planning.stage_code import files_without_components, stage_files
+from bayesmesh.planning.stage_code import files_without_components, stage_fingerprint
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
@@ -309,4 +309,4 @@ class Plan:
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _code(self, stage: str, name: str) -> str:
-        return fingerprint(stage_files(stage, name, self.experiments))
+        return stage_fingerprint(stage, name, self.experiments)

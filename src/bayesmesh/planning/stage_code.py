@@ -7,8 +7,10 @@ from pathlib import Path
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.model_code import LATER as LATER_MEMBERS
+from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT, source_closure
+from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.planning.specs import COMPONENTS, LATER
 
 _STAGES = PACKAGE_ROOT / "stages"
@@ -17,6 +19,18 @@ _STAGES = PACKAGE_ROOT / "stages"
 def files_without_components(stage: str) -> list[Path]:
     """Return the files of a stage without those of models, kernels, sources and analyses."""
     return [*source_closure([_STAGES / f"{stage}.py"]), *_templates(stage)]
+
+
+def stage_fingerprint(stage: str, name: str, experiments: Mapping[str, ExperimentBase]) -> str:
+    """Return the fingerprint of what a stage of an experiment runs; see `stage_files` for the arguments.
+
+    Of a model, `compile` and `sample` run what draws depend on, and `sample` what a stopping rule monitors.
+    """
+    files = stage_files(stage, name, experiments)
+    if stage not in ("compile", "sample"):
+        return fingerprint(files)
+    is_monitored = stage == "sample" and experiments[name].sampling.stop is not None
+    return fingerprint(files, digest_without(files, LATER_MEMBERS - ({"summaries"} if is_monitored else set())))
 
 
 def stage_files(stage: str, name: str, experiments: Mapping[str, ExperimentBase]) -> list[Path]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.errors import StoreError
@@ -43,12 +44,13 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         *component_files("model", config["model"]),
         *component_files("kernel", config["kernel"]),
     ]
+    code = source_closure(entries, only=_CODE)
     parts = {
         **{key: config[key] for key in ("model", "kernel", "compute")},
         "data": data_fingerprint,
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
         "num_chains": num_chains,
-        "code": fingerprint(source_closure(entries, only=_CODE)),
+        "code": fingerprint(code, digest_without(code)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -53,10 +53,72 @@ def test_a_fingerprint_is_of_names_and_contents_and_nothing_else(package: Path, 
     assert fingerprint(files) == before
     (package / "d.py").write_text("x = 1\n")
     assert fingerprint(files) == before
-    (package / "b.py").write_text((package / "b.py").read_text() + "# more\n")
+    (package / "b.py").write_text((package / "b.py").read_text() + "y = 1\n")
     assert fingerprint(files) != before
     (package / "b2.py").write_text((package / "b.py").read_text())
     assert fingerprint([package / "a.py", package / "b2.py"]) != fingerprint(files)
+
+
+TEXT = """
+class One:
+    size = 2
+
+    def double(self, x):
+        return x * self.size  # twice
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "is_other"),
+    [
+        (("# twice", "# two times"), False),
+        (("\n    def", "\n\n    # A comment.\n    def"), False),
+        (("class One:", 'class One:\n    """One."""\n'), False),
+        (("        return", '        """Return the double."""\n        return'), False),
+        (("size = 2\n", 'size = 2\n    """A number."""\n'), False),
+        (("x * self.size", "(\n            x * self.size\n        )"), False),
+        (("size = 2", "size = 0b10"), False),
+        (("size = 2", "size = 2.0"), True),
+        (("size = 2", "size = '2'"), True),
+        (("x * self.size", "self.size * x"), True),
+        (("def double(self, x)", "def double(self, x=1)"), True),
+        (("def double(self, x)", "async def double(self, x)"), True),
+        (("        return", '        print("Return the double.")\n        return'), True),
+    ],
+    ids=lambda v: repr(v[1]) if isinstance(v, tuple) else None,
+)
+def test_a_fingerprint_is_of_syntax(tmp_path: Path, change: tuple[str, str], is_other: bool) -> None:
+    path = tmp_path / "one.py"
+    path.write_text(TEXT)
+    before = fingerprint([path])
+    assert change[0] in TEXT
+    path.write_text(TEXT.replace(*change))
+    assert (fingerprint([path]) != before) == is_other
+
+
+def test_statements_in_another_block_are_another_syntax(tmp_path: Path) -> None:
+    path, found = tmp_path / "one.py", set()
+    for text in (
+        "for i in x:\n  for j in y:\n    f()\n  else:\n    g()\n",
+        "for i in x:\n  for j in y:\n    f()\nelse:\n  g()\n",
+    ):
+        path.write_text(text)
+        found.add(fingerprint([path]))
+    assert len(found) == 2
+
+
+def test_deeply_nested_syntax_has_a_fingerprint(tmp_path: Path) -> None:
+    path = tmp_path / "one.py"
+    path.write_text("x = " + " + ".join(["1"] * 2000))
+    assert len(fingerprint([path])) == 16
+
+
+def test_a_fingerprint_is_of_all_bytes_of_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "style.css"
+    path.write_text("p { color: red }\n")
+    before = fingerprint([path])
+    path.write_text("p { color: red } /* text */\n")
+    assert fingerprint([path]) != before
 
 
 def test_what_the_stages_run_is_in_their_closures() -> None:

@@ -69,6 +69,6 @@ def test_its_code_has_the_models_of_all(plan: Plan, analysis: AnalysisDeclaratio
         return fresh.code(stage)({"experiment": "a"}), fresh.code(stage)({"experiment": "b"})
 
     before, sampled = codes(analysis.verb), codes("sample")
-    (tmp_path / "own_model.py").write_text(OWN_MODEL + "# A change.\n")
+    (tmp_path / "own_model.py").write_text(OWN_MODEL + "\nA_CHANGE = 1\n")
     assert codes(analysis.verb)[0] != before[0]
     assert codes("sample")[0] == sampled[0], "what samples the first does not read the other"

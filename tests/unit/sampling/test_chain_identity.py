@@ -95,7 +95,8 @@ def test_more_groups_of_the_same_size_leave_the_identity() -> None:
 def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     before, seen = identity_of(), []
 
-    def changed(files: Any) -> str:
+    def changed(files: Any, digests: Any) -> str:
+        del digests
         seen.extend(files)
         return "other"
 
@@ -108,6 +109,25 @@ def test_the_code_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> No
     assert not {"kernels/chees.py", "models/softmax_regression.py", "sampling/collective.py"} & names
     identity_of({"compute.sharding": "shard_map"})
     assert "sampling/collective.py" in {"/".join(path.parts[-2:]) for path in seen}
+
+
+def test_the_identity_is_of_what_draws_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """class Own:
+    def log_likelihood(self, latents, rows):
+        return 1
+
+    def summaries(self, latents, rows):
+        return 2
+"""
+    path, change = tmp_path / "own_model.py", {"model.name": "own_model:Own"}
+    path.write_text(text)
+    before = identity_of(change)
+    for new in (text.replace("return 2", "return 3"), text.replace("class Own:", "# A comment.\nclass Own:")):
+        path.write_text(new)
+        assert identity_of(change) == before
+    path.write_text(text.replace("return 1", "return self.summaries(latents, rows)"))
+    assert identity_of(change) != before
 
 
 def mesh(num_devices: int) -> jax.sharding.Mesh:

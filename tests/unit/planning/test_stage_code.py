@@ -1,0 +1,147 @@
+"""An edit changes the fingerprints of the stages that run the edited code, and of no others."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bayesmesh.config import blocks, model_code, registry, source_imports
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.planning import stage_code
+from bayesmesh.planning.specs import STAGES
+from bayesmesh.planning.stage_code import stage_fingerprint
+
+OWN = {
+    "own/__init__.py": "",
+    "own/model.py": """
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+from own.parts import scale
+
+
+class Options(Settings):
+    pass
+
+
+class Own(Model):
+    pretty_name = "Own"
+    offers = ("averaging",)
+
+    def prior(self, data_spec):
+        return scale()  # a comment
+
+    def log_likelihood(self, latents, rows):
+        return rows["x"]
+
+    def predict(self, latents, inputs):
+        return inputs["x"]
+
+    def outcome(self, rows):
+        return rows["x"]
+
+    def summaries(self, latents, rows):
+        return {"a": latents["a"]}
+""",
+    "own/parts.py": "def scale():\n    return 2\n",
+    "own/unused.py": "X = 1\n",
+}
+
+RUN = [stage for stage in STAGES if stage != "recommend"]
+MODEL = {"compile", "sample", "assemble", "average"}
+LATER = {"assemble", "average"}
+MONITORED = {"sample", *LATER}
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., set[str]]]:
+    """A function of an edit (file, old text, new text) to the stages whose fingerprints change.
+
+    The files are a copy of the package, and a package of a user. No edit changes an import, so these are read once.
+    """
+    root = tmp_path_factory.mktemp("project")
+    package = root / "bayesmesh"
+    shutil.copytree(source_imports.PACKAGE_ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in OWN.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+
+    @functools.cache
+    def before(stop: bool) -> dict[str, str]:
+        return prints(stop)
+
+    def prints(stop: bool) -> dict[str, str]:
+        config: dict[str, Any] = {
+            "title": "Some", "data": {"source": "digits"}, "model": {"name": "own.model:Own"}, "kernel": {"name": "hmc"},
+            "averaging": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
+        }  # fmt: skip
+        some = {"some": experiment_class().model_validate(config)}
+        return {stage: stage_fingerprint(stage, "some", some) for stage in RUN}
+
+    def changed(file: str, old: str, new: str, *, stop: bool = False) -> set[str]:
+        path = root / file if file.startswith("own/") else package / file
+        first, text = before(stop), path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        try:
+            after = prints(stop)
+        finally:
+            path.write_text(text)
+        return {stage for stage in RUN if first[stage] != after[stage]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (source_imports, stage_code, model_code):
+            patch.setattr(module, "PACKAGE_ROOT", package)
+        patch.setattr(registry, "_ROOT", package)
+        patch.setattr(blocks, "_METRICS", package / "kernels" / "hamiltonian" / "metrics")
+        patch.setattr(model_code, "_MODELS", package / "models")
+        patch.setattr(stage_code, "_STAGES", package / "stages")
+        patch.chdir(root)
+        _forget()
+        yield changed
+    _forget()
+
+
+def _forget() -> None:
+    for function in (source_imports._imports, source_imports.imported_modules, source_imports._file_once):
+        function.cache_clear()
+
+
+EDITS: list[tuple[str, str, str, set[str]]] = [
+    ("own/model.py", "  # a comment", "", set()),
+    ("own/model.py", "class Own(Model):\n", 'class Own(Model):\n    """A docstring."""\n', set()),
+    ("own/model.py", 'rows["x"]', '(\n            rows["x"]\n        )', set()),
+    ("own/model.py", "return scale()", "return 2 * scale()", MODEL),
+    ("own/model.py", '{"a": latents', '{"b": latents', LATER),
+    ("own/model.py", 'return inputs["x"]', 'return inputs["y"]', LATER),
+    ("own/model.py", '"Own"', '"Other"', LATER),
+    ("own/parts.py", "return 2", "return 3", MODEL),
+    ("own/parts.py", "return 2", "return 2  # two", set()),
+    ("own/unused.py", "X = 1", "X = 2", set()),
+    ("errors.py", "from __future__", "# A comment.\nfrom __future__", set()),
+    ("errors.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", set(RUN)),
+    ("kernels/hmc.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"compile", "sample"}),
+    ("kernels/nuts.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", set()),
+    ("diagnostics/ranks.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"diagnose"}),
+    ("report/templates/page.html", "<", "<!-- text --><", {"report"}),
+    ("report/templates/style.css", "{", "{ /* text */", {"report"}),
+    ("figures/templates/macros.html", "{", " {", {"report"}),
+    ("analyses/averaging/section.html", "<", "<!-- text --><", {"report"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "stages"), EDITS, ids=[f"{e[0]}: {e[2]!r}" for e in EDITS])
+def test_an_edit_changes_the_stages_that_run_it(
+    changed: Callable[..., set[str]], file: str, old: str, new: str, stages: set[str]
+) -> None:
+    assert changed(file, old, new) == stages
+
+
+def test_a_stopping_rule_monitors_summaries_and_nothing_else(changed: Callable[..., set[str]]) -> None:
+    assert changed("own/model.py", '{"a": latents', '{"b": latents', stop=True) == MONITORED
+    assert changed("own/model.py", 'return inputs["x"]', 'return inputs["y"]', stop=True) == LATER
