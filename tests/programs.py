@@ -47,7 +47,7 @@ class Built:
         import jax
 
         arguments, warmup = self.arguments(seed, first_chain), self.program.sampling.warmup
-        begin = self.compiled["initialise"](arguments, self.data)
+        begin, _ = self.compiled["initialise"](arguments, self.data)
         warm, warmup_statistics, _ = self.go(arguments, begin, 0, warmup, segment, is_through_host=is_through_host)
         state, statistics, draws = self.go(arguments, warm, warmup, num_draws, segment, is_through_host=is_through_host)
         return Run(jax.device_get(warm), warmup_statistics, jax.device_get(state), statistics, draws)

@@ -127,6 +127,8 @@ def rate(arguments: argparse.Namespace, program: Any, compiled: dict[str, Any], 
     if "segment" in compiled:
         given = (program.arguments(key), data)
         state, sample = compiled["initialise"](*given), compiled["segment"]
+        # Newer programs also return which chains have a finite start.
+        state = state if hasattr(state, "kernel") else state[0]
     else:
         given = (*key.arguments(), data)
         state, sample = compiled["finish"](compiled["initialise"](*given)), compiled["sample"]

@@ -93,7 +93,7 @@ def alone(program_on, case_of) -> Callable[[str, str], Any]:
     def run(model: str, kernel: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         program = program_on(model, kernel)
         data, arguments = program.put_data(case_of(model).rows), program.arguments(KEY)
-        state = compiled(program, "initialise")(arguments, data)
+        state, _ = compiled(program, "initialise")(arguments, data)
         segment = compiled(program, "segment")
         state, *_ = segment(arguments, data, state, np.uint32(0), np.int32(NUM_WARMUP))
         leaves = checkpoint(state)

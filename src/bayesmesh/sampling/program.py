@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
+from jaxtyping import Array, Bool, Key
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
@@ -42,6 +43,7 @@ class Arguments(NamedTuple):
 
     Attributes:
         seed, first_chain: () uint32, from a `GroupKey`.
+        attempt: (chain,) uint32, which of its possible starting points a chain takes.
         num_warmup: () int32.
         spread, learning_rate: () float64, of the starting points.
         model, kernel: numeric options, () float64 or int64.
@@ -49,6 +51,7 @@ class Arguments(NamedTuple):
 
     seed: Any
     first_chain: Any
+    attempt: Any
     num_warmup: Any
     spread: Any
     learning_rate: Any
@@ -101,6 +104,7 @@ class Program:
         return Arguments(
             seed=np.asarray(key.seed, np.uint32),
             first_chain=np.asarray(key.first_chain, np.uint32),
+            attempt=np.zeros(self.num_chains, np.uint32),
             num_warmup=np.asarray(self.sampling.warmup, np.int32),
             spread=np.asarray(initial.spread, np.float64),
             learning_rate=np.asarray(initial.learning_rate, np.float64),
@@ -114,13 +118,16 @@ class Program:
         chains = arguments.first_chain + jnp.arange(self.num_chains, dtype=jnp.uint32)
         return jax.vmap(lambda c: jax.random.fold_in(jax.random.key(arguments.seed), c))(chains)
 
-    def initialise(self, arguments: Arguments, data: Mapping[str, jax.Array]) -> ChainState:
-        """Return the state of freshly started chains."""
-        # Iterations count from 0; the start has keys that no iteration can have.
-        keys = jax.vmap(lambda k: jax.random.fold_in(k, 2**32 - 1))(self._keys(arguments))
+    def initialise(
+        self, arguments: Arguments, data: Mapping[str, jax.Array]
+    ) -> tuple[ChainState, Bool[Array, " chain"]]:
+        """Return the state of freshly started chains, and which have a finite position, log density and gradient."""
+        # Iterations count from 0; a start has keys that no iteration can have.
+        last = jnp.uint32(2**32 - 1) - arguments.attempt
+        keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-        start = jax.vmap(self._noise if initial.method == "zero" else target.sample_prior)(keys)
+        start = jax.vmap(functools.partial(self.sample_start, target))(keys)
         position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), start)
         if initial.method == "mode":
             from bayesmesh.sampling.initial import climb  # loads optax: a tenth of the start
@@ -129,7 +136,11 @@ class Program:
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
         check_fields(kernel, state)
-        return ChainState(state, kernel.init_adaptation(state, bound))
+        return ChainState(state, kernel.init_adaptation(state, bound)), _is_finite(state)
+
+    def sample_start(self, target: Target, key: Key[Array, ""]) -> Position:
+        """Return one chain's start before it is scaled by the spread, and before it climbs."""
+        return (self._noise if self.sampling.initial.method == "zero" else target.sample_prior)(key)
 
     def _noise(self, key: jax.Array) -> Position:
         layout = self.target.position
@@ -204,7 +215,7 @@ class Program:
     @functools.cached_property
     def state_shapes(self) -> ChainState:
         """The abstract state."""
-        return jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())
+        return jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())[0]
 
     @functools.cached_property
     def _abstract_arguments(self) -> Arguments:
@@ -240,7 +251,8 @@ class Program:
         everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.data_shardings
         state_at = self.state_shardings
         if name == "initialise":
-            jitted = jax.jit(self.initialise, in_shardings=(everywhere, data_at), out_shardings=state_at)
+            out = (state_at, everywhere)
+            jitted = jax.jit(self.initialise, in_shardings=(everywhere, data_at), out_shardings=out)
             return jitted.trace(self._abstract_arguments, data)
         in_at = (everywhere, data_at, state_at, everywhere, everywhere)
         out_at = (state_at, everywhere, self.draw_shardings)
@@ -307,6 +319,14 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
 
     # A part of a position that has no coordinates is None where its axes are declared all the same.
     return jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
+
+
+def _is_finite(state: Any) -> Bool[Array, " chain"]:
+    """Return which chains have nothing but finite numbers in what a state knows of its point."""
+    # A kernel without gradients has none in its state.
+    known = [getattr(state, name, ()) for name in ("position", "log_prior", "log_likelihood", "gradient")]
+    each = [jnp.isfinite(x).all(axis=range(1, x.ndim)) for x in jax.tree.leaves(known)]
+    return jnp.stack(each).all(axis=0)
 
 
 def name_leaves(tree: object) -> list[str]:

@@ -23,6 +23,7 @@ from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import ChainState, GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
+from bayesmesh.sampling.starts import NoFiniteStart, start_chains
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
@@ -87,6 +88,7 @@ class Loop:
 
         Raises:
             NotFinished: the job was asked to stop; what was done is committed.
+            NoFiniteStart: no finite start was found for a chain.
             PeerError: another process failed.
         """
         wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
@@ -105,12 +107,14 @@ class Loop:
                 leaves = self.store.load_checkpoint(commit)
                 return commit.phase, commit.stop, self.program.state_to_device(leaves)
         with self._ledger.phase("initialise"):
-            state = self.compiled["initialise"](*self._arguments)
             try:
-                self._interruption.wait(state)
+                return "warmup", 0, start_chains(self.compiled["initialise"], *self._arguments, self._interruption.wait)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
-            return "warmup", 0, state
+            except NoFiniteStart:
+                # All processes see the same chains.
+                self._peers.have_parted = True
+                raise
 
     def _run_phase(self, phase: str, done: int, wanted: int, state: ChainState) -> ChainState:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""

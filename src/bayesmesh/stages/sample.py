@@ -9,7 +9,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
-from bayesmesh.stages.context import shards_of
+from bayesmesh.sampling.starts import NoFiniteStart, explain_start
+from bayesmesh.stages.context import in_file_of, shards_of
 from bayesmesh.stages.new_chains import explain_new_chains
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
@@ -58,7 +59,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
     Raises:
         NotFinished: the job was asked to stop.
         StoreError: the store is damaged, was made in another environment, or another process is writing it.
-        ConfigError: the number of processes differs from the experiment's.
+        ConfigError: the number of processes differs from the experiment's, or a chain has no finite start.
         PeerError: another process failed.
     """
     rank = rank or ProcessRank()
@@ -99,12 +100,23 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
-        loop.run(settings.draws if rule is None else rule.num_draws, last)
+        with _explaining_starts(spec, program, key, shards):
+            loop.run(settings.draws if rule is None else rule.num_draws, last)
         num_draws = settings.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
+
+
+@contextlib.contextmanager
+def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards: Shards) -> Iterator[None]:
+    """Say why no start was finite, and name the experiment's file."""
+    try:
+        yield
+    except NoFiniteStart as failed:
+        with in_file_of(spec):
+            raise explain_start(program, key, failed.chains, shards.read_rows) from None
 
 
 def _stop_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: ChainStore, looks: Path) -> Any:

@@ -52,7 +52,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
 def initial_positions(make_program, case, initial, first_chain: int = 0):
     program = make_program(case, "hmc", num_chains=3, initial=initial)
     data = program.put_data(case.rows)
-    state = jax.jit(program.initialise)(program.arguments(GroupKey(1, first_chain)), data)
+    state, _ = jax.jit(program.initialise)(program.arguments(GroupKey(1, first_chain)), data)
     return program, state.kernel
 
 

@@ -105,7 +105,7 @@ def test_a_run_cut_into_segments_is_bit_for_bit_the_same_run(alone, reference) -
 def test_one_call_may_make_warmup_and_draws(alone, reference) -> None:
     """Iterations are counted from the first of warmup: a slice across its end is two slices in one."""
     arguments = alone.arguments()
-    state = alone.compiled["initialise"](arguments, alone.data)
+    state, _ = alone.compiled["initialise"](arguments, alone.data)
     state, statistics, draws = alone.go(arguments, state, 0, NUM_WARMUP + NUM_DRAWS, 32)
     assert_same(jax.device_get(state), reference.state)
     assert_same({k: v[NUM_WARMUP:] for k, v in draws.items()}, reference.draws)

@@ -62,7 +62,7 @@ class Ours(Sampler):
     def _iterate(self, seed: int) -> Any:
         """Return statistics of warmup, those of the draws, and the draws (draw, chain, ...) on the host."""
         run = (self.program.arguments(GroupKey(seed, 0)), self.data)
-        state = self.compiled["initialise"](*run)
+        state, _ = self.compiled["initialise"](*run)
         state, warm, _ = self.compiled["segment"](*run, state, np.uint32(0), np.int32(self.warmup))
         _, info, draws = self.compiled["segment"](*run, state, np.uint32(self.warmup), np.int32(self.num_draws))
         return jax.device_get((warm, info, draws))

@@ -1,0 +1,187 @@
+"""Start chains where the density is finite, and find out why that is impossible.
+
+A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts depend neither
+on the other chains nor on devices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.sampling.density import Arrays, Target
+from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
+
+MOST_ATTEMPTS = 100
+"""Starts that a chain tries; Stan's number."""
+
+_log = logging.getLogger("bayesmesh")
+
+ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
+"""From a range of rows to field -> (row, ...)."""
+
+NAMED_ROWS, NAMED_CHAINS = 3, 8
+"""Rows and chains that a message names."""
+
+_REMEDY = (
+    "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (prior, zero or"
+    " mode) and a smaller sampling.initial.spread{precision}"
+)
+
+
+class NoFiniteStart(ConfigError):
+    """All attempts of some chains failed.
+
+    Attributes:
+        chains: their numbers within the group.
+    """
+
+    def __init__(self, chains: list[int]) -> None:
+        super().__init__(
+            f"after {MOST_ATTEMPTS} attempts the log density or its gradient is not finite at the start of"
+            f" {len(chains)} chains of the group",
+            "correct the model's support, or start elsewhere (sampling.initial)",
+        )
+        self.chains = chains
+
+
+def start_chains(
+    initialise: Callable[..., tuple[ChainState, jax.Array]],
+    arguments: Arguments,
+    data: Arrays,
+    wait: Callable[[object], object] = jax.block_until_ready,
+) -> ChainState:
+    """Return chains at their first finite starts.
+
+    A chain with a finite start keeps it while others are started again.
+
+    Args:
+        initialise: the compiled program.
+        arguments: numbers of the run.
+        data: rows on the devices.
+        wait: returns once all arrays of a tree are ready.
+
+    Raises:
+        NoFiniteStart: a chain has used up its attempts.
+    """
+    for tried in range(1, MOST_ATTEMPTS + 1):
+        state, is_finite = initialise(arguments, data)
+        wait((state, is_finite))
+        has_failed = ~np.asarray(is_finite)
+        if not has_failed.any():
+            if tried > 1:
+                _log.info(
+                    "%d of %d chains started again, up to %d times",
+                    np.count_nonzero(arguments.attempt),
+                    has_failed.size,
+                    tried - 1,
+                )
+            return state
+        arguments = arguments._replace(attempt=arguments.attempt + has_failed.astype(np.uint32))
+    raise NoFiniteStart(np.flatnonzero(has_failed).tolist())
+
+
+def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows: ReadRows) -> ConfigError:
+    """Return an error that names the chains, and the latent or the rows at fault in the last attempt of the first one.
+
+    Args:
+        program: of the group.
+        key: randomness of the group.
+        chains: from `NoFiniteStart`.
+        read_rows: reads the rows of a range; of several processes each looks through its own rows.
+    """
+    named = ", ".join(str(key.first_chain + chain) for chain in chains[:NAMED_CHAINS])
+    more = f" and {len(chains) - NAMED_CHAINS} more" if len(chains) > NAMED_CHAINS else ""
+    fault = next(_faults(program, _last_start(program, key, chains[0]), read_rows))
+    precision = ", or use compute.dtype: float64" if program.target.dtype != np.float64 else ""
+    return ConfigError(
+        f"no start with a finite log density and gradient in {MOST_ATTEMPTS} attempts, for chain"
+        f"{'s' if len(chains) > 1 else ''} {named}{more}; in the last attempt of chain"
+        f" {key.first_chain + chains[0]}, {fault}",
+        _REMEDY.format(precision=precision),
+    )
+
+
+def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Array]:
+    """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
+    last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(key.first_chain + chain))
+    start = program.sample_start(program.target, jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS)))
+    spread = program.sampling.initial.spread
+    position = jax.tree.map(lambda x: (spread * x).astype(x.dtype), start)
+    return program.target.position.unpack(position, jnp.dtype("float64"))
+
+
+def _faults(program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows) -> Iterator[str]:
+    """Yield what is not finite, in the order in which the density is computed; always something."""
+    target = program.target
+    latents = dict(target.bijector.forward(z))
+    yield from _not_finite("the latent {}{}", z, z)
+    yield from _not_finite("the latent {}{}", latents, latents)
+    if hasattr(target.prior, "log_prob_parts"):
+        yield from _not_finite("the log prior of the latent {}{}", dict(target.prior.log_prob_parts(latents)), latents)
+
+    def log_prior(z: Any) -> jax.Array:
+        return target.prior.log_prob(target.bijector.forward(z)) + target.bijector.forward_log_det_jacobian(z)
+
+    value, gradient = jax.value_and_grad(log_prior)(dict(z))
+    if not np.isfinite(value):
+        yield f"the log prior is {value}"
+    yield from _not_finite("the gradient of the log prior by the latent {}{}", gradient, latents)
+    in_dtype = {k: v.astype(target.dtype) for k, v in latents.items()}
+    for first, rows in _row_blocks(target, program.rows_here, read_rows):
+        yield from _likelihood_faults(target, in_dtype, first, rows)
+    if program.sampling.initial.method == "mode":
+        yield "the start is finite and the climb from it is not: lower sampling.initial.learning_rate"
+    yield "no single term is at fault: their sum over the rows overflows, or rows of another process are at fault"
+
+
+def _not_finite(text: str, values: Mapping[str, jax.Array], latents: Mapping[str, jax.Array]) -> Iterator[str]:
+    """Yield a sentence for each latent whose value here is not finite, with the first such number."""
+    for name, value in values.items():
+        odd = np.ravel(value)[~np.isfinite(np.ravel(value))]
+        if odd.size:
+            at = "" if values is latents else f" at {_abridged(latents[name])}"
+            yield f"{text.format(f"'{name}'", at)} is {odd[0]}"
+
+
+def _row_blocks(
+    target: Target, rows_here: tuple[int, int], read_rows: ReadRows
+) -> Iterator[tuple[int, Mapping[str, np.ndarray]]]:
+    """Yield this process's rows, as many at a time as a tile has, with the number of the first."""
+    start, end = rows_here
+    for first in range(start, end, target.layout.tile_rows):
+        yield first, read_rows(first, min(end, first + target.layout.tile_rows))
+
+
+def _likelihood_faults(
+    target: Target, latents: Mapping[str, jax.Array], first: int, rows: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    """Yield what is not finite in the log likelihood of a block of rows and in its gradient."""
+    num_rows, shapes = len(next(iter(rows.values()))), target.data_shapes()
+    entries = target.spec.entries_of(first + np.arange(num_rows))
+    aligned = {k: jnp.take(latents[k], entries, axis=axis) for k, axis in target.model.local_latents.items()}
+    on_device = {k: jnp.asarray(v, shapes[k].dtype) for k, v in rows.items()}
+    values = np.asarray(target.model.log_likelihood({**latents, **aligned}, on_device))
+    if (odd := np.flatnonzero(~np.isfinite(values))).size:
+        said = (
+            f"{values[i]} in row {first + i} ({', '.join(f'{k} = {_abridged(v[i])}' for k, v in rows.items())})"
+            for i in odd[:NAMED_ROWS]
+        )
+        yield f"the log likelihood is {'; '.join(said)}"
+    is_row = jnp.ones(num_rows, bool)
+    _, gradient = target.model.log_likelihood_and_gradient({**latents, **aligned}, on_device, is_row)
+    where = f"the gradient of the log likelihood of rows {first} to {first + num_rows - 1} by the latent {{}}{{}}"
+    yield from _not_finite(where, gradient, latents)
+
+
+def _abridged(value: Any) -> str:
+    """Return the first numbers of an array in one line."""
+    flat = np.ravel(value)
+    text = ", ".join(f"{x:.6g}" for x in flat[:4].tolist())
+    return text if flat.size == 1 else f"[{text}{', ...' if flat.size > 4 else ''}]"
