@@ -5,16 +5,16 @@ for _analysis in PLAN.analyses():
         name:
             _analysis.verb
         input:
-            PLAN.analysis_inputs(_analysis),
+            PLAN.inputs(_analysis.verb),
         output:
             report(
-                PLAN.analysis_outputs(_analysis)[0],
+                update(PLAN.analysis_outputs(_analysis)[0]),
                 caption=_analysis.caption,
                 category=lambda wildcards: PLAN.category(wildcards.experiment),
                 subcategory="{experiment}",
             ),
             [
-                directory(path) if path.endswith(".zarr") else path
+                update(directory(path) if path.endswith(".zarr") else path)
                 for path in PLAN.analysis_outputs(_analysis)[1:]
             ],
         log:

@@ -1,9 +1,8 @@
 rule assemble:
     input:
-        lambda wildcards: PLAN.manifests(wildcards.experiment),
-        lambda wildcards: PLAN.data_layout(wildcards.experiment).sharded,
+        PLAN.inputs("assemble"),
     output:
-        directory("results/{experiment}/posterior.zarr"),
+        update(directory("results/{experiment}/posterior.zarr")),
     log:
         "results/{experiment}/logs/assemble.log",
     benchmark:

@@ -9,12 +9,12 @@ wildcard_constraints:
 rule benchmark:
     output:
         report(
-            "results/benchmarks/{benchmark}.csv",
+            update("results/benchmarks/{benchmark}.csv"),
             caption="../report/benchmark.rst",
             category="Benchmarks",
         ),
         report(
-            "results/benchmarks/{benchmark}-ratios.csv",
+            update("results/benchmarks/{benchmark}-ratios.csv"),
             caption="../report/benchmark.rst",
             category="Benchmarks",
         ),
@@ -43,7 +43,7 @@ rule benchmark_page:
         ],
     output:
         report(
-            "results/benchmarks/index.html",
+            update("results/benchmarks/index.html"),
             caption="../report/benchmark.rst",
             category="Benchmarks",
         ),

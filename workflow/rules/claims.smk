@@ -8,12 +8,12 @@ rule claims:
         lambda wildcards: reproduction.claims_inputs(PLAN),
     output:
         report(
-            "results/reproduction/claims.csv",
+            update("results/reproduction/claims.csv"),
             caption="../report/claims.rst",
             category="Claims",
         ),
         report(
-            "results/reproduction/index.html",
+            update("results/reproduction/index.html"),
             caption="../report/claims.rst",
             category="Claims",
         ),

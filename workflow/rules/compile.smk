@@ -1,8 +1,8 @@
 rule compile:
     input:
-        lambda wildcards: PLAN.data_layout(wildcards.experiment).sharded,
+        PLAN.inputs("compile"),
     output:
-        "results/{experiment}/program/audit.json",
+        update("results/{experiment}/program/audit.json"),
     log:
         "results/{experiment}/logs/compile.log",
     benchmark:

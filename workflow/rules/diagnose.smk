@@ -1,15 +1,15 @@
 rule diagnose:
     input:
-        "results/{experiment}/posterior.zarr",
+        PLAN.inputs("diagnose"),
     output:
         report(
-            "results/{experiment}/diagnostics/summary.csv",
+            update("results/{experiment}/diagnostics/summary.csv"),
             caption="../report/summary.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
         ),
         report(
-            "results/{experiment}/diagnostics/verdict.json",
+            update("results/{experiment}/diagnostics/verdict.json"),
             caption="../report/verdict.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",

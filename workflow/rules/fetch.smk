@@ -1,6 +1,8 @@
 rule fetch:
+    input:
+        PLAN.inputs("fetch"),
     output:
-        "results/data/{dataset}/fetched.json",
+        update("results/data/{dataset}/fetched.json"),
     log:
         "results/data/{dataset}/logs/fetch.log",
     benchmark:

@@ -1,14 +1,14 @@
 rule report:
     input:
-        lambda wildcards: PLAN.reported(wildcards.experiment),
+        PLAN.inputs("report"),
     output:
         report(
-            "results/{experiment}/report.html",
+            update("results/{experiment}/report.html"),
             caption="../report/page.rst",
             category=lambda wildcards: PLAN.category(wildcards.experiment),
             subcategory="{experiment}",
         ),
-        "results/{experiment}/ledger.csv",
+        update("results/{experiment}/ledger.csv"),
     log:
         "results/{experiment}/logs/report.log",
     benchmark:
@@ -28,7 +28,11 @@ rule index:
     input:
         lambda wildcards: PLAN.indexed(),
     output:
-        report("results/index.html", caption="../report/index.rst", category="Overview"),
+        report(
+            update("results/index.html"),
+            caption="../report/index.rst",
+            category="Overview",
+        ),
     log:
         "results/logs/index.log",
     benchmark:

@@ -2,10 +2,9 @@
 # manifest, written last.
 rule sample:
     input:
-        lambda wildcards: PLAN.data_layout(wildcards.experiment).sharded,
-        "results/{experiment}/program/audit.json",
+        PLAN.inputs("sample"),
     output:
-        "results/{experiment}/chains/{group}.json",
+        update("results/{experiment}/chains/{group}.json"),
     log:
         "results/{experiment}/logs/sample-{group}.log",
     benchmark:

@@ -1,9 +1,9 @@
 rule shard:
     input:
-        "results/data/{dataset}/fetched.json",
+        PLAN.inputs("shard"),
     output:
-        "results/data/{dataset}/{split}/sharded.json",
-        directory("results/data/{dataset}/{split}/shards.zarr"),
+        update("results/data/{dataset}/{split}/sharded.json"),
+        update(directory("results/data/{dataset}/{split}/shards.zarr")),
     log:
         "results/data/{dataset}/{split}/logs/shard.log",
     benchmark:

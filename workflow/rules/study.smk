@@ -5,12 +5,12 @@ from bayesmesh.reproduction import planning as reproduction
 rule study:
     output:
         report(
-            "results/studies/stopping.csv",
+            update("results/studies/stopping.csv"),
             caption="../report/study.rst",
             category="Studies",
         ),
         report(
-            "results/studies/stopping.svg",
+            update("results/studies/stopping.svg"),
             caption="../report/study.rst",
             category="Studies",
         ),

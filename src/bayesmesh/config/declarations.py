@@ -21,7 +21,7 @@ STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "dia
 
 TARGET_NAMES = frozenset({
     "all", "quickstart", "reproduce", "benchmark", "benchmark_page", "benchmarks", "claims", "reproduction", "study",
-    "studies", "data", "logs", "index",
+    "studies", "data", "logs", "index", "seals",
 })  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,7 +90,7 @@ def _request(url: str, timeout_s: float) -> str:
 def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayout) -> dict[str, Any]:
     """Run ``source.fetch`` into a temporary folder, move it to ``layout.records``, then write ``layout.fetched``.
 
-    Files of an earlier or interrupted fetch are removed first, so a manifest always describes the files beside it.
+    Files of an earlier fetch stay until the new ones are complete.
 
     Args:
         source: the source, made with its options.
@@ -104,9 +103,6 @@ def fetch(source: Source, source_config: Mapping[str, object], layout: DataLayou
     Raises:
         DataError: raised by the source.
     """
-    layout.fetched.unlink(missing_ok=True)
-    if layout.records.is_dir():
-        shutil.rmtree(layout.records)
     with atomic_folder(layout.records) as partial:
         origin = source.fetch(partial)
     manifest: dict[str, Any] = {

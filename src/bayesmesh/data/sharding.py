@@ -53,7 +53,6 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     }
     fingerprint, num_rows = fingerprint_data(arrays, described), len(next(iter(parts["rows"].values())))
     fields: JSON = {n: {"shape": list(v.shape[1:]), "dtype": v.dtype.name} for n, v in sorted(parts["rows"].items())}
-    layout.sharded.unlink(missing_ok=True)
     _write(layout.shards, arrays, {**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
     manifest: dict[str, Any] = {
         "counts": {**counts, "training_rows": num_rows, "held_out": num_held_out},

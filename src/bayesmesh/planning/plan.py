@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import itertools
 import json
 import logging
 import os
@@ -14,17 +12,19 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
+from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.files import atomic_path
+from bayesmesh.files import write_text
 from bayesmesh.planning.device_counts import check_devices, check_processes
+from bayesmesh.planning.jobs import Job, job_of
+from bayesmesh.planning.lost import is_made_with, why_lost
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import load_site
-from bayesmesh.planning.specs import dataset_name, later_stages, make_spec, split_name
+from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name
 from bayesmesh.planning.stage_code import files_without_components, stage_fingerprint
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
@@ -66,6 +66,11 @@ class _Experiments(dict[str, ExperimentBase]):
         raise error
 
 
+def _holds(path: Path, text: str) -> bool:
+    """Return whether a file has this text; an altered one is written again."""
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
 def _exit_with(error: ConfigError) -> NoReturn:
     """End the planning of Snakemake, which would wrap an exception from a rule in its own."""
     print(f"error: {error}", file=sys.stderr)
@@ -99,6 +104,7 @@ class Plan:
             # Not by each job, for all of them read the configuration again.
             if workflow is None or workflow.is_main_process:
                 _log.warning("warning: left out: %s", error)
+        self._checked: set[Path] = set()
         self._of_data = {
             (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
         }
@@ -200,13 +206,6 @@ class Plan:
         """Return the manifests of all chain groups."""
         return [self.layout(name).sampled(g) for g in self.groups(name)]
 
-    def reported(self, name: str) -> list[Path]:
-        """Return the inputs of the page of an experiment."""
-        layout = self.layout(name)
-        of_analyses = [declared(each).files(layout.folder).values() for each in self.experiments[name].analyses()]
-        made = [layout.audit, *self.manifests(name), layout.posterior, layout.summary, layout.verdict]
-        return [self.data_layout(name).sharded, *made, *itertools.chain(*of_analyses)]
-
     def analyses(self) -> list[AnalysisDeclaration]:
         """Return all analyses, each of which is a rule."""
         return list_analyses()
@@ -215,14 +214,39 @@ class Plan:
         """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
         return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
 
-    def analysis_inputs(self, analysis: AnalysisDeclaration) -> Callable[[_Wildcards], list[Path]]:
-        """Return a function of wildcards that returns the inputs of an analysis, from all experiments that it reads."""
+    def inputs(self, stage: str) -> Callable[[_Wildcards], tuple[Path, ...]]:
+        """Return a function of wildcards that returns what a job of a stage reads.
 
-        def inputs(wildcards: _Wildcards) -> list[Path]:
-            names = [wildcards.experiment, *self.experiments[wildcards.experiment].named_experiments(analysis.name)]
-            return [f for n in names for f in self.layout(n).read_by(analysis.reads, self.data_layout(n))]
+        Snakemake calls it before it decides what to run. A job whose results are not as it left them is then made to run
+        again.
+        """
+
+        def inputs(wildcards: _Wildcards) -> tuple[Path, ...]:
+            name = self._name(wildcards)
+            job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
+            if self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked:
+                self._checked.add(job.seal)
+                self._force_if_lost(job, stage, name)
+            return job.inputs
 
         return inputs
+
+    def _force_if_lost(self, job: Job, stage: str, name: str) -> None:
+        why = why_lost(job)
+        if not why and job.seal.exists() and not self._is_noticed(job, stage, name):
+            as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
+            why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
+        if why:
+            _log.warning("%s %s runs again: %s", job.owner, job.name, why)
+            self.workflow.dag.forcefiles.add(str(job.declared))
+
+    def _is_noticed(self, job: Job, stage: str, name: str) -> bool:
+        """Return whether Snakemake's own record of the job has other params; a failed job leaves those of its attempt."""
+        from snakemake.io import IOFile
+
+        recorded = self.workflow.persistence.params(IOFile(str(job.declared)))
+        present = (self._spec(stage, name), self.code_of_stage(stage, name))
+        return recorded is not None and any(repr(each) not in recorded for each in present)
 
     def indexed(self) -> list[Path]:
         """Return the pages that the index needs: of the listed experiments, and existing pages of others.
@@ -263,7 +287,7 @@ class Plan:
 
     def code(self, stage: str) -> Callable[[_Wildcards], str]:
         """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
-        return lambda wildcards: self._code(stage, self._name(wildcards))
+        return lambda wildcards: self.code_of_stage(stage, self._name(wildcards))
 
     def code_of(self, stage: str) -> str:
         """Return the fingerprint of a stage's code without any component."""
@@ -294,19 +318,23 @@ class Plan:
     def _spec(self, stage: str, name: str) -> str:
         if stage not in ("fetch", "shard"):
             self._check_job(stage, name)
-        spec = make_spec(stage, name, self.experiments[name], self.results, self.experiments)
         layout = self.layout(name)
         if stage in ("fetch", "shard"):
-            # Experiments share data, so the spec must not depend on which of them asks first.
-            spec = spec.model_copy(update={"experiment": "data"})
             layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
-        text = spec.canonical() + "\n"
-        path = layout.spec(f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
-        if self.workflow is not None and not self.workflow.dryrun and not path.exists():
-            with atomic_path(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+        text = self.specification(stage, name).canonical() + "\n"
+        path = layout.spec(spec_file(stage, text))
+        if self.workflow is not None and not self.workflow.dryrun and not _holds(path, text):
+            write_text(path, text)
         return str(path)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
-    def _code(self, stage: str, name: str) -> str:
+    def specification(self, stage: str, name: str) -> StageSpec:
+        """Return the specification of a stage of an experiment."""
+        spec = make_spec(stage, name, self.experiments[name], self.results, self.experiments)
+        # Experiments share data, so the spec must not depend on which of them asks first.
+        return spec.model_copy(update={"experiment": "data"}) if stage in ("fetch", "shard") else spec
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def code_of_stage(self, stage: str, name: str) -> str:
+        """Return the fingerprint of a stage's code with the components of an experiment."""
         return stage_fingerprint(stage, name, self.experiments)

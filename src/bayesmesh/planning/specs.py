@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bayesmesh.config.registry import resolve_component
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
+from bayesmesh.store.seals import digest_of
 
 LATER = {each.verb: each.name for each in list_analyses()}
 """Verb of an analysis, which not all data and models support -> its key in an experiment."""
@@ -154,6 +156,12 @@ class StageSpec(Settings):
         name = block.source if kind == "source" else block.name
         return resolve_component(kind, name, component_options(kind, dict(block)))
 
+    @property
+    def digest(self) -> str:
+        """Digest of the settings that make the stage run again where they change."""
+        read = json.loads(self.canonical())
+        return digest_of({key: value for key, value in read.items() if key not in ("experiment", "results")})
+
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
         # Leave out empty `others`, so that specifications from before this field stay the same.
@@ -229,6 +237,25 @@ def split_name(data: Mapping[str, object]) -> str:
     return f"held-out-{_digest([fraction, data['split_seed']])}"
 
 
+def spec_file(stage: str, text: str) -> str:
+    """Return the name of a specification's file without its ending; it holds a digest of the text."""
+    return f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _check_name(option: str, path: Path, content: bytes) -> None:
+    """Refuse a specification that the workflow wrote and somebody has altered.
+
+    Raises:
+        ConfigError: the content is not that of which the name holds the digest.
+    """
+    named = re.fullmatch(r"[a-z_]+-([0-9a-f]{12})\.json", path.name)
+    if named and path.parent.name == "specs" and hashlib.sha256(content).hexdigest()[:12] != named[1]:
+        raise ConfigError(
+            f"{option} {path}: has been altered, as its name tells",
+            "run snakemake, which writes it again; for other settings, edit the experiment's file, or copy this one elsewhere",
+        )
+
+
 def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
     """Read a spec from JSON text or from the file that the text names, and resolve its settings.
 
@@ -242,6 +269,7 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
             content = Path(text).read_bytes()
         except OSError as error:
             raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
+        _check_name(option, Path(text), content)
     try:
         spec = StageSpec.model_validate_json(content)
     except ValidationError as error:

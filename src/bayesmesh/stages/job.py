@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
 from typing import Any
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_start
+from bayesmesh.stages.sealing import sealed
 from bayesmesh.store.layout import group_name
 
 _log = logging.getLogger("bayesmesh")
@@ -47,7 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            said = run_stage(spec, ledger, **options)
+            group = arguments.group if stage == "sample" else ""
+            with (
+                sealed(job_of(spec, group), spec.digest, arguments.code or "") if is_first else contextlib.nullcontext()
+            ):
+                said = run_stage(spec, ledger, **options)
             ledger.finish()
     finally:
         if is_first:

@@ -53,15 +53,18 @@ class WriterLock:
         folder: folder of the chain group; created if necessary.
         heartbeat_seconds: interval between heartbeats.
         give_up: called while waiting for another owner's heartbeat; raises to end the wait.
+        name: file of the lock, where a folder has several.
 
     Raises:
         StoreError: on entering, if another process holds the lock; the message names it.
     """
 
     def __init__(
-        self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS, give_up: Callable[[], None] = lambda: None
-    ) -> None:
-        self.path, self._heartbeat_seconds, self._give_up = folder / LOCK_NAME, heartbeat_seconds, give_up
+        self, folder: Path, heartbeat_seconds: float = HEARTBEAT_SECONDS, give_up: Callable[[], None] = lambda: None,
+        *, name: str = LOCK_NAME,
+    ) -> None:  # fmt: skip
+        self.path, self._heartbeat_seconds, self._give_up = folder / name, heartbeat_seconds, give_up
+        self._what = folder if name == LOCK_NAME else self.path
         self._token, self._stop = secrets.token_hex(8), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -77,8 +80,8 @@ class WriterLock:
                 continue
             if self._is_alive(owner):
                 wait, stop = "wait until it has finished, or stop it", _stop_command(owner)
-                raise StoreError(f"{self.path.parent}: is being written by {_name(owner)}", f"{wait}{stop}")
-            _log.warning("%s: taking over the lock of %s, which has died", self.path.parent, _name(owner))
+                raise StoreError(f"{self._what}: is being written by {_name(owner)}", f"{wait}{stop}")
+            _log.warning("%s: taking over the lock of %s, which has died", self._what, _name(owner))
             self._set_aside(owner)
         self._thread.start()
         return self
@@ -104,7 +107,7 @@ class WriterLock:
 
     def _set_aside(self, owner: Owner) -> None:
         """Remove the lock of a dead owner, but not a new lock that another process has taken since."""
-        aside = self.path.with_name(f".{LOCK_NAME}.{self._token}.stale")
+        aside = self.path.with_name(f".{self.path.name}.{self._token}.stale")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if read_owner(aside) != owner:

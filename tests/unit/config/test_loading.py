@@ -306,7 +306,7 @@ def test_loading_imports_neither_jax_nor_tensorflow() -> None:
         "from bayesmesh.planning.plan import Plan\n"
         "run, experiments = load_all(Path('config')); plan = Plan()\n"
         "specs = [plan._spec(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
-        "codes = [plan._code(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
+        "codes = [plan.code_of_stage(s, n) for n in experiments for s in ('fetch', 'sample', 'report')]\n"
         "heavy = ('jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets', 'xarray', 'zarr', 'numpy')\n"
         "print(len(experiments), [m for m in heavy if m in sys.modules])"
     )

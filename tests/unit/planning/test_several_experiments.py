@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from snakemake.io import Wildcards
 
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase
@@ -44,7 +44,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, analysis: AnalysisDecl
 
 
 def test_what_it_reads_of_all_experiments_are_inputs_of_its_rule(plan: Plan, analysis: AnalysisDeclaration) -> None:
-    found = plan.analysis_inputs(analysis)(SimpleNamespace(experiment="a"))
+    found = plan.inputs(analysis.verb)(Wildcards(fromdict={"experiment": "a"}))
     for name in ("a", "b"):
         assert {plan.layout(name).posterior, plan.data_layout(name).sharded} <= set(found)
     assert len(found) == 4

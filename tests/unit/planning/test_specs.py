@@ -49,6 +49,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "job",
         "new_chains",
         "requirements",
+        "sealing",
         "stop_rule",
     }
     assert set(COMPONENTS) == set(STAGES)

@@ -1,0 +1,273 @@
+"""Seals: one record per job, outside the folders of the stages, of what the job was made from and what it wrote.
+
+A seal reveals results that are missing, altered, or made from something else than what is there now. Whoever reads a
+result checks it first. Sizes and times are compared before contents, so checking costs as much as listing the files.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pydantic
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import hash_file
+from bayesmesh.running.machine import machine_name
+from bayesmesh.store.lock import LOCK_NAME
+from bayesmesh.store.sealed import read_sealed, write_sealed
+
+FOLDER = "seals"
+"""Folder of the seals, below the results."""
+
+ALWAYS_HASHED = 2**20
+"""Files up to this size, in bytes, are compared by content whatever their time says."""
+
+_AGAIN = "run `snakemake --cores all {owner}`, which makes it again"
+
+
+class Stamp(NamedTuple):
+    """A file as it was written: sha256 in hexadecimal, size in bytes, time of change in nanoseconds."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
+
+
+class Seal(pydantic.BaseModel):
+    """The record of a job.
+
+    Attributes:
+        job: name of the job, unique among those of its owner.
+        specification: digest of the settings that it read.
+        code: fingerprint of the code that it ran; empty for a job started by hand without it.
+        inputs: file or folder, relative to the results -> digest of its content.
+        outputs: file, relative to the results -> its stamp.
+        kept: likewise for files that a later job may extend, such as committed draws, which have hashes of their own.
+        observed: files outside of the results that the job read -> digest.
+        machine: machine on which it ran.
+        written_at: local time with offset.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    job: str
+    specification: str
+    code: str
+    inputs: dict[str, str]
+    outputs: dict[str, Stamp]
+    kept: dict[str, Stamp] = {}
+    observed: dict[str, str] = {}
+    machine: str
+    written_at: str
+
+    def below(self, name: str) -> dict[str, Stamp]:
+        """Return the outputs that are a file or folder `name`, or lie below it."""
+        return {file: s for file, s in self.outputs.items() if file == name or file.startswith(f"{name}/")}
+
+    def digest(self, name: str) -> str:
+        """Return the digest of an output: of a file its sha256, of a folder that of the names and contents below it."""
+        if name in self.outputs:
+            return self.outputs[name].sha256
+        lines = [f"{s.sha256}  {file.removeprefix(name)}\n" for file, s in sorted(self.below(name).items())]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def seal_file(results: Path, owner: str, job: str) -> Path:
+    """Return the file of a job's seal.
+
+    Args:
+        results: folder of all results.
+        owner: an experiment, or the folder of a dataset such as ``data/digits-1a2b3c4d/all``.
+        job: name of the job.
+    """
+    return results / FOLDER / owner / f"{job}.json"
+
+
+def write_seal(
+    path: Path,
+    results: Path,
+    outputs: Iterable[Path],
+    made_from: Mapping[str, object],
+    kept: Iterable[Path] = (),
+    known: Mapping[Path, str] | None = None,
+) -> Seal:
+    """Hash the outputs of a job and write its seal, atomically.
+
+    Args:
+        path: the seal, see `seal_file`.
+        results: folder of all results.
+        outputs: files and folders that the job wrote; one that does not exist is left out.
+        made_from: the other attributes of `Seal`, except machine and time.
+        kept: files and folders that a later job may extend.
+        known: sha256 of files that the job has just hashed.
+    """
+    stamps = [{f.relative_to(results).as_posix(): _stamp(f, known or {}) for f in _files(p)} for p in (outputs, kept)]
+    about = {"machine": machine_name(), "written_at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    seal = Seal.model_validate({**made_from, "outputs": stamps[0], "kept": stamps[1], **about})
+    write_sealed(path, seal.model_dump())
+    return seal
+
+
+def read_seal(path: Path) -> Seal:
+    """Return a seal.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    about = path.stat() if path.is_file() else None
+    return _read(path, about and (about.st_size, about.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: Path, about: tuple[int, int] | None) -> Seal:
+    del about
+    remedy = "run the job again, which writes it"
+    try:
+        return Seal.model_validate(read_sealed(path, remedy, must_have_digest=True))
+    except pydantic.ValidationError as error:
+        raise StoreError(f"{path}: is damaged: not a record of a job", remedy) from error
+
+
+def find_seal(results: Path, path: Path) -> Seal:
+    """Return the seal of the job that wrote a file or a folder.
+
+    Raises:
+        StoreError: no seal has it among its outputs; damaged seals are named.
+    """
+    name, damaged = path.relative_to(results).as_posix(), []
+    for file in _seals_for(results, path):
+        try:
+            seal = read_seal(file)
+        except StoreError as error:
+            damaged.append(error.message)
+            continue
+        if seal.below(name):
+            return seal
+    reason = f": {damaged[0]}" if damaged else ""
+    raise StoreError(f"{path}: no record of the job that wrote it{reason}", _again(results, path))
+
+
+def _seals_for(results: Path, path: Path) -> list[Path]:
+    """Return the seals that may have a path: those of its experiment, or of its dataset and splits."""
+    parts = path.relative_to(results).parts
+    if parts[0] == "data":
+        return sorted((results / FOLDER / "data" / parts[1]).rglob("*.json"))
+    # Results of no experiment, such as the index, lie beside the experiments.
+    folder = results / FOLDER / parts[0] if len(parts) > 1 else results / FOLDER
+    return sorted(folder.glob("[!.]*.json"))
+
+
+def check_output(results: Path, path: Path) -> str:
+    """Return the digest of a result after comparing it, and all that the same job wrote, with the job's seal.
+
+    Raises:
+        StoreError: it has no seal, or a file is missing, altered, or does not belong there.
+    """
+    seal = find_seal(results, path)
+    for line in damage_of(results, seal):
+        raise StoreError(line, _again(results, path))
+    return seal.digest(path.relative_to(results).as_posix())
+
+
+def check_made_from(results: Path, path: Path) -> None:
+    """Compare what a result was made from with what is there now.
+
+    Raises:
+        StoreError: an input has changed since.
+    """
+    for line in stale_inputs(results, find_seal(results, path)):
+        raise StoreError(f"{path}: {line}", _again(results, path))
+
+
+def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
+    """Yield one line per input of a job whose content is now another one, by the seals of the jobs that wrote them."""
+    for name, digest in seal.inputs.items():
+        try:
+            found = find_seal(results, results / name).digest(name)
+        except StoreError as error:
+            yield f"was made from {results / name}, of which nothing is known now: {error.message}"
+        else:
+            if found != digest:
+                yield f"was made from another {results / name} than the present one"
+
+
+def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+    """Yield one line per output of a job that is missing or altered, and per file that does not belong to a folder of it.
+
+    Args:
+        results: folder of all results.
+        seal: of the job.
+        is_thorough: read every file; otherwise only those that are small, or whose size or time has changed.
+    """
+    folders = _folders(seal)
+    gone = [folder for folder in folders if not (results / folder).is_dir()]
+    yield from (f"{results / folder}: is missing" for folder in gone)
+    there = {n: s for n, s in seal.outputs.items() if not any(n.startswith(f"{folder}/") for folder in gone)}
+    yield from _differences(results, there, is_thorough=is_thorough)
+    for folder in folders:
+        known = seal.below(folder)
+        for file in _files([results / folder]):
+            if file.relative_to(results).as_posix() not in known:
+                yield f"{file}: does not belong there: the job that wrote {results / folder} did not write it"
+
+
+def kept_damage(results: Path, seal: Seal) -> Iterator[str]:
+    """Yield one line per file that a job keeps, such as committed draws, and that is missing or altered."""
+    yield from _differences(results, seal.kept, is_thorough=False)
+
+
+def _differences(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
+    lines = (_difference(results / name, stamp, is_thorough=is_thorough) for name, stamp in stamps.items())
+    return (line for line in lines if line is not None)
+
+
+def _difference(path: Path, stamp: Stamp, *, is_thorough: bool) -> str | None:
+    try:
+        about = path.stat()
+        if not path.is_file():
+            return f"{path}: is not a file"
+        is_same = (about.st_size, about.st_mtime_ns) == stamp[1:]
+        if is_same and about.st_size > ALWAYS_HASHED and not is_thorough:
+            return None
+        if about.st_size != stamp.size:
+            return f"{path}: has been altered: {about.st_size} bytes instead of {stamp.size}"
+        return None if hash_file(path) == stamp.sha256 else f"{path}: has been altered: its sha256 is another one"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path}: is missing"
+    except OSError as error:
+        return f"{path}: cannot be read: {error.strerror}"
+
+
+def _folders(seal: Seal) -> list[str]:
+    """Return the outermost Zarr stores among the outputs, in which a file too many changes what is read."""
+    parts = (name.split("/") for name in seal.outputs)
+    ends = ((p, next((i for i, part in enumerate(p[:-1]) if part.endswith(".zarr")), None)) for p in parts)
+    return sorted({"/".join(p[: i + 1]) for p, i in ends if i is not None})
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Return files, and those below folders, without hidden ones (temporary files, Snakemake's time stamps) and locks."""
+    for path in paths:
+        below = sorted(path.rglob("*")) if path.is_dir() else [path]
+        yield from (f for f in below if f.is_file() and not f.name.startswith(".") and f.name != LOCK_NAME)
+
+
+def _stamp(path: Path, known: Mapping[Path, str]) -> Stamp:
+    about = path.stat()
+    return Stamp(known.get(path) or hash_file(path), about.st_size, about.st_mtime_ns)
+
+
+def _again(results: Path, path: Path) -> str:
+    parts = path.relative_to(results).parts
+    return _AGAIN.format(owner="quickstart" if parts[0] == "data" or len(parts) == 1 else parts[0])
+
+
+def digest_of(value: object) -> str:
+    """Return 16 hexadecimal digits over a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
