@@ -79,7 +79,7 @@ def test_a_wrong_call_is_exit_code_2(arguments: list[str], capsys: pytest.Captur
         (["sample", "--experiment", "one", "--group", "first"], 2, "--group first: is not a chain group"),
         (["sample", "--experiment", "one", "--group", "group-001"], 2, "remedy: valid: group-000"),
         (["sample", "--experiment", "one", "--group", "group-0"], 2, "--group group-0: is not a chain group"),
-        (["diagnose", "--experiment", "one"], 5, "posterior.zarr: no Zarr group there\n  remedy: run the stage that writes it, or let `snakemake"),
+        (["diagnose", "--experiment", "one"], 5, "posterior.zarr: does not exist\n  remedy: run the stage that writes it, or let `snakemake"),
     ],
 )  # fmt: skip
 def test_an_error_of_a_user_is_a_message_and_an_exit_code(

@@ -15,6 +15,7 @@ from bayesmesh.operations.verify import damage_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.sealed import read_sealed, write_sealed
+from resealing import reseal
 
 SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
 CHECKPOINT = "chains/*/group-000/checkpoints/sample-*8.npz"
@@ -184,6 +185,7 @@ def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any)
     audit = copy.results / "films" / "program" / "audit.json"
     lengths = read_sealed(audit)
     write_sealed(audit, {**lengths, "segment_draws": 4 * lengths["segment_draws"]})
+    reseal(copy.results, audit)
     done = _stage(copy, "sample")
     assert done.returncode == 0, done.stderr
     assert read_sealed(record)["segment_draws"] == lengths["segment_draws"]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pydantic
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import hash_file
+from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import read_sealed, write_sealed
@@ -140,6 +140,8 @@ def find_seal(results: Path, path: Path) -> Seal:
     Raises:
         StoreError: no seal has it among its outputs; damaged seals are named.
     """
+    if not path.exists():
+        raise StoreError(f"{path}: does not exist", MISSING_REMEDY)
     name, damaged = path.relative_to(results).as_posix(), []
     for file in _seals_for(results, path):
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from snakemake.io import Wildcards
+from snakemake.iocontainers import Wildcards
 
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import ExperimentBase
