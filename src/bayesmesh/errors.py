@@ -66,6 +66,12 @@ class PeerError(UserError):
     exit_code = 6
 
 
+class SamplingError(UserError):
+    """Sampling has ended early, because nothing could come of more draws; committed draws are kept."""
+
+    exit_code = 7
+
+
 class NotFinished(UserError):
     """The job was asked to stop before its work was done; finished work is committed, and another run continues it."""
 

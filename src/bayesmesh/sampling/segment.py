@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 import jax
 import numpy as np
 
-from bayesmesh.errors import NotFinished
+from bayesmesh.errors import NotFinished, SamplingError
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.progress import Progress
+from bayesmesh.sampling.chain_watch import ChainWatch
 from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers
@@ -70,6 +71,7 @@ class Loop:
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (program.arguments(key), data)
+        self._numbers = range(key.first_chain, key.first_chain + program.num_reported)
         self._ledger, self._interruption, self._label = ledger, interruption, label
         self._facts, self._should_stop, self._watch = facts, should_stop, watch
         self._commit_at = frozenset(commit_at)
@@ -88,17 +90,32 @@ class Loop:
 
         Raises:
             NotFinished: the job was asked to stop; what was done is committed.
+            SamplingError: all chains were lost or stuck for a window of iterations.
             NoFiniteStart: no finite start was found for a chain.
             PeerError: another process failed.
         """
+        try:
+            self._run(num_draws, last)
+        except (NoFiniteStart, SamplingError):
+            # All processes see the same chains.
+            self._peers.have_parted = True
+            raise
+        self.store.end_writing()
+
+    def _run(self, num_draws: int, last: Commit | None) -> None:
         wanted = {"warmup": self.program.sampling.warmup, "sample": num_draws}
+        self._chains = ChainWatch(
+            self._label, self._numbers, is_adjusted=self.program.kernel.is_adjusted, is_shown=self._peers.is_first,
+            last={} if last is None else last.facts,
+        )  # fmt: skip
+        self._chains.check(num_draws)
         phase, done, state = self._restore(last)
         for current in ("warmup", "sample"):
             if current == "sample" and phase == "warmup":
                 phase, done = "sample", 0
             if current == phase and done < wanted[current]:
                 state = self._run_phase(current, done, wanted[current], state)
-        self.store.end_writing()
+                self._chains.check(num_draws)
 
     def _restore(self, commit: Commit | None) -> tuple[str, int, ChainState]:
         """Return phase, iterations done and state: from a commit, or from the start."""
@@ -111,10 +128,6 @@ class Loop:
                 return "warmup", 0, start_chains(self.compiled["initialise"], *self._arguments, self._interruption.wait)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
-            except NoFiniteStart:
-                # All processes see the same chains.
-                self._peers.have_parted = True
-                raise
 
     def _run_phase(self, phase: str, done: int, wanted: int, state: ChainState) -> ChainState:
         """Run one phase to its end; copying lags one slice behind the devices, writing one segment."""
@@ -149,14 +162,14 @@ class Loop:
         seconds = time.perf_counter() - begun
         self._ledger.add(phase, seconds, gradients=writer.gradients, detail=f"{writer.num_iterations} iterations")
         self._ledger.add("write", writer.seconds, num_bytes=writer.num_bytes, detail=f"beside {phase}")
-        if self._stopped_by and done < wanted and not writer.is_enough:
+        if self._chains.ended is None and self._stopped_by and done < wanted and not writer.is_enough:
             self._peers.have_parted = True
             raise self._not_finished(phase, wanted)
         return state
 
     def _segment(self, phase: str, start: int, wanted: int) -> Segment:
         room = self.store.next_count(start, wanted)
-        return Segment(phase, start, room, self._facts, self.program, is_first=self._peers.is_first)
+        return Segment(phase, start, room, self._facts, self.program, self._chains, is_first=self._peers.is_first)
 
     def _is_over(self, writer: Writer, segment: Segment) -> bool:
         """Return whether to begin nothing more: a process was asked to stop, has enough or failed, and all know."""
@@ -165,7 +178,7 @@ class Loop:
         self._stopped_by = next((by for by, *_ in said if by), "")
         # By one clock, so that all draw and commit the same.
         *_, self._is_due, self._most = said[0]
-        return any(any(each[:3]) for each in said)
+        return self._chains.ended is not None or any(any(each[:3]) for each in said)
 
     def _fit(self, num_iterations: int) -> None:
         """Choose the most iterations of a slice from the time of the one that has ended: all, or fewer if it took long."""

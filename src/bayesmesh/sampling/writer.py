@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 
+from bayesmesh.sampling.chain_watch import ChainWatch
 from bayesmesh.sampling.parts import to_host
 from bayesmesh.sampling.program import ChainState, Program, name_leaves
 from bayesmesh.store.markers import Commit, Facts
@@ -53,17 +54,19 @@ class Segment:
         room: most iterations that it will hold.
         facts: kept beside what is counted.
         program: that made the slices.
+        watch: looks at the statistics; its facts are kept.
         is_first: whether this process keeps what all processes hold, or only its own rows of local latents.
     """
 
     def __init__(
-        self, phase: str, start: int, room: int, facts: Facts, program: Program, *, is_first: bool = True
+        self, phase: str, start: int, room: int, facts: Facts, program: Program, watch: ChainWatch, *, is_first: bool
     ) -> None:
         self.phase, self.start, self.stop, self.facts = phase, start, start, facts
         self.state: ChainState | None = None
-        self._room, self._program, self._is_first = room, program, is_first
+        self._room, self._program, self._watch, self._is_first = room, program, watch, is_first
         self._stats: dict[str, np.ndarray] = {}
         self._draws: dict[str, np.ndarray] = {}
+        self._noticed: Facts = {}
         self._begun = time.monotonic()
 
     def add(self, piece: Slice) -> dict[str, str]:
@@ -74,6 +77,8 @@ class Segment:
             # A statistic that all chains share has an axis of chains all the same, as ArviZ expects.
             stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], self._program.num_reported, axis=1)
         self._keep(self._stats, stats)
+        self._watch.add(self.phase, piece.start, stats)
+        self._noticed = self._watch.facts()
         local = self._program.target.model.local_latents
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
         self._keep(self._draws, self._program.draws_to_host(ours, piece.num_iterations))
@@ -108,6 +113,7 @@ class Segment:
         count = self.stop - self.start
         facts: Facts = {
             **self.facts,
+            **self._noticed,
             "count": count,
             "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains,
             **cast(Facts, {n.fact: n.reduce(stats[n.statistic]) for n in _NOTES if n.statistic in stats}),

@@ -20,6 +20,20 @@ MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 DAMAGE_REMEDY = "move the folder of the chain group away to sample it again, or restore the file"
 
 
+class Ended(TypedDict):
+    """The window after which nothing could come of more iterations.
+
+    Attributes:
+        phase: ``warmup`` or ``sample``.
+        done: iterations of the phase at its end.
+        trouble: what all chains were in.
+    """
+
+    phase: str
+    done: int
+    trouble: str
+
+
 class Facts(TypedDict, total=False):
     """Facts about the iterations that one run added to one segment.
 
@@ -33,6 +47,9 @@ class Facts(TypedDict, total=False):
         step_size: step size of the kernel at the end.
         committed_at: seconds since the epoch.
         device, host, software: device, host and versions of the run.
+        runs: trouble -> iterations in a row, up to the last, in which all chains were in it.
+        troubled: trouble -> chains that were in it for a whole window up to the last iteration.
+        ended: set once nothing could come of more iterations.
         changed_environment: differences from the environment in which the chains began.
     """
 
@@ -46,6 +63,9 @@ class Facts(TypedDict, total=False):
     committed_at: float
     device: str
     host: str
+    runs: dict[str, int]
+    troubled: dict[str, list[int]]
+    ended: Ended
     changed_environment: list[str]
 
 

@@ -15,7 +15,7 @@ import pydantic
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, Owner, is_process_there, read_owner
-from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER
+from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Ended
 
 FEWEST_DRAWS = 8
 """Draws per chain from which R-hat is shown."""
@@ -41,6 +41,7 @@ class GroupProgress:
         device: kind of device on which the group began.
         host: machine of the last commit.
         owner: holder of the lock; None without one.
+        trouble: chains that are lost or stuck, in words; empty if all move.
         last_beat: time of the holder's last heartbeat, in seconds since the epoch.
     """
 
@@ -53,6 +54,7 @@ class GroupProgress:
     device: str = "-"
     host: str = ""
     owner: Owner | None = None
+    trouble: str = ""
     last_beat: float = 0.0
 
     def is_written(self, now: float) -> bool:
@@ -85,6 +87,8 @@ class _Facts(pydantic.BaseModel):
     count: int = 0
     seconds: float = 0.0
     host: str = ""
+    troubled: Mapping[str, Sequence[int]] = {}
+    ended: Ended | None = None
 
 
 class _Marker(pydantic.BaseModel):
@@ -154,7 +158,15 @@ def read_group(folder: Path) -> GroupProgress:
         per_second=1 / statistics.median(times) if times else None,
         acceptance=statistics.fmean(accepted) if accepted else None,
         last_commit=facts[-1].committed_at if facts else None, host=facts[-1].host if facts else "",
+        trouble=_trouble(facts[-1]) if facts else "",
     )  # fmt: skip
+
+
+def _trouble(facts: _Facts) -> str:
+    if facts.ended is not None:
+        return f"sampling has ended early: all chains are {facts.ended['trouble']}; the job's log says what to try"
+    named = "; ".join(f"{trouble}: {', '.join(map(str, chains))}" for trouble, chains in facts.troubled.items())
+    return f"chains in trouble: {named}" if named else ""
 
 
 def _read[T: pydantic.BaseModel](path: Path, kind: type[T]) -> T | None:

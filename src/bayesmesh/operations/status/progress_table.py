@@ -53,16 +53,20 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     """Return one line per experiment that has begun or is listed, and the path of the report.
 
     Only reads. The column `draws` shows "done/requested", the latter from the configuration. An experiment with a
-    damaged or unreadable file is `unreadable`. The file, and a queue that does not answer, are named below the table.
+    damaged or unreadable file is `unreadable`. The file, chains in trouble, and a queue that does not answer, are named
+    below the table.
     """
     now = time.time() if now is None else now
     queue = read_queue(plan.experiments, Path.cwd())
     rows: list[tuple[str, ...]] = [HEADER]
+    notes: list[str] = []
     errors: list[str] = []
     for name in plan.experiments:
         try:
             if name in plan.run.experiments or plan.layout(name).folder.exists():
-                rows.append(_row(plan, name, queue.jobs.get(name, []), now))
+                standing = _standing(plan, name)
+                rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
+                notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]
         except (StoreError, OSError) as error:
             # Show the other experiments regardless.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
@@ -71,6 +75,8 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     if any("~" in cell for row in rows for cell in row):
         lines += ["", "~ of the log density alone, over committed draws; the gates assess all summaries"]
+    if notes:
+        lines += ["", *notes]
     if queue.failure:
         # Otherwise a waiting job would look like one that was never submitted.
         lines += ["", f"queue: {queue.failure}"]
@@ -123,9 +129,8 @@ def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -
     return verdict if is_about_these or not identity else None
 
 
-def _row(plan: Plan, name: str, jobs: Sequence[QueuedJob], now: float) -> tuple[str, ...]:
-    sampling, standing = plan.experiments[name].sampling, _standing(plan, name)
-    groups = standing.groups
+def _row(plan: Plan, name: str, standing: Standing, jobs: Sequence[QueuedJob], now: float) -> tuple[str, ...]:
+    sampling, groups = plan.experiments[name].sampling, standing.groups
     alive = [g for g in groups if g.is_written(now)]
     # A running job of the queue may not have taken its lock yet.
     is_busy = bool(alive) or any(job.rule == "sample" and job.state == "RUNNING" for job in jobs)

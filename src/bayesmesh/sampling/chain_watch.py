@@ -1,0 +1,157 @@
+"""Notice chains that are lost or stuck while they run, from statistics that are on the host.
+
+Windows end at multiples of `WINDOW` iterations of a phase. The number of iterations in a row for which all chains have
+had a trouble is a fact of each commit. So a run that is killed, resumed or cut differently ends in the same window.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from bayesmesh.errors import SamplingError
+from bayesmesh.store.markers import Ended, Facts
+
+WINDOW = 100
+"""Iterations that all chains must be in trouble for, from one multiple of it to the next."""
+
+SMALLEST_STEP = 1e-20
+"""Step size, in the coordinates of the metric, below which it has vanished: the longest trajectory, of 2**20 steps,
+then covers 1e-14 units, and a position near 1 keeps its float64 value."""
+
+SMALLEST_ACCEPTANCE = 1e-4
+"""Acceptance probability that a chain without moves must stay below: a walk with few accepted moves is not stuck."""
+
+TROUBLES = {
+    "lost": "the log density of {} was not finite",
+    "frozen": f"the step size of {{}} was below {SMALLEST_STEP:g}",
+    "divergent": "every trajectory of {} diverged",
+    "stuck": "every proposal of {} was rejected",
+}
+"""Name of a trouble -> what is seen of some chains; of several in one window, the first is named."""
+
+NAMED_CHAINS = 8
+"""Chains that a warning names."""
+
+_REMEDY = (
+    "check the model's support, and its density and gradient for overflow (compute.dtype: float64 helps); try other"
+    " starts (sampling.initial), a smaller kernel.initial_step_size with a longer warmup, or another parametrisation"
+)
+
+_log = logging.getLogger("bayesmesh")
+
+
+class ChainWatch:
+    """Watches the chains of a group.
+
+    Args:
+        label: experiment and group.
+        chains: absolute numbers of the reported chains.
+        is_adjusted: whether the kernel has an accept step; without one, no chain is called stuck.
+        last: facts of the last commit; empty to begin.
+        is_shown: whether this process writes warnings to the log.
+
+    Attributes:
+        ended: the window after which nothing could come of more iterations; None before.
+    """
+
+    def __init__(self, label: str, chains: range, *, is_adjusted: bool, last: Facts, is_shown: bool = True) -> None:
+        self._label, self._chains, self._is_adjusted, self._is_shown = label, chains, is_adjusted, is_shown
+        # A commit records the shortest run of all chains, which decides.
+        self._runs = {name: np.full(len(chains), length) for name, length in last.get("runs", {}).items()}
+        self._warned: set[tuple[str, int]] = set()
+        self.ended = last.get("ended")
+
+    def add(self, phase: str, start: int, statistics: Mapping[str, np.ndarray]) -> None:
+        """Look at iterations (iteration, chain) of a phase, from its iteration `start` on."""
+        ends = []
+        for trouble, flags in find_troubles(statistics, is_adjusted=self._is_adjusted).items():
+            runs = run_lengths(flags, self._runs.get(trouble, np.zeros(len(self._chains), np.int64)))
+            done = start + 1 + np.arange(len(runs))
+            is_end = (done % WINDOW == 0) & (runs.min(axis=1) >= WINDOW)
+            ends += [Ended(phase=phase, done=int(n), trouble=trouble) for n in done[is_end][:1]]
+            self._runs[trouble] = runs[-1]
+            if phase == "sample":
+                self._warn(trouble, start + len(runs))
+        if ends and self.ended is None:
+            self.ended = min(ends, key=lambda end: end["done"])
+
+    def facts(self) -> Facts:
+        """Return what a commit of all iterations so far records."""
+        facts: Facts = {}
+        if runs := {name: int(lengths.min()) for name, lengths in self._runs.items() if lengths.min() > 0}:
+            facts["runs"] = runs
+        if troubled := {name: chains for name in self._runs if (chains := self._troubled(name))}:
+            facts["troubled"] = troubled
+        if self.ended is not None:
+            facts["ended"] = self.ended
+        return facts
+
+    def check(self, num_draws: int) -> None:
+        """Raise if `ended` is set and within the draws that are wanted.
+
+        Raises:
+            SamplingError: it is.
+        """
+        if self.ended is None or (self.ended["phase"] == "sample" and self.ended["done"] > num_draws):
+            return
+        done, trouble = self.ended["done"], self.ended["trouble"]
+        unit = "draws" if self.ended["phase"] == "sample" else "warmup iterations"
+        first, last = self._chains[0], self._chains[-1]
+        every = f"all chains ({first} to {last})" if len(self._chains) > 1 else f"chain {first}"
+        raise SamplingError(
+            f"{self._label}: {TROUBLES.get(trouble, trouble).format(every)} in {unit} {done - WINDOW} to {done - 1};"
+            " sampling has ended, because nothing would come of more; committed draws are kept",
+            _REMEDY,
+        )
+
+    def _troubled(self, trouble: str) -> list[int]:
+        """Return the chains that have been in trouble for a window or longer."""
+        return [self._chains[i] for i in np.flatnonzero(self._runs[trouble] >= WINDOW)]
+
+    def _warn(self, trouble: str, done: int) -> None:
+        """Log chains in trouble, each once."""
+        if new := [chain for chain in self._troubled(trouble) if (trouble, chain) not in self._warned]:
+            self._warned |= {(trouble, chain) for chain in new}
+            more = f" and {len(new) - NAMED_CHAINS} more" if len(new) > NAMED_CHAINS else ""
+            named = f"chain{'s' if len(new) > 1 else ''} {', '.join(map(str, new[:NAMED_CHAINS]))}{more}"
+            if self._is_shown:
+                said = TROUBLES[trouble].format(named)
+                _log.warning("%s: %s in the %d draws before draw %d", self._label, said, WINDOW, done)
+
+
+def find_troubles(
+    statistics: Mapping[str, np.ndarray], *, is_adjusted: bool
+) -> dict[str, Bool[np.ndarray, "iteration chain"]]:
+    """Return trouble -> where it is seen, of those in `TROUBLES` that the kernel's statistics tell of."""
+    found = {"lost": ~np.isfinite(statistics["lp"])}
+    if "step_size" in statistics:
+        found["frozen"] = ~(statistics["step_size"] >= SMALLEST_STEP)
+    if "diverging" in statistics:
+        found["divergent"] = statistics["diverging"].astype(bool)
+    if is_adjusted and "accepted" in statistics:
+        has_moved = statistics["accepted"].astype(bool)
+        if "swapped" in statistics:
+            has_moved = has_moved | statistics["swapped"].astype(bool)
+        found["stuck"] = ~has_moved & ~(statistics.get("acceptance_rate", 0.0) >= SMALLEST_ACCEPTANCE)
+    return found
+
+
+def run_lengths(
+    flags: Bool[np.ndarray, "iteration chain"], before: Int[np.ndarray, "*chain"]
+) -> Int[np.ndarray, "iteration chain"]:
+    """Return for how many iterations in a row each chain is flagged, up to each iteration.
+
+    Args:
+        flags: in order.
+        before: the numbers up to the iteration before the first.
+
+    >>> run_lengths(np.array([[True], [False], [True], [True]]), np.array([5])).ravel()
+    array([6, 0, 1, 2])
+    """
+    count = np.arange(1, len(flags) + 1)[:, None]
+    last = np.maximum.accumulate(np.where(flags, 0, count), axis=0)
+    return count - last + np.where(last == 0, before, 0)
