@@ -123,11 +123,16 @@ def write_averaging(layout: ExperimentLayout) -> None:
         gain = 1 - 1 / n**0.6
         rows.append((
             n, 0.91885, 0.91885 + 0.00755 * gain, -0.31, -0.31 + 0.045 * gain, 0.121, 0.121 - 0.012 * gain, 0.018,
-            0.018 - 0.009 * gain, "" if n == 1 else 0.0021,
+            0.018 + 0.009 * gain, "" if n == 1 else 0.0021, 0.0011 * gain, 0.002 * gain, 0.0009 * gain, 0.0012 * gain,
         ))  # fmt: skip
     names = ("accuracy", "log_score", "brier", "ece")
     header = ",".join(
-        ["num_draws", *(f"{kind}_{name}" for name in names for kind in ("single", "average")), "single_accuracy_sd"]
+        [
+            "num_draws",
+            *(f"{kind}_{name}" for name in names for kind in ("single", "average")),
+            "single_accuracy_sd",
+            *(f"gain_{name}_se" for name in names),
+        ]
     )
     folder = layout.folder / "averaging"
     write_csv(folder / "scores.csv", header, rows)
@@ -164,6 +169,8 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
                 {"most": 2314, "least": 20}.get(activity, 53),
                 4 - 3 * decay,
                 0.05,
+                3 * (0.9 - decay),
+                0.07 if decay < 0.9 else 0.0,
                 5.1,
                 212,
                 1000,
@@ -178,12 +185,12 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
     write_csv(folder / "genres.csv", "user,activity,genre,p_best", genres)
     write_csv(
         folder / "users.csv",
-        "user,user_id,activity,num_watched,entropy,entropy_sd,entropy_top,num_films_ever_best,num_draws",
+        "user,user_id,activity,num_watched,entropy,entropy_sd,entropy_minus_first,entropy_minus_first_sd,entropy_top,num_films_ever_best,num_draws",
         users,
     )
-    write_csv(folder / "scores.csv", "ranking,cutoff,recall,recall_se,ndcg,ndcg_se,num_users", [
-        ("posterior_average", 10, 0.1931, 0.0021, 0.2874, 0.0028, 6040), ("single_draw", 10, 0.1702, 0.002, 0.2512, 0.0026, 6040),
-        ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 6040), ("random", 10, 0.0027, "", 0.0041, "", 6040),
+    write_csv(folder / "scores.csv", "ranking,cutoff,recall,recall_se,ndcg,ndcg_se,ndcg_ratio_se,num_users", [
+        ("posterior_average", 10, 0.1931, 0.0021, 0.2874, 0.0028, 0.03, 6040), ("single_draw", 10, 0.1702, 0.002, 0.2512, 0.0026, 0.03, 6040),
+        ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 0.0, 6040), ("random", 10, 0.0027, "", 0.0041, "", 0.0004, 6040),
     ])  # fmt: skip
 
 

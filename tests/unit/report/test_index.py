@@ -21,11 +21,11 @@ def test_index_reads_the_numbers_of_each_experiment(complete: ExperimentLayout) 
     row = read_index_row(complete.results, {"experiment": "everything", "title": "Digits", "analyses": ASKED})
     assert (row["verdict"], row["draws"], row["divergences"]) == ("pass", "4 × 600", "0")
     assert row["link"] == "everything/report.html"
-    assert row["score"] == "accuracy 0.9263, NDCG × 1.87 of popularity"
+    assert row["score"] == "accuracy 0.9263, NDCG × 1.87 ± 0.03 of popularity"
     assert row["seconds"] == "6 min 20 s"
     (complete.folder / "averaging" / "scores.csv").unlink()
     page = {"experiment": "everything", "analyses": ASKED}
-    assert read_index_row(complete.results, page)["score"] == "NDCG × 1.87 of popularity"
+    assert read_index_row(complete.results, page)["score"] == "NDCG × 1.87 ± 0.03 of popularity"
     assert read_index_row(complete.results, {"experiment": "everything"})["score"] == "", "files of an earlier request"
 
 
@@ -33,7 +33,7 @@ def test_a_cell_that_fails_leaves_the_others(complete: ExperimentLayout, monkeyp
     monkeypatch.setattr(Averaging, "cell", lambda self, files: 1 / 0)
     row = read_index_row(complete.results, {"experiment": "everything", "analyses": ASKED})
     assert row["score"].startswith("Averaging: failed (ZeroDivisionError: division by zero (test_index.py, line ")
-    assert row["score"].endswith("), NDCG × 1.87 of popularity")
+    assert row["score"].endswith("), NDCG × 1.87 ± 0.03 of popularity")
 
 
 def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., ExperimentLayout]) -> None:

@@ -14,11 +14,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.averaging.predictive import WORK_BYTES, Predictor, check_averaging
-from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, score_probabilities
+from bayesmesh.analyses.averaging.predictive import WORK_BYTES, BlockSums, Predictor, check_averaging
+from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options
 from bayesmesh.analyses.base import draw_shapes, iterate_chunks
 from bayesmesh.data.base import DataSpec
+from bayesmesh.diagnostics.jackknife import jackknife_se
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.arrays import open_group, write_array
@@ -75,7 +76,7 @@ def average(
     labels, num_classes = check_averaging(model, draw_shapes(posterior, spec.dtype), test_rows)
     points = draw_counts(posterior.num_chains * posterior.num_draws, settings.points_per_decade)
     predictor: Predictor | None = None
-    summed, singles, table = np.zeros((len(labels), num_classes)), [], []
+    groups, summed, singles, table = row_groups(len(labels)), np.zeros((len(labels), num_classes)), [], []
     for first, count, latents in iterate_chunks(posterior, spec.dtype, MAX_BLOCK_DRAWS, block_bytes, ends=points):
         predictor = predictor or Predictor(
             model,
@@ -88,10 +89,9 @@ def average(
         )
         sums = predictor.sum_block(latents, count)
         summed += sums.probabilities
-        ece = np.abs(sums.calibration).sum(axis=1, keepdims=True)
-        singles.append(np.concatenate([sums.scores, ece], axis=1) / len(labels))
+        singles.append(_score_singles(sums, groups))
         if first + count in points:
-            averaged = score_probabilities(summed / (first + count), labels, settings.calibration_bins)
+            averaged = _score_average(summed / (first + count), labels, groups, settings.calibration_bins)
             table.append(_table_row(np.concatenate(singles), averaged))
     _write_predictions(files["predictions.zarr"], (summed / points[-1]).astype(np.float32), labels, points[-1])
     write_text(files["scores.csv"], pd.DataFrame(table, columns=COLUMNS).to_csv(index=False))
@@ -99,12 +99,35 @@ def average(
     return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
 
 
-def _table_row(singles: np.ndarray, averaged: Scores) -> dict[str, float]:
-    """Return one row of the scores; `singles` is (draws, 4) in the order of `Scores`."""
+def _score_singles(sums: BlockSums, groups: np.ndarray) -> np.ndarray:
+    """Return the scores of each draw on all rows, and without each group of rows: (draws, 4, 1 + groups)."""
+    num_rows = np.bincount(groups)
+    kept = _kept_groups(len(num_rows))
+    ece = np.abs(sums.calibration @ kept).sum(axis=1, keepdims=True)
+    return np.concatenate([sums.scores @ kept, ece], axis=1) / (num_rows @ kept)
+
+
+def _kept_groups(num_groups: int) -> np.ndarray:
+    """Return which groups are kept, (groups, 1 + groups): all of them, then all but each; without the latter for one."""
+    everything = np.ones((num_groups, 1))
+    return np.concatenate([everything, 1 - np.eye(num_groups)], axis=1) if num_groups > 1 else everything
+
+
+def _score_average(probabilities: np.ndarray, labels: np.ndarray, groups: np.ndarray, num_bins: int) -> np.ndarray:
+    """Return the scores of the average on all rows, and without each group of rows: (4, 1 + groups)."""
+    sets = [kept[groups] > 0 for kept in _kept_groups(int(groups.max()) + 1).T]
+    return np.array([score_probabilities(probabilities[rows], labels[rows], num_bins) for rows in sets]).T
+
+
+def _table_row(singles: np.ndarray, averaged: np.ndarray) -> dict[str, float]:
+    """Return one row of the scores; `singles` and `averaged` as from `_score_singles` and `_score_average`."""
     row: dict[str, float] = {"num_draws": len(singles)}
-    for name, single, together in zip(Scores._fields, singles.mean(axis=0), averaged, strict=True):
-        row |= {f"single_{name}": float(single), f"average_{name}": together}
-    row["single_accuracy_sd"] = float(singles[:, 0].std(ddof=1)) if len(singles) > 1 else math.nan
+    of_singles = singles.mean(axis=0)
+    # Average and single draws share their rows, so rows that are easy for both cancel in the difference.
+    errors = jackknife_se((averaged - of_singles)[:, 1:])
+    for name, single, together, error in zip(Scores._fields, of_singles[:, 0], averaged[:, 0], errors, strict=True):
+        row |= {f"single_{name}": float(single), f"average_{name}": float(together), f"gain_{name}_se": float(error)}
+    row["single_accuracy_sd"] = float(singles[:, 0, 0].std(ddof=1)) if len(singles) > 1 else math.nan
     return row
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses.averaging.scores import LOG_FLOOR
+from bayesmesh.analyses.averaging.scores import LOG_FLOOR, row_groups
 from bayesmesh.analyses.base import Shapes, asking_model, check_predictive, cut_tiles, unsuitable
 from bayesmesh.models.base import Latents, Model, Rows
 
@@ -34,12 +34,12 @@ class RowTiles(NamedTuple):
     Attributes:
         inputs: name -> (tiles, tile rows, ...), dtypes as on disk.
         labels: (tiles, tile rows) int32.
-        is_row: (tiles, tile rows) bool, false for padding.
+        group: (tiles, tile rows) int32, the jackknife's group of each row, -1 for padding.
     """
 
     inputs: dict[str, Any]
     labels: Any
-    is_row: Any
+    group: Any
 
 
 class BlockSums(NamedTuple):
@@ -47,8 +47,8 @@ class BlockSums(NamedTuple):
 
     Attributes:
         probabilities: (rows, classes), summed over the counted draws.
-        scores: (draws, 3), summed over rows: correct, log score in nats, Brier score.
-        calibration: (draws, bins), correct minus confidence, summed over the rows of a bin.
+        scores: (draws, 3, groups), summed over the rows of a group: correct, log score in nats, Brier score.
+        calibration: (draws, bins, groups), correct minus confidence, summed over the rows of a bin and a group.
     """
 
     probabilities: Any
@@ -94,7 +94,7 @@ def check_averaging(model: Model, latents: Shapes, test_rows: Mapping[str, np.nd
     return labels.astype(np.int32), classes
 
 
-def make_block_fn(model: Model, num_bins: int) -> Callable[[Latents, jax.Array, RowTiles], BlockSums]:
+def make_block_fn(model: Model, num_bins: int, num_groups: int) -> Callable[[Latents, jax.Array, RowTiles], BlockSums]:
     """Return the function, to be jitted, that sums one block of draws over the tiles of one device.
 
     Its arguments are the latents with a leading axis of draws, weights (draws,) float64 that are 1 for draws and 0 for
@@ -114,12 +114,13 @@ def make_block_fn(model: Model, num_bins: int) -> Callable[[Latents, jax.Array, 
             jnp.log(jnp.maximum(of_label, jnp.float64(LOG_FLOOR))),
             squares - 2.0 * of_label + 1.0,
         )
-        mask = tile.is_row[None, :]
-        scores = jnp.stack([jnp.sum(jnp.where(mask, value, 0.0), axis=1) for value in per_row], axis=1)
+        # Padding has no group, so its row of zeros leaves it out of every sum.
+        in_group = jax.nn.one_hot(tile.group, num_groups, dtype=jnp.float64)
+        scores = jnp.stack([value @ in_group for value in per_row], axis=1)
         bins = jnp.clip(jnp.ceil(confidence * num_bins).astype(jnp.int32) - 1, 0, num_bins - 1)
-        gap = jnp.where(mask, is_correct - confidence, 0.0)
-        empty = jnp.zeros(num_bins, jnp.float64)
-        calibration = jax.vmap(lambda where, what: empty.at[where].add(what))(bins, gap)
+        gap = jnp.where(tile.group >= 0, is_correct - confidence, 0.0)
+        empty = jnp.zeros((num_bins, num_groups), jnp.float64)
+        calibration = jax.vmap(lambda where, what: empty.at[where, tile.group].add(what))(bins, gap)
         return BlockSums(summed, scores, calibration)
 
     def sum_block(latents: Latents, weights: jax.Array, tiles: RowTiles) -> BlockSums:
@@ -156,12 +157,13 @@ class Predictor:
     ) -> None:
         self.block_draws, self.num_classes = block_draws, num_classes
         self._num_rows = len(labels)
-        self._sum_block = jax.jit(make_block_fn(model, num_bins))
+        groups = row_groups(self._num_rows)
+        self._sum_block = jax.jit(make_block_fn(model, num_bins, int(groups.max()) + 1))
         self.tile_rows = max(1, work_bytes // (block_draws * num_classes * _BYTES_PER_CELL))
         devices = jax.local_devices()
         parts = [part for part in np.array_split(np.arange(self._num_rows), len(devices)) if len(part)]
         self._parts = [
-            (device, jax.device_put(_cut_tiles(inputs, labels, part, self.tile_rows), device), len(part))
+            (device, jax.device_put(_cut_tiles(inputs, labels, groups, part, self.tile_rows), device), len(part))
             for device, part in zip(devices, parts, strict=False)
         ]
 
@@ -188,7 +190,10 @@ class Predictor:
         )
 
 
-def _cut_tiles(inputs: Mapping[str, np.ndarray], labels: np.ndarray, rows: np.ndarray, tile_rows: int) -> RowTiles:
+def _cut_tiles(
+    inputs: Mapping[str, np.ndarray], labels: np.ndarray, groups: np.ndarray, rows: np.ndarray, tile_rows: int
+) -> RowTiles:
     padded = cut_tiles(rows, tile_rows)
     is_row = np.arange(padded.size).reshape(padded.shape) < len(rows)
-    return RowTiles({name: values[padded] for name, values in inputs.items()}, labels[padded].astype(np.int32), is_row)
+    own = {name: values[padded] for name, values in inputs.items()}
+    return RowTiles(own, labels[padded].astype(np.int32), np.where(is_row, groups[padded], -1).astype(np.int32))

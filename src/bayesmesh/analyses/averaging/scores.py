@@ -32,11 +32,16 @@ COLUMNS = [
     "num_draws",
     *(f"{kind}_{name}" for name in Scores._fields for kind in ("single", "average")),
     "single_accuracy_sd",
+    *(f"gain_{name}_se" for name in Scores._fields),
 ]
 """Columns of the scores: per draw count, mean scores of single draws and scores of their average.
 
-``single_accuracy_sd`` is the standard deviation over draws, empty for one draw.
+``single_accuracy_sd`` is the standard deviation over draws, empty for one draw. ``gain_accuracy_se`` and the like are the
+standard errors over test rows of the average's score minus that of single draws on the same rows, empty for one row.
 """
+
+NUM_GROUPS = 20
+"""Groups of test rows that the jackknife leaves out in turn; fewer if there are fewer rows."""
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -117,6 +122,15 @@ def score_probabilities(probabilities: np.ndarray, labels: np.ndarray, num_bins:
         brier_score(probabilities, labels),
         expected_calibration_error(probabilities, labels, num_bins),
     )
+
+
+def row_groups(num_rows: int) -> np.ndarray:
+    """Return the jackknife's group of each row, (rows,) int32; neighbouring rows lie in different groups.
+
+    >>> row_groups(22)[[0, 1, 20]]
+    array([0, 1, 0], dtype=int32)
+    """
+    return np.arange(num_rows, dtype=np.int32) % min(NUM_GROUPS, num_rows)
 
 
 def _of_label(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:

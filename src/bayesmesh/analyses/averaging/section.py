@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from bayesmesh.analyses.averaging.scores import COLUMNS
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, log_axis, series
+from bayesmesh.figures.comparison import Comparison, error_text
 from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.arrays import open_group, read_part
@@ -27,6 +29,8 @@ MEASURES = {
     "ece": ("Calibration error", "expected calibration error, lower is better"),
 }
 """Score -> heading and explanation."""
+
+LOWER_IS_BETTER = ("brier", "ece")
 
 MAX_PREDICTIONS = 20_000_000
 """Most probabilities to read for the calibration figure, to limit memory."""
@@ -50,7 +54,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         calibration=draw_reliability(*predictions) if predictions else None,
         others=[panel for panel in others if panel],
         sentence=_gain_sentence(last),
-        rows=[(heading, *_at_the_end(last, name)) for name, (heading, _) in MEASURES.items()],
+        rows=[_score_row(last, name) for name in MEASURES],
         num_draws=last["num_draws"],
         scores=scores.to_dict("records"),
     )
@@ -65,22 +69,46 @@ def describe(files: Mapping[str, Path]) -> str:
     return "" if scores.empty else f"accuracy {formats.fixed(float(scores['average_accuracy'].iloc[-1]), 4)}"
 
 
-def _at_the_end(last: pd.Series, name: str) -> tuple[str, str, str]:
-    """Return a score of single draws, of their average, and the change."""
-    single, average = float(last[f"single_{name}"]), float(last[f"average_{name}"])
-    gain = average - single
-    return formats.fixed(single, 5), formats.fixed(average, 5), ("+" if gain > 0 else "") + formats.fixed(gain, 5)
+class ScoreRow(NamedTuple):
+    """A score of single draws and of their average; `outcome` says whether the average is better or worse."""
+
+    heading: str
+    single: str
+    average: str
+    change: str
+    outcome: str
+    is_worse: bool
+
+
+def _gain(last: pd.Series, name: str, unit: float = 1.0) -> Comparison:
+    """Return the average's score minus that of its single draws, with the error of the difference."""
+    gain = float(last[f"average_{name}"]) - float(last[f"single_{name}"])
+    return Comparison(unit * gain, unit * float(last[f"gain_{name}_se"]))
+
+
+def _score_row(last: pd.Series, name: str) -> ScoreRow:
+    single, average = (formats.fixed(float(last[f"{kind}_{name}"]), 5) for kind in ("single", "average"))
+    gain = _gain(last, name)
+    words = ("worse", "better") if name in LOWER_IS_BETTER else ("better", "worse")
+    outcome = gain.words(*words)
+    return ScoreRow(MEASURES[name][0], single, average, gain.text(5), outcome, outcome == "worse")
 
 
 def _gain_sentence(last: pd.Series) -> str:
     """Compare the average with single draws; empty unless both accuracies are finite."""
-    single, average = 100 * last["single_accuracy"], 100 * last["average_accuracy"]
+    single, average = (float(last[f"{kind}_accuracy"]) for kind in ("single", "average"))
     if not (math.isfinite(single) and math.isfinite(average)):
         return ""
-    side = "above" if average >= single else "below"
+    gain = _gain(last, "accuracy", 100)
+    change = f"{formats.fixed(abs(gain.difference), 2)}{error_text(gain.error, 2)} percentage points"
+    relation = gain.words(
+        f"{change} above the mean of its single draws",
+        f"{change} below the mean of its single draws",
+        f"which does not differ beyond its error ({gain.text(2)} percentage points) from the mean of its single draws",
+    )
     return (
-        f"The average of {formats.count(float(last['num_draws']))} draws is correct for {average:.2f}% of the test rows, "
-        f"{formats.fixed(abs(average - single), 2)} percentage points {side} the mean of its single draws ({single:.2f}%)."
+        f"The average of {formats.count(float(last['num_draws']))} draws is correct for {100 * average:.2f}% of the test "
+        f"rows, {relation} ({100 * single:.2f}%)."
     )
 
 

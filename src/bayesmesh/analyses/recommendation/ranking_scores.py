@@ -4,7 +4,6 @@ Gains are binary: a listed film was held out, or not. NumPy, float64.
 
 References:
     Järvelin and Kekäläinen 2002, "Cumulated gain-based evaluation of IR techniques", doi:10.1145/582415.582418.
-    Efron and Stein 1981, "The jackknife estimate of variance", doi:10.1214/aos/1176345462.
 """
 
 from __future__ import annotations
@@ -97,11 +96,11 @@ def entropy(weights: np.ndarray) -> float:
     return float(max(0.0, -(share * np.log(share)).sum()))
 
 
-def jackknife_entropy_sd(best: np.ndarray, num_chains: int, num_batches: int = 10) -> float:
-    """Return the Monte Carlo standard deviation of the entropy of the best film, by a jackknife over batches of draws.
+def left_out_entropies(best: np.ndarray, num_chains: int, num_batches: int = 10) -> np.ndarray:
+    """Return the entropy of the best film without each batch of draws, (batches,); their jackknife is its Monte Carlo error.
 
     With four or more chains a batch is a chain, so variation between chains counts. With fewer, a batch is a run of
-    consecutive draws that should exceed most of the autocorrelation. It does not include the bias: an entropy
+    consecutive draws that should exceed most of the autocorrelation. The error does not include the bias: an entropy
     estimated from n draws is too low, by about (films ever best - 1) / (2 n) for independent draws, and never above
     log n.
 
@@ -110,20 +109,23 @@ def jackknife_entropy_sd(best: np.ndarray, num_chains: int, num_batches: int = 1
         num_chains: number of chains.
         num_batches: number of batches for fewer than four chains.
 
-    Returns:
-        Delete-one-batch jackknife standard deviation, in nats; NaN with fewer than two batches.
-
-    Reference:
-        Efron and Stein 1981, doi:10.1214/aos/1176345462.
-
-    >>> jackknife_entropy_sd(np.array([3, 3, 3, 3]), num_chains=1)
-    0.0
+    >>> left_out_entropies(np.array([3, 3, 3, 3]), num_chains=1)
+    array([0., 0., 0., 0.])
     """
     by_draw = best.reshape(-1, num_chains)
     batches = list(by_draw.T) if num_chains >= 4 else np.array_split(by_draw, min(num_batches, len(by_draw)))
-    if len(batches) < 2:
+    # Counted from -1, which stands for a draw without an unwatched film.
+    counts = np.stack([np.bincount(np.ravel(batch) + 1, minlength=int(best.max()) + 2) for batch in batches])
+    return np.array([entropy(counts.sum(axis=0) - one) for one in counts])
+
+
+def ratio_se(values: np.ndarray, baseline: np.ndarray) -> float:
+    """Return the standard error of the ratio of two means over the same users, by the delta method; NaN for one user.
+
+    >>> round(ratio_se(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0])), 4)
+    0.0
+    """
+    if len(values) < 2 or not baseline.mean() > 0:
         return math.nan
-    size = int(best.max()) + 1
-    counts = np.stack([np.bincount(np.ravel(batch), minlength=size) for batch in batches])
-    left_out = np.array([entropy(counts.sum(axis=0) - one) for one in counts])
-    return float(np.sqrt((len(batches) - 1) * left_out.var()))
+    deviation = values - values.mean() / baseline.mean() * baseline
+    return float(deviation.std(ddof=1) / math.sqrt(len(values)) / baseline.mean())

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.figures import formats
+from bayesmesh.figures.comparison import SAME, Comparison, error_text
 from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
 
@@ -23,7 +24,10 @@ NUM_COLOURS = 7
 
 _HEADINGS = {"most": "Most active user", "least": "Least active user"}
 
-_NUMBERS = ("num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best", "num_draws")
+_NUMBERS = (
+    "num_watched", "entropy", "entropy_sd", "entropy_minus_first", "entropy_minus_first_sd", "entropy_top",
+    "num_films_ever_best", "num_draws",
+)  # fmt: skip
 
 User = dict[str, Any]
 """A ranked user: ``heading``, ``user_id``, ``activity``; ``films``, records of ``top.csv`` by rank, their genres as a list;
@@ -53,21 +57,32 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         rankings=rankings.to_dict("records"),
         max_films=MAX_FILMS,
     )
-    ratio = best_ratio(rankings)
-    number = KeyNumber("NDCG relative to popularity", f"× {formats.fixed(ratio, 2)}", "on held-out films")
-    return Section(body, [number] if math.isfinite(ratio) else [])
+    best = best_ratio(rankings)
+    return Section(body, [KeyNumber("NDCG relative to popularity", *_ratio_text(best))] if best else [])
 
 
 def describe(files: Mapping[str, Path]) -> str:
     """Return the best ranking relative to popularity; empty without held-out scores."""
-    ratio = best_ratio(read_rankings(files["scores.csv"]))
-    return f"NDCG × {formats.fixed(ratio, 2)} of popularity" if math.isfinite(ratio) else ""
+    best = best_ratio(read_rankings(files["scores.csv"]))
+    return f"NDCG {_ratio_text(best)[0]} of popularity" if best else ""
 
 
-def best_ratio(rankings: pd.DataFrame) -> float:
-    """Return the largest NDCG ratio to popularity at the smallest cutoff; NaN without one."""
+def best_ratio(rankings: pd.DataFrame) -> Comparison | None:
+    """Return the largest NDCG ratio to popularity at the smallest cutoff, minus 1; None without one."""
     others = rankings[~rankings["is_popularity"] & (rankings["ratio"] > 0)]
-    return float(others.loc[others["cutoff"] == others["cutoff"].min(), "ratio"].max())
+    others = others[others["cutoff"] == others["cutoff"].min()]
+    if others.empty:
+        return None
+    best = others.loc[others["ratio"].idxmax()]
+    return Comparison(float(best["ratio"]) - 1, float(best["ndcg_ratio_se"]))
+
+
+def _ratio_text(best: Comparison) -> tuple[str, str]:
+    """Return a ratio with its error, and what to say of it."""
+    ratio = f"× {formats.fixed(1 + best.difference, 2)}{error_text(best.error, 2)}"
+    return ratio, best.words(
+        "on held-out films", "on held-out films, worse than popularity", f"on held-out films: {SAME}"
+    )
 
 
 def _largest(values: Iterable[float]) -> float:
@@ -80,31 +95,36 @@ def compare_users(users: Sequence[User]) -> str:
     most, least = by_activity.get("most"), by_activity.get("least")
     if most is None or least is None or not (math.isfinite(most["entropy"]) and math.isfinite(least["entropy"])):
         return ""
-    difference = least["entropy"] - most["entropy"]
-    wider, other = ("least", "most") if difference > 0 else ("most", "least")
-    return (
-        f"{_openness('most', most)} {_openness('least', least)} The posterior is less certain about the {wider} active "
-        f"user than about the {other} active one, by {formats.fixed(abs(difference), 2)} nats."
+    both = f"{_openness('most', most)} {_openness('least', least)}"
+    if _is_saturated(min(most, least, key=lambda user: float(user["entropy"]))):
+        return f"{both} Too few draws to compare the two users."
+    difference = Comparison(least["entropy_minus_first"], least["entropy_minus_first_sd"])
+    size = f"by {formats.fixed(abs(difference.difference), 2)}{error_text(difference.error, 2)} nats"
+    relation = difference.words(
+        f"The posterior is less certain about the least active user than about the most active one, {size}.",
+        f"The posterior is less certain about the most active user than about the least active one, {size}.",
+        f"The two entropies show {SAME}: {difference.text(2)} nats.",
     )
+    return f"{both} {relation}"
 
 
 def _openness(activity: str, user: User) -> str:
     watched = "" if math.isnan(user["num_watched"]) else f", who watched {formats.count(user['num_watched'])} films,"
-    error = "" if math.isnan(user["entropy_sd"]) else f" ± {formats.fixed(user['entropy_sd'], 2)}"
     num_films = formats.real(math.exp(min(user["entropy"], 700.0)), 2)
+    bound = ""
+    if _is_saturated(user):
+        limit = formats.fixed(math.log(user["num_draws"]), 2)
+        bound = f" (too low: {formats.count(user['num_draws'])} draws limit it to {limit})"
     return (
         f"For the {activity} active user{watched} the best unwatched film has an entropy of "
-        f"{formats.fixed(user['entropy'], 2)}{error} nats, equivalent to {num_films} equally likely "
-        f"films{_saturation(user)}."
+        f"{formats.fixed(user['entropy'], 2)}{error_text(user['entropy_sd'], 2)} nats, equivalent to {num_films} equally "
+        f"likely films{bound}."
     )
 
 
-def _saturation(user: User) -> str:
-    """Return a remark if the number of draws, not the posterior, limits the entropy."""
-    if not user["num_draws"] > 1 or user["entropy"] < 0.8 * math.log(user["num_draws"]):
-        return ""
-    bound = formats.fixed(math.log(user["num_draws"]), 2)
-    return f" (too low: {formats.count(user['num_draws'])} draws limit it to {bound})"
+def _is_saturated(user: User) -> bool:
+    """Return whether the number of draws, not the posterior, limits the entropy."""
+    return bool(user["num_draws"] > 1 and user["entropy"] >= 0.8 * math.log(user["num_draws"]))
 
 
 def read_users(files: Mapping[str, Path]) -> list[User]:
@@ -151,7 +171,7 @@ def read_rankings(path: Path) -> pd.DataFrame:
     Raises:
         StoreError: the file is damaged.
     """
-    numbers = ("cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users")
+    numbers = ("cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users")
     scores = _read(path, ("ranking",), numbers)
     scores = scores.sort_values(["cutoff", "ndcg"], ascending=[True, False], kind="stable")
     scores["is_popularity"] = scores["ranking"].astype(str).str.contains("popular", case=False)

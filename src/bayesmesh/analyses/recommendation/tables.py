@@ -10,8 +10,9 @@ import pandas as pd
 
 from bayesmesh.analyses.recommendation.held_out import UserScores
 from bayesmesh.analyses.recommendation.ranking import Ranking
-from bayesmesh.analyses.recommendation.ranking_scores import entropy, jackknife_entropy_sd, mean_and_se
+from bayesmesh.analyses.recommendation.ranking_scores import entropy, left_out_entropies, mean_and_se, ratio_se
 from bayesmesh.data.base import Column
+from bayesmesh.diagnostics.jackknife import jackknife_se
 
 GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
 
@@ -76,27 +77,38 @@ def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: i
 
     ``num_watched`` counts all films that the user watched, held-out ones included.
     ``entropy`` is the entropy of the best film, ``entropy_sd`` its Monte Carlo standard deviation without bias (see
-    `jackknife_entropy_sd`), ``entropy_top`` the entropy of the normalised probabilities of being among the best.
+    `left_out_entropies`), ``entropy_top`` the entropy of the normalised probabilities of being among the best.
+    ``entropy_minus_first`` is the entropy minus that of the first user, with an error over the same draws.
     ``entropy`` cannot exceed log ``num_draws``.
     """
-    best, p_best = ranking.best[:, user.place], ranking.p_best[user.place]
+    p_best, first = ranking.p_best[user.place], ranking.p_best[0]
+    left_out, left_out_first = (left_out_entropies(ranking.best[:, place], num_chains) for place in (user.place, 0))
     return {
         "user": user.row,
         "user_id": user.user_id,
         "activity": user.activity,
         "num_watched": num_watched,
         "entropy": entropy(p_best),
-        "entropy_sd": jackknife_entropy_sd(best, num_chains) if best.min() >= 0 else 0.0,
+        "entropy_sd": float(jackknife_se(left_out)),
+        "entropy_minus_first": entropy(p_best) - entropy(first),
+        "entropy_minus_first_sd": float(jackknife_se(left_out - left_out_first)),
         "entropy_top": entropy(ranking.p_top[user.place]),
         "num_films_ever_best": np.count_nonzero(p_best),
-        "num_draws": len(best),
+        "num_draws": len(ranking.best),
     }
 
 
 def score_table(scores: Mapping[str, UserScores], cutoff: int) -> pd.DataFrame:
-    """Return means over users with their standard errors, one row per ranking."""
+    """Return means over users with their standard errors, one row per ranking.
+
+    ``ndcg_ratio_se`` is the error of the ratio to the NDCG of popularity for the same users.
+    """
     rows = [
-        (name, cutoff, *mean_and_se(of_users.recall), *mean_and_se(of_users.ndcg), len(of_users.recall))
+        (
+            name, cutoff, *mean_and_se(of_users.recall), *mean_and_se(of_users.ndcg),
+            ratio_se(of_users.ndcg, scores["popularity"].ndcg), len(of_users.recall),
+        )
         for name, of_users in scores.items()
-    ]
-    return pd.DataFrame(rows, columns=["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"])
+    ]  # fmt: skip
+    columns = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"]
+    return pd.DataFrame(rows, columns=columns)

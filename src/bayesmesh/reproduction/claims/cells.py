@@ -67,6 +67,11 @@ def error_of_moment(results: Results, file: str, column: str, **where: Any) -> R
     return cell(results, file, f"{column}_se", **where)
 
 
+def sd(results: Results, file: str, column: str, **where: Any) -> Reading:
+    """Return the Monte Carlo standard deviation of a cell, in the column of its name and ``_sd``."""
+    return cell(results, file, f"{column}_sd", **where)
+
+
 def shape(results: Results, file: str, array: str) -> Reading:
     """Return the shape of a stored array."""
     return results.shape(file, array)

@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
+from bayesmesh.figures.comparison import Comparison
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.reproduction.claims.claim import Claim, Number, Rule
@@ -125,11 +126,13 @@ def _problem(published: str, rule: Rule, ours: Reading, mcse: float | None) -> s
     value = ours.number
     if not math.isfinite(value):
         return "not a finite number"
-    if rule.at_least is not None and value < rule.at_least:
-        return f"{value:.6g} is below {rule.at_least:g}"
-    if rule.at_most is not None and value > rule.at_most:
-        return f"{value:.6g} is above {rule.at_most:g}"
-    if rule.tolerance is not None or mcse is not None:
+    # With an error, a limit is kept only beyond the error.
+    for limit, side, direction in ((rule.at_least, "below", 1), (rule.at_most, "above", -1)):
+        if limit is not None and mcse is not None and Comparison(value - limit, mcse).sign != direction:
+            return f"{value:.6g} ± {mcse:.2g} is not clearly on the right side of {limit:g}"
+        if limit is not None and direction * (value - limit) < 0:
+            return f"{value:.6g} is {side} {limit:g}"
+    if rule.tolerance is not None or (mcse is not None and rule.at_least is None and rule.at_most is None):
         expected = _decimal(published)
         if expected is None:
             return f"the published {published!r} is not a number"

@@ -181,7 +181,8 @@ def _ratios_before(path: Path, newest: Row) -> dict[tuple[str, str, str], str]:
 
 
 def _ratio(row: Row, before: Mapping[tuple[str, str, str], str]) -> tuple[str, ...]:
-    spread = f"{formats.real(row.number('low'), 3)} to {formats.real(row.number('high'), 3)}"
+    low, high = row.number("low"), row.number("high")
+    spread = f"{formats.real(low, 3)} to {formats.real(high, 3)}" + (": no difference" if low <= 1 <= high else "")
     gate = f"{row.text('verdict')}: at least {formats.real(row.number('least'), 3)}" if row.text("verdict") else ""
     gate += f" ({row.text('reason')})" if row.text("reason") else ""
     ratio = f"× {formats.real(row.number('ratio'), 3)}"

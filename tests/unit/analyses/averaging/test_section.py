@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,38 @@ def write_scores(files: dict[str, Path], **values: float) -> None:
 
 
 def test_the_average_is_compared_with_single_draws(files: dict[str, Path]) -> None:
-    write_scores(files, single_accuracy=0.5, average_accuracy=0.75)
+    write_scores(files, single_accuracy=0.5, average_accuracy=0.75, gain_accuracy_se=0.01)
     section = build_section(files)
     assert section is not None
-    assert "25.00 percentage points above" in section.body
+    assert "25.00 ± 1.00 percentage points above" in section.body
     assert [number.value for number in section.numbers] == ["0.7500"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(0.02, "does not differ beyond its error (+3.00 ± 2.00 percentage points)"), (np.nan, "its error is not known")],
+)
+def test_a_gain_within_its_error_is_not_called_one(files: dict[str, Path], error: float, said: str) -> None:
+    write_scores(files, single_accuracy=0.5, average_accuracy=0.53, gain_accuracy_se=error)
+    section = build_section(files)
+    assert section is not None
+    assert said in section.body
+    assert "above" not in section.body
+
+
+def test_a_calibration_that_got_worse_is_marked(files: dict[str, Path]) -> None:
+    changes = {"log_score": 0.1, "brier": -0.1, "ece": 0.03, "accuracy": 0.01}
+    values = {f"average_{name}": 0.5 + change for name, change in changes.items()}
+    write_scores(files, **values, **{f"gain_{name}_se": 0.012 for name in changes})
+    section = build_section(files)
+    assert section is not None
+    found = re.findall(r'<tr class="(\w*)"><th scope="row">([^<]*)</th>.*<td>([^<]*)</td></tr>', section.body)
+    assert found == [
+        ("", "Accuracy", "no difference beyond its error"),
+        ("", "Log score", "better"),
+        ("", "Brier score", "better"),
+        ("warn", "Calibration error", "worse"),
+    ]
 
 
 @pytest.mark.parametrize(("missing", "shown"), [("single_accuracy", 1), ("average_accuracy", 0)])

@@ -10,13 +10,15 @@ import pytest
 
 from bayesmesh.analyses.recommendation.ranking_scores import (
     entropy,
-    jackknife_entropy_sd,
+    left_out_entropies,
     mean_and_se,
     ndcg,
     random_ndcg,
     random_recall,
+    ratio_se,
     recall,
 )
+from bayesmesh.diagnostics.jackknife import jackknife_se
 
 HITS = np.array([[True, False, True], [False, False, False], [True, True, True]])
 
@@ -56,19 +58,41 @@ def test_entropies_of_known_distributions():
     assert entropy(np.array([3.0, 1.5, 1.5])) == pytest.approx(1.5 * math.log(2))
 
 
+def jackknife(best, num_chains):
+    return float(jackknife_se(left_out_entropies(best, num_chains)))
+
+
 def test_jackknife_agrees_with_the_spread_of_repeated_runs():
     generator = np.random.default_rng(0)
     probability = np.array([0.7, 0.2, 0.1])
     runs = generator.choice(3, p=probability, size=(400, 800))
     spread = np.std([entropy(np.bincount(run, minlength=3)) for run in runs])
-    estimated = np.mean([jackknife_entropy_sd(run, num_chains=1) for run in runs[:100]])
-    assert estimated == pytest.approx(spread, rel=0.2)
+    assert np.mean([jackknife(run, num_chains=1) for run in runs[:100]]) == pytest.approx(spread, rel=0.2)
+
+
+def test_the_error_of_a_difference_leaves_out_what_two_users_share():
+    """A user whose best film is another's, renamed, has exactly the same entropy: the difference has no error."""
+    generator = np.random.default_rng(0)
+    best = generator.choice(3, p=(0.7, 0.2, 0.1), size=800)
+    one, other = (left_out_entropies(films, num_chains=4) for films in (best, 2 - best))
+    assert jackknife_se(one) > 0.01
+    assert jackknife_se(other - one) < 1e-12
 
 
 def test_jackknife_sees_chains_that_disagree():
     # Four chains in two modes; by runs of draws every batch would look alike.
     best = np.tile([0, 0, 1, 2], 50)
-    by_chain = jackknife_entropy_sd(best, num_chains=4)
-    assert by_chain > 0.2
-    assert jackknife_entropy_sd(best, num_chains=2) < 1e-12
-    assert math.isnan(jackknife_entropy_sd(np.array([1]), num_chains=1))
+    assert jackknife(best, num_chains=4) > 0.2
+    assert jackknife(best, num_chains=2) < 1e-12
+    assert math.isnan(jackknife(np.array([1]), num_chains=1))
+    assert jackknife(np.full(8, -1), num_chains=4) == 0, "all films are watched"
+
+
+def test_the_error_of_a_ratio_is_that_of_repeated_samples_of_users():
+    generator = np.random.default_rng(1)
+    popularity = generator.gamma(2.0, size=(500, 60))
+    ours = 2 * popularity + generator.normal(0, 0.5, popularity.shape)
+    spread = np.std(ours.mean(axis=1) / popularity.mean(axis=1))
+    assert np.mean([ratio_se(*pair) for pair in zip(ours, popularity, strict=True)]) == pytest.approx(spread, rel=0.1)
+    assert math.isnan(ratio_se(np.ones(1), np.ones(1)))
+    assert math.isnan(ratio_se(np.ones(3), np.zeros(3)))

@@ -168,6 +168,7 @@ def test_tables_are_consistent(model, posterior, shards, files, dataset):
         assert row["entropy_top"] == pytest.approx(entropy(ranking.p_top[place]))
         assert row["num_films_ever_best"] == len(np.unique(ranking.best[:, place]))
         assert row["entropy_sd"] > 0 or row["entropy"] == 0
+        assert row["entropy_minus_first"] == pytest.approx(row["entropy"] - users.entropy[0], abs=1e-12)
         mine = top[top.user == row["user"]]
         unwatched = NUM_FILMS - int(training(shards)[row["user"]].sum())
         assert mine["rank"].tolist() == list(range(1, min(6, unwatched) + 1))
@@ -191,7 +192,9 @@ def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dat
     recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
     scores = tables(files)["scores"]
     assert len(scores) == 0
-    assert list(scores.columns) == ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"]
+    assert list(scores.columns) == [
+        "ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"
+    ]  # fmt: skip
 
 
 def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, files):
@@ -202,6 +205,7 @@ def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shar
     found = tables(files)
     assert found["users"].iloc[0].to_dict() == {
         "user": 3, "user_id": 3, "activity": "most", "num_watched": NUM_FILMS, "entropy": 0.0, "entropy_sd": 0.0,
+        "entropy_minus_first": 0.0, "entropy_minus_first_sd": 0.0,
         "entropy_top": 0.0, "num_films_ever_best": 0, "num_draws": 22,
     }  # fmt: skip
     assert 3 not in found["top"].user.tolist()

@@ -25,10 +25,10 @@ TOP_COLUMNS = [
 ]  # fmt: skip
 GENRE_COLUMNS = ["user", "activity", "genre", "p_best"]
 USER_COLUMNS = [
-    "user", "user_id", "activity", "num_watched", "entropy", "entropy_sd", "entropy_top", "num_films_ever_best",
-    "num_draws",
+    "user", "user_id", "activity", "num_watched", "entropy", "entropy_sd", "entropy_minus_first",
+    "entropy_minus_first_sd", "entropy_top", "num_films_ever_best", "num_draws",
 ]  # fmt: skip
-SCORE_COLUMNS = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "num_users"]
+SCORE_COLUMNS = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"]
 TOP = [
     (7, 8, "chosen", 1, 1, "Heat", "Crime", 0.5, 0.9, 0.8, 0.1),
     (4, 5, "least", 2, 3, "Brazil", "Sci-Fi|Drama", 0.2, 0.4, 0.5, 0.1),
@@ -37,13 +37,16 @@ TOP = [
 ]
 GENRES = [(4, "least", "Drama", 0.1), (4, "least", "Sci-Fi", 0.4), (1, "most", "Sci-Fi", 0.8)]
 SCORES = [
-    ("single_draw", 10, 0.17, 0.002, 0.25, 0.0026, 60), ("random", 10, 0.0027, None, 0.0041, None, 60),
-    ("posterior_average", 10, 0.19, 0.0021, 0.28, 0.0028, 60), ("popularity", 10, 0.1, 0.0016, 0.14, 0.0022, 60),
+    ("single_draw", 10, 0.17, 0.002, 0.25, 0.0026, 0.05, 60), ("random", 10, 0.0027, None, 0.0041, None, 0.01, 60),
+    ("posterior_average", 10, 0.19, 0.0021, 0.28, 0.0028, 0.06, 60), ("popularity", 10, 0.1, 0.0016, 0.14, 0.0022, 0, 60),
 ]  # fmt: skip
 
 
-def users(num_draws: int = 1000) -> list[tuple[object, ...]]:
-    return [(1, 2, "most", 2314, 1.3, 0.05, 2.0, 4, num_draws), (4, 5, "least", 20, 3.52, 0.05, 5.1, 9, num_draws)]
+def users(num_draws: int = 1000, least: float = 3.52, error: float = 0.07) -> list[tuple[object, ...]]:
+    return [
+        (1, 2, "most", 2314, 1.3, 0.05, 0.0, 0.0, 2.0, 4, num_draws),
+        (4, 5, "least", 20, least, 0.05, least - 1.3, error, 5.1, 9, num_draws),
+    ]
 
 
 @pytest.fixture
@@ -74,8 +77,24 @@ def test_lists_are_ordered_by_activity_and_rank(written: dict[str, Path]) -> Non
 
 def test_names_the_user_with_more_uncertainty(written: dict[str, Path]) -> None:
     said = compare_users(read_users(written))
-    assert "less certain about the least active user" in said
+    assert "less certain about the least active user than about the most active one, by 2.22 ± 0.07 nats" in said
     assert "too low" not in said
+
+
+@pytest.mark.parametrize(("error", "said"), [(0.02, "+0.03 ± 0.02"), (None, "+0.03, its error is not known")])
+def test_a_difference_within_its_error_is_not_called_one(files: dict[str, Path], error: float, said: str) -> None:
+    write(files, users(least=1.33, error=error))
+    sentence = compare_users(read_users(files))
+    assert f"The two entropies show no difference beyond its error: {said} nats." in sentence
+    assert "less certain" not in sentence
+
+
+def test_entropies_that_draws_limit_are_not_compared(files: dict[str, Path]) -> None:
+    write(files, users(num_draws=4))
+    said = compare_users(read_users(files))
+    assert said.count("too low: 4 draws") == 2
+    assert "less certain" not in said
+    assert said.endswith("Too few draws to compare the two users.")
 
 
 def test_an_entropy_that_draws_cannot_show_is_called_too_low(files: dict[str, Path]) -> None:
@@ -86,15 +105,27 @@ def test_an_entropy_that_draws_cannot_show_is_called_too_low(files: dict[str, Pa
 def test_rankings_are_compared_with_popularity_at_the_same_cutoff(written: dict[str, Path]) -> None:
     rankings = read_rankings(written["scores.csv"])
     assert list(rankings["ranking"]) == ["posterior_average", "single_draw", "popularity", "random"]
-    assert best_ratio(rankings) == pytest.approx(2.0)
-    assert describe(written) == "NDCG × 2.00 of popularity"
-    assert math.isnan(best_ratio(rankings[~rankings["is_popularity"]].assign(ratio=math.nan)))
+    assert best_ratio(rankings) == pytest.approx((1.0, 0.06))
+    assert describe(written) == "NDCG × 2.00 ± 0.06 of popularity"
+    assert best_ratio(rankings[~rankings["is_popularity"]].assign(ratio=math.nan)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(0.6, "on held-out films: no difference beyond its error"), (0.06, "on held-out films")]
+)
+def test_a_ratio_within_its_error_is_not_called_better(files: dict[str, Path], error: float, said: str) -> None:
+    write(files, users())
+    table = pd.read_csv(files["scores.csv"]).assign(ndcg_ratio_se=error)
+    table.to_csv(files["scores.csv"], index=False)
+    section = build_section(files)
+    assert section is not None
+    assert [number.detail for number in section.numbers] == [said]
 
 
 def test_the_section_shows_the_extremes_and_folds_the_others(written: dict[str, Path]) -> None:
     section = build_section(written)
     assert section is not None
-    assert [number.value for number in section.numbers] == ["× 2.00"]
+    assert [number.value for number in section.numbers] == ["× 2.00 ± 0.06"]
     shown, _, folded = section.body.partition("<details>")
     assert "Most active user" in shown
     assert "User 8" in folded

@@ -100,6 +100,14 @@ def test_a_statistical_number_lies_within_its_interval(results: Path, judged: Ju
     assert (finding.verdict, finding.mcse) == (HOLDS, 0.5)
 
 
+def test_a_limit_with_an_error_holds_beyond_the_error_only(results: Path, judged: Judge) -> None:
+    """A difference of 0.5 with an error of 0.5 is not a difference."""
+    half = value_of("gates", 0, "value")
+    assert judged(results, "statistical", half, "more", again=half, mcse=half, at_least=-0.6).verdict == HOLDS
+    finding = judged(results, "statistical", half, "more", again=half, mcse=half, at_least=0.0)
+    assert (finding.verdict, finding.reason) == (FAILED, "0.5 ± 0.5 is not clearly on the right side of 0")
+
+
 def test_printed_digits_are_compared() -> None:
     assert matches_digits(1000209.0, "1,000,209")
     assert matches_digits("8, 1000, 2, 2", "8, 1000, 2, 2")
