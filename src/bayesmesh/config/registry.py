@@ -22,6 +22,7 @@ from pydantic_core import SchemaError
 from bayesmesh.config.blocks import HamiltonianSettings, MetricName, metric_path
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.config.source_imports import file_in, parse_file, python_path
+from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, suggest
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -133,8 +134,10 @@ def load_component(kind: str, name: str) -> type[Any]:
     base = importlib.import_module(f"bayesmesh.{PACKAGES[kind].partition('/')[0]}.base")
     contract: type[Any] = getattr(base, kind.capitalize())
     if ":" in name:
-        return _load_external(kind, name, contract)
-    module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
+        with explaining([path]):
+            return _load_external(kind, name, contract)
+    with explaining([path]):
+        module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
     if len(found) != 1:
         raise ConfigError(f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")

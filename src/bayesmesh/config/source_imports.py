@@ -23,7 +23,7 @@ from bayesmesh.files import hash_file
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayesmesh"
 _LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli")
-_INSTALLED = {"site-packages", "dist-packages"}
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def python_path() -> list[Path]:
@@ -139,7 +139,7 @@ def _is_own(folder: Path, top: str, path: Path) -> bool:
     """Return whether a folder of the Python path has a module or package `top` of the user's own code."""
     if not ((folder / top).is_dir() or (folder / f"{top}.py").is_file()):
         return False
-    is_installed = _INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
+    is_installed = INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
     return path.is_relative_to(folder / top) or not is_installed
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
-from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
 from bayesmesh.config.explain import explain
-from bayesmesh.config.registry import resolve_component
+from bayesmesh.config.registry import component_files, resolve_component
 from bayesmesh.config.settings import Name, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
@@ -215,9 +215,20 @@ def make_spec(
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:
-    """Return the stages for which `compile` checks data and model: those of `LATER`, and `sample` with a stopping rule."""
-    asked = [stage for stage, key in LATER.items() if key in experiment.analyses()]
+    """Return the stages for which `compile` checks data and model.
+
+    These are those of `LATER`, `assemble`, and `sample` with a stopping rule.
+    """
+    asked = [*(stage for stage, key in LATER.items() if key in experiment.analyses()), "assemble"]
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
+
+
+def component_sources(spec: StageSpec) -> list[Path]:
+    """Return the source files of the components that a specification names."""
+    blocks = {"source": "data", "model": "model", "kernel": "kernel"}
+    files = [f for kind, key in blocks.items() if key in spec.config for f in component_files(kind, spec.config[key])]
+    analyses = [declared(name).path for name in LATER.values() if name in spec.config]
+    return [*files, *(file for path in analyses for file in ([path] if path.stem != "analysis" else path.parent.glob("*.py")))]  # fmt: skip
 
 
 def _digest(value: object) -> str:

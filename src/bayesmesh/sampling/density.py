@@ -17,10 +17,9 @@ from jaxtyping import Array, Float, Key
 
 from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.position import PositionLayout, resize_local
+from bayesmesh.sampling.position import PositionLayout
 from bayesmesh.sampling.rows import RowLayout
 
 Arrays = Mapping[str, Array]
@@ -36,9 +35,6 @@ class Target:
 
     Attributes:
         position: how latents lie in a position.
-
-    Raises:
-        ConfigError: the model's log likelihood has another shape than (rows,).
     """
 
     def __init__(self, model: Model, spec: DataSpec, layout: RowLayout) -> None:
@@ -55,9 +51,6 @@ class Target:
             self.dtype,
             model.blocks,
         )
-        # At two numbers of rows, since a fixed length may be one of them; shapes alone, so that it costs nothing.
-        for num_rows in (2, 3):
-            self._check_likelihood(num_rows, latents)
 
     def _set_prior(self, model: Model) -> None:
         # The prior is cheap: it is always taken in float64, which keeps acceptance exact at large log densities.
@@ -77,21 +70,6 @@ class Target:
     def bind(self, data: Arrays) -> BoundTarget:
         """Return the target as kernels see it, on data as `data_shapes` says."""
         return BoundTarget(self, data)
-
-    def _check_likelihood(self, num_rows: int, latents: Mapping[str, jax.ShapeDtypeStruct]) -> None:
-        """Refuse a likelihood that would be broadcast against the rows, and so be counted once for each of them."""
-        in_dtype = {k: v.update(dtype=self.dtype) for k, v in latents.items()}
-        aligned = resize_local(in_dtype, self.model.local_latents, num_rows)
-        rows = {
-            k: jax.ShapeDtypeStruct((num_rows, *f.shape), _device_dtype(f.dtype, self.dtype))
-            for k, f in self.spec.fields.items()
-        }
-        found = jax.eval_shape(self.model.log_likelihood, aligned, rows).shape
-        if found != (num_rows,):
-            raise ConfigError(
-                f"model {type(self.model).__name__}: its log_likelihood has shape {found} for {num_rows} rows",
-                f"return one value for each row, here of shape ({num_rows},); its sum over rows is taken by the pipeline",
-            )
 
     def _sample_unconstrained(self, key: Key[Array, ""]) -> dict[str, jax.Array]:
         return dict(self.bijector.inverse(self.prior.sample(seed=key)))
@@ -200,7 +178,7 @@ class Target:
         where several rows share one.
         """
         shapes = {
-            k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), _device_dtype(f.dtype, self.dtype))
+            k: jax.ShapeDtypeStruct((*self.layout.shape, *f.shape), device_dtype(f.dtype, self.dtype))
             for k, f in self.spec.fields.items()
         }
         shapes["is_row"] = jax.ShapeDtypeStruct(self.layout.shape, jnp.bool_)
@@ -268,6 +246,6 @@ def _over_axes(is_row: jax.Array, like: jax.Array) -> jax.Array:
     return is_row.reshape(is_row.shape + (1,) * (like.ndim - 1))
 
 
-def _device_dtype(stored: str, dtype: np.dtype) -> np.dtype:
+def device_dtype(stored: str, dtype: np.dtype) -> np.dtype:
     """Integers stay as they are stored; floating-point fields take the experiment's dtype."""
     return dtype if np.dtype(stored).kind == "f" else np.dtype(stored)

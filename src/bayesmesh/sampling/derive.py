@@ -90,6 +90,8 @@ def _pointwise_rows(
     model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float
 ) -> np.ndarray | None:
     """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits."""
+    if not limit:
+        return None
     one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
     outcome = jax.eval_shape(model.outcome, one)
     of_outcome = _outcome_type(outcome.dtype).itemsize * math.prod(outcome.shape[1:])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+import jax
 import numpy as np
 import zarr
 
@@ -17,6 +18,7 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.stages.requirements import check_derived
 from bayesmesh.store.arrays import write_array
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
@@ -121,8 +123,12 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     """Compute and write summaries and pointwise groups."""
     shards, data_spec = shards_of(spec)
     posterior, settings = open_posterior(partial), spec.posterior
-    most_bytes = settings.pointwise_mebibytes * 2**20
-    derived = derive(model_of(spec, data_spec), data_spec, shards, posterior, settings.probe_rows, most_bytes)
+    model, most_bytes = model_of(spec, data_spec), settings.pointwise_mebibytes * 2**20
+    drawn = {name: posterior.array("posterior", name) for name in posterior.latents}
+    latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in drawn.items()}
+    # Also here, because a change of `summaries` or `predict` need not compile again.
+    check_derived(spec, model, data_spec, latents)
+    derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     _write_derived(root, derived, {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)})

@@ -53,9 +53,9 @@ def run(
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            check_reading(spec, data_spec)
+            latents = check_reading(spec, data_spec)
             model = model_of(spec, data_spec)
-            check_later(later, model, data_spec, shards)
+            check_later(later, model, data_spec, shards, latents)
             equations, growth = _growth(spec, data_spec, ledger)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)

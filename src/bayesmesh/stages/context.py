@@ -26,9 +26,10 @@ def model_of(spec: StageSpec, data_spec: DataSpec) -> Model:
 
 
 @contextlib.contextmanager
-def in_file_of(spec: StageSpec) -> Iterator[None]:
-    """Prefix configuration errors with the experiment's file."""
+def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
+    """Prefix configuration errors with the experiment's file, and with a key if that is given."""
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"config/experiments/{spec.experiment}.yaml: {error.message}", error.remedy) from error
+        where = f"config/experiments/{spec.experiment}.yaml: " + (f"key '{key}': " if key else "")
+        raise ConfigError(f"{where}{error.message}", error.remedy) from error

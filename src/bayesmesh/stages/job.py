@@ -9,10 +9,11 @@ import logging
 import os
 from typing import Any
 
+from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import LATER, StageSpec, later_stages, make_spec, parse_spec
+from bayesmesh.planning.specs import LATER, StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_start
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = spec.data_layout.folder / "ledger" / f"{job}.jsonl" if shared else spec.layout.ledger_part(job)
     ledger = Ledger(path, job)
     try:
-        with hold_gpus(getattr(arguments, "gpus", 0)):
+        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(component_sources(spec)):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
             add_start(ledger, os.environ)
             if is_first:
@@ -67,7 +68,7 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     """Return the specification and, for `compile`, those of the later stages to check."""
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
-    later = [parse_spec(file, "sample", *LATER, option="--later") for file in files]
+    later = [parse_spec(file, "sample", "assemble", *LATER, option="--later") for file in files]
     if arguments.spec is not None:
         return parse_spec(arguments.spec, stage), later
     plan = Plan(is_partial=True)

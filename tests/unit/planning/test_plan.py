@@ -86,12 +86,12 @@ def test_a_dry_run_and_a_look_write_no_spec(config: Path) -> None:
 
 
 def test_what_compiling_checks_for_are_the_specs_of_later_stages(config: Path) -> None:
-    assert _plan(config).later("a") == ""
     text = "title: A\ndata: {source: films}\nmodel: {name: matrix_factorization}\nkernel: {name: hmc}\n"
     (config / "experiments" / "c.yaml").write_text(text + "recommendation: {users: [7]}\n")
     plan = _plan(config, dryrun=False)
-    (path,) = plan.later("c").split(",")
+    path, derived = plan.later("c").split(",")
     spec = parse_spec(path, *LATER)
+    assert parse_spec(derived, "assemble").settings("posterior").probe_rows == 32
     assert (spec.stage, spec.experiment) == ("recommend", "c")
     assert spec.settings("recommendation").users == (7,)
 
@@ -100,7 +100,7 @@ def test_a_rule_for_stopping_is_checked_by_compiling_and_its_code_is_that_of_the
     stopped = GOOD.format(share=0) + "sampling: {stop: {min_ess_bulk: 9, summaries: [mean]}}\n"
     (config / "experiments" / "c.yaml").write_text(stopped)
     plan = _plan(config, dryrun=False)
-    spec = parse_spec(plan.later("c"), "sample")
+    spec = parse_spec(plan.later("c").split(",")[0], "sample")
     assert spec.settings("sampling").stop.summaries == ("mean",)
     without, with_rule = {"experiment": "a"}, {"experiment": "c"}
     compiled = [parse_spec(plan.spec("compile")(w), "compile").config for w in (without, with_rule)]

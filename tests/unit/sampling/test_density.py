@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import list_components
-from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import POSITION, Position
 from bayesmesh.sampling.program import place
 
@@ -227,20 +226,6 @@ def test_a_row_left_out_is_noticed(case, make_program, z, expected, sharding, me
     data = whole | {"is_row": jax.device_put(less, program.data_shardings["is_row"])}
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         assert_near(evaluate(case, program, z, data), expected, PRECISION["float64"])
-
-
-def test_a_likelihood_that_is_no_value_a_row_is_refused(case, make_target, monkeypatch) -> None:
-    """Whatever it is: a length of 1, and all lengths at one row, would be counted once for every row."""
-    right = case.model_class.log_likelihood
-    for wrong in (
-        lambda *given: right(*given).sum(),
-        lambda *given: right(*given).sum(keepdims=True),
-        lambda *given: right(*given)[:, None],
-        lambda *given: jnp.resize(right(*given), 2),
-    ):
-        monkeypatch.setattr(case.model_class, "log_likelihood", wrong)
-        with pytest.raises(ConfigError, match=rf"{case.model_class.__name__}: its log_likelihood has shape \(.*for \d"):
-            make_target(case)
 
 
 def test_padding_repeats_a_row(case, make_target) -> None:

@@ -50,9 +50,9 @@ def refusal(tmp_path: Path) -> Check:
         experiment = experiment_class().model_validate(config)
         asked = [make_spec(stage, "some", experiment, "results") for stage in later_stages(experiment)]
         try:
-            check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
+            latents = check_reading(make_spec("compile", "some", experiment, "results"), data_spec)
             bound = load_component("model", model)(read_options(component_path("model", model))(), data_spec)
-            check_later(asked, bound, data_spec, shards)
+            check_later(asked, bound, data_spec, shards, latents)
         except ConfigError as error:
             return str(error)
         return ""
@@ -90,15 +90,16 @@ def test_what_is_not_offered_is_refused_by_file_and_key(
 @pytest.mark.parametrize(
     ("source", "model", "said"),
     [
-        ("gaussian", "softmax_regression", "asks for the field 'features'; the data have x"),
-        ("digits", "matrix_factorization", "asks for the field 'watched'; the data have features, label"),
-        ("digits", "gaussian", "asks for the field 'x'"),
+        ("gaussian", "softmax_regression", "asks for 'features'; there are fields x; constants dimension, noise_scale"),
+        ("digits", "matrix_factorization", "asks for 'watched'; there are fields features, label"),
+        ("digits", "gaussian", "asks for 'x'; there are fields features, label"),
     ],
 )
 def test_a_model_that_reads_what_is_not_there_is_refused(refusal: Check, source: str, model: str, said: str) -> None:
     message = refusal(source, model)
-    assert message.startswith("config/experiments/some.yaml: key 'model.name': the model ")
+    assert message.startswith("config/experiments/some.yaml: key 'model.name': ")
     assert said in message
+    assert "use other data (key 'data.source')" in message
 
 
 OWN_MODEL = """

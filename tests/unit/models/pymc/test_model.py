@@ -20,6 +20,7 @@ from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.chees import Options as CheesOptions
 from bayesmesh.models.pymc.model import PymcModel
 from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.model_check import check_model, check_predictions
 from bayesmesh.sampling.rows import lay_out_rows
 
 NUM_ROWS = 11
@@ -178,7 +179,13 @@ class Blind(Regression):
 )
 def test_what_cannot_be_taken_is_refused(wrong: type[PymcModel], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Target(wrong(Settings(), SPEC), SPEC, lay_out_rows(NUM_ROWS, 1, 5))
+        check_model(wrong, Settings(), SPEC)
+
+
+def test_the_checks_before_compiling_accept_a_model_of_pymc() -> None:
+    latents = check_model(Regression, Settings(), SPEC)
+    assert {name: shape.shape for name, shape in latents.items()} == {"mixture": (3,), "noise": (), "weights": (2,)}
+    check_predictions(MODEL, latents, SPEC)
 
 
 class Coins(PymcModel):

@@ -1,0 +1,141 @@
+"""Explain exceptions raised by a user's own code: a model, source, kernel, metric or analysis.
+
+`explaining` is the one place of the package that catches every exception, because a component may raise anything.
+Nothing here imports JAX: its exceptions are recognised by their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import re
+import sysconfig
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from bayesmesh.config.source_imports import INSTALLED, PACKAGE_ROOT
+from bayesmesh.errors import ConfigError, DeviceError, UserError, explain_os_error, suggest
+
+_VALUE_NEEDED = (
+    "Python code needs the value of a traced array, in `if`, `while`, `and`, `int()`, `range()`, a shape or a mask"
+)
+_WITHOUT_VALUE = "use jnp.where, jax.lax.cond or jax.lax.fori_loop; no shape may depend on values"
+
+EXPLAINED = {
+    "TracerArrayConversionError": (
+        "NumPy was given a traced array",
+        "use jax.numpy (`jnp`) instead of NumPy (`np`) for whatever depends on latents or rows",
+    ),
+    "UnexpectedTracerError": (
+        "a traced array was kept in an attribute or a global variable, and used in a later call",
+        "keep no arrays between calls: compute what a method needs inside of it",
+    ),
+    **dict.fromkeys(
+        ("TracerBoolConversionError", "TracerIntegerConversionError", "NonConcreteBooleanIndexError", "ConcretizationTypeError"),
+        (_VALUE_NEEDED, _WITHOUT_VALUE),
+    ),
+}  # fmt: skip
+"""Class of an exception of JAX -> what happened, and remedy."""
+
+_OF_DTYPES = re.compile(r"dtype|float32|float64|int32|int64")
+_SAME_DTYPE = (
+    "give numbers the dtype of the data, for example `zero = jnp.zeros((), data_spec.dtype)` and `zero + 1.5` instead"
+    " of jnp.float32(1.5); convert integer fields with .astype(latent.dtype)"
+)
+_LONGEST = 300
+"""Characters kept of the text of an exception."""
+
+_NO_NAMES: Mapping[str, Collection[str]] = {}
+
+
+@contextlib.contextmanager
+def explaining(
+    files: Collection[Path] = (), method: Callable[..., object] | None = None, names: Mapping[str, Collection[str]] = _NO_NAMES
+) -> Iterator[None]:  # fmt: skip
+    """Convert an exception of a user's code into a sentence with file, line and remedy.
+
+    Args:
+        files: source files of the components that run inside. Any file that is not installed counts as well; exceptions
+            that pass through none of them propagate.
+        method: the component's method that is called inside; then all exceptions count as its own, because a library
+            may raise only when it uses what the method has returned.
+        names: such as ``latents`` -> the names that the code may ask a mapping for; explains a KeyError.
+
+    Raises:
+        ConfigError: the code of the user raised.
+        UserError: errors that are explained already, such as a full disk or a device without memory, unchanged.
+    """
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        place = _users_line(error, files) or (method and place_of(method))
+        if explained := _of_circumstances(error):
+            raise explained from error
+        if not place:
+            raise
+        problem, remedy = _explain(error, names)
+        raise ConfigError(f"{place}: {problem}", remedy) from error
+
+
+def place_of(method: Callable[..., object]) -> str:
+    """Return file, line and name of a method."""
+    function = inspect.unwrap(method)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return f"{inspect.getsourcefile(type(function))}: {getattr(function, '__qualname__', '')}"
+    return f"{code.co_filename}, line {code.co_firstlineno}: {function.__qualname__}"
+
+
+def _users_line(error: BaseException, files: Collection[Path]) -> str:
+    """Return file, line and function of the innermost line of the user's code in a traceback; empty without one."""
+    # The first frame is `explaining`'s own, the second that of its caller.
+    frames = [*traceback.walk_tb(error.__traceback__)][2:]
+    found = [(frame.f_code, line) for frame, line in frames if _is_users(Path(frame.f_code.co_filename), files)]
+    if not found:
+        return ""
+    code, line = found[-1]
+    return f"{code.co_filename}, line {line}: {code.co_qualname.replace('.<locals>', '')}"
+
+
+def _is_users(file: Path, files: Collection[Path]) -> bool:
+    """Return whether a file is one of the components', or belongs neither to this package nor to an installed one."""
+    if file in files:
+        return True
+    is_installed = INSTALLED & set(file.parts) or file.is_relative_to(sysconfig.get_path("stdlib"))
+    return file.is_file() and not is_installed and not file.is_relative_to(PACKAGE_ROOT)
+
+
+def _of_circumstances(error: Exception) -> UserError | None:
+    """Return the error of a full disk or of a device without memory; None if the code itself is at fault."""
+    if isinstance(error, OSError):
+        return explain_os_error(error)
+    if "RESOURCE_EXHAUSTED" in str(error):
+        return DeviceError(f"the device has not enough memory: {_text(error)}", "use a smaller compute.row_tile, fewer chains or more devices")  # fmt: skip
+    return None
+
+
+def _explain(error: Exception, names: Mapping[str, Collection[str]]) -> tuple[str, str]:
+    """Return what happened, and the remedy."""
+    valid = {name for some in names.values() for name in some}
+    if isinstance(error, KeyError) and valid and isinstance(key := error.args[0], str) and key not in valid:
+        there = "; ".join(f"{what} {', '.join(sorted(some)) or 'none'}" for what, some in names.items())
+        return f"asks for '{key}'; there are {there}", f"{suggest(key, valid)}; or use other data (key 'data.source')"
+    for cls in type(error).__mro__:
+        if cls.__name__ in EXPLAINED:
+            return EXPLAINED[cls.__name__]
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        near = difflib.get_close_matches(error.name, dir(error.obj), n=1)
+        return _text(error), f"did you mean '{near[0]}'?" if near else "correct the line"
+    if isinstance(error, TypeError | ValueError) and _OF_DTYPES.search(str(error)):
+        return _text(error), _SAME_DTYPE
+    return f"{type(error).__name__}: {_text(error)}", "correct the line; docs/contracts says what each method gets and returns"  # fmt: skip
+
+
+def _text(error: Exception) -> str:
+    """Return the text of an exception on one line, shortened."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
