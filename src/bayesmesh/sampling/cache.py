@@ -11,20 +11,30 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import monitoring
+from jax._src import compilation_cache
 
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.program import PROGRAMS, Program
+from bayesmesh.store.program_cache import ProgramCache
 
 
 def use_cache(results: str) -> None:
-    """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code."""
+    """Store compiled programs under ``results/.cache/xla``, accessible only to the owner, because they are machine code.
+
+    Only entries that were written for their key are read (`ProgramCache`).
+    """
     folder = Path(results).resolve() / ".cache" / "xla"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # XLA would keep its choices of GPU kernels in files beside them, which nothing checks.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    # JAX has no public way to give it another cache than plain files.
+    compilation_cache.reset_cache()
+    compilation_cache._cache, compilation_cache._cache_initialized = ProgramCache(folder), True
 
 
 @contextlib.contextmanager
