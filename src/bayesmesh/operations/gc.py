@@ -16,7 +16,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import make_spec
-from bayesmesh.sampling.chain_identity import chain_identity
+from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed
@@ -56,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
 def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
     """Return identities that no configuration uses, and notes on experiments whose identity cannot be computed.
 
-    Chains of an experiment without a configuration are unused. Without its data, an experiment's identity is unknown.
+    Chains of an experiment without a configuration are unused. Without its data or its audit, an experiment's identity is
+    unknown.
     """
     found, notes = [], []
     for chains in sorted(Path(plan.results).glob("*/chains")):
@@ -79,7 +80,8 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
 def _identity(plan: Plan, name: str) -> str:
     """Return the identity of chains sampled with the current configuration."""
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
-    return chain_identity(spec.config, Shards(plan.data_layout(name).shards).fingerprint, spec.num_chains)
+    data = Shards(plan.data_layout(name).shards).fingerprint
+    return chain_identity(spec.config, data, spec.num_chains, observed_digests(spec.layout.audit))
 
 
 def _describe(folder: Path) -> Unnamed:

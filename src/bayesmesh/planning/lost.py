@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.jobs import Job
+from bayesmesh.planning.observed import changed
 from bayesmesh.store.seals import damage_of, kept_damage, read_seal, stale_inputs
 
 
@@ -27,7 +28,10 @@ def why_lost(job: Job) -> str:
     for path in job.outputs:
         if path.is_file() and path.relative_to(job.results).as_posix() not in seal.outputs:
             return f"{path}: is not in the record of the job that wrote it"
-    problems = (damage_of(job.results, seal), kept_damage(job.results, seal), stale_inputs(job.results, seal))
+    problems = (
+        damage_of(job.results, seal), kept_damage(job.results, seal), stale_inputs(job.results, seal),
+        (f"{file}: has changed since {job.name} read it" for file in changed(seal.observed)),
+    )  # fmt: skip
     return next((line for lines in problems for line in lines), "")
 
 

@@ -18,7 +18,9 @@ from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
 from bayesmesh.errors import StoreError
+from bayesmesh.planning.observed import present_digests
 from bayesmesh.sampling.mesh import describe_devices
+from bayesmesh.store.sealed import read_sealed
 
 _CODE = ("bayesmesh.models", "bayesmesh.kernels", "bayesmesh.sampling")
 _NOT_PART = (
@@ -28,7 +30,9 @@ _NOT_PART = (
 """Settings of `sampling` that change no draw of a chain, or that the number of chains of a program stands for."""
 
 
-def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains: int) -> str:
+def chain_identity(
+    config: Mapping[str, Any], data_fingerprint: str, num_chains: int, observed: Mapping[str, str] | None = None
+) -> str:
     """Return 16 hexadecimal digits over data, model, kernel, mesh, arithmetic, seed and their code.
 
     The number of draws is not part of it: more draws extend the chains.
@@ -37,6 +41,7 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         config: the stage's part of the configuration.
         data_fingerprint: fingerprint of the sharded data.
         num_chains: chains of one program, because their number affects rounding.
+        observed: file -> digest, of files that are read when the programs are made, see `observed_digests`.
     """
     entries = [
         PACKAGE_ROOT / "sampling" / ("collective.py" if config["compute"]["sharding"] == "shard_map" else "density.py"),
@@ -51,8 +56,22 @@ def chain_identity(config: Mapping[str, Any], data_fingerprint: str, num_chains:
         "sampling": {k: v for k, v in config["sampling"].items() if k not in _NOT_PART},
         "num_chains": num_chains,
         "code": fingerprint(code, digest_without(code)),
+        # Left out where there are none, which is usual.
+        **({"observed": observed} if observed else {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def observed_digests(audit: Path) -> dict[str, str]:
+    """Return the files that the compile stage observed, see `bayesmesh.planning.observed`, and their present digests.
+
+    Args:
+        audit: ``audit.json`` of the experiment.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    return present_digests(read_sealed(audit, "delete it and run the compile stage again").get("observed", {}))
 
 
 def environment(mesh: jax.sharding.Mesh) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Any
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
+from bayesmesh.planning.observed import observe
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
@@ -49,7 +50,7 @@ def run(
     rank, compute = rank or ProcessRank(), spec.compute
     check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    with joined(rank) as peers:
+    with joined(rank) as peers, observe(spec) as observation:
         with peers.together():
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
@@ -74,7 +75,7 @@ def run(
             _compile_looks(later, model, data_spec, shards, ledger)
             facts = _facts(program, equations, seconds, lengths, programs)
             if peers.is_first:
-                write_sealed(spec.layout.audit, facts)
+                write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
     return _line(program, lengths, seconds, programs, growth)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.jobs import job_of
+from bayesmesh.planning.observed import observe
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import LATER, StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
@@ -52,10 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
             group = arguments.group if stage == "sample" else ""
-            with (
-                sealed(job_of(spec, group), spec.digest, arguments.code or "") if is_first else contextlib.nullcontext()
-            ):
+            seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
+            if is_first:
+                seal = sealed(job_of(spec, group), spec.digest, arguments.code or "")
+            with seal as observed, observe(spec) as observation:
                 said = run_stage(spec, ledger, **options)
+                observed |= observation.files()
             ledger.finish()
     finally:
         if is_first:

@@ -13,20 +13,20 @@ _NOT_IN_IDENTITY = {f"sampling.{k}" for k in ("draws", "segment_seconds", "grace
 """Recorded keys that are not part of a chain's identity."""
 
 
-def explain_new_chains(layout: ExperimentLayout, identity: str, config: Mapping[str, Any], data: str) -> str:
+def explain_new_chains(layout: ExperimentLayout, identity: str, made_from: Mapping[str, Any]) -> str:
     """Return one sentence for the log; empty if nothing was sampled before, or if the chains continue.
 
     Args:
         layout: paths of the experiment.
         identity: identity of the chains to sample.
-        config: the stage's part of the configuration.
-        data: fingerprint of the data.
+        made_from: the stage's part of the configuration in ``config``, the fingerprint of the ``data``, and the files that
+            were ``observed``, with digests.
     """
     records = sorted(layout.chains.glob("*/identity.json"), key=lambda path: path.stat().st_mtime)
     if not records or layout.identity_record(identity).exists():
         return ""
     try:
-        reason = _reason(read_sealed(records[-1]), config, data)
+        reason = _reason(read_sealed(records[-1]), made_from)
     except StoreError:
         reason = "their record is damaged"
     newest = records[-1].parent
@@ -36,15 +36,19 @@ def explain_new_chains(layout: ExperimentLayout, identity: str, config: Mapping[
     )
 
 
-def _reason(stored: Mapping[str, Any], config: Mapping[str, Any], data: str) -> str:
-    before, now = dict(_flat(stored.get("config", {}))), dict(_flat(config))
+def _reason(stored: Mapping[str, Any], made_from: Mapping[str, Any]) -> str:
+    before, now = dict(_flat(stored.get("config", {}))), dict(_flat(made_from["config"]))
     changed = [
         f"{key} was {before.get(key, 'not set')} and is {now.get(key, 'not set')}"
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key) and key not in _NOT_IN_IDENTITY and not key.startswith("sampling.stop")
     ]
-    if "data" in stored and stored["data"] != data:
+    if "data" in stored and stored["data"] != made_from["data"]:
         changed.append("the data have changed")
+    read, now_read = stored.get("observed"), made_from["observed"]
+    changed += [f"{name} has changed" for name, digest in (read or {}).items() if now_read.get(name, digest) != digest]
+    if not changed and read is None:
+        return "an earlier version sampled them, which compared code byte by byte"
     # Everything else that determines draws is code.
     return ", ".join(changed) or "the code of the model, the kernel or the sampler has changed"
 

@@ -23,7 +23,7 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
-from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
@@ -77,12 +77,14 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             lengths = read_lengths(spec.layout.audit)
             program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
             warn_of_idle_gpu(program.mesh, compute)
-            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains)
-            if anew := explain_new_chains(spec.layout, identity, spec.config, shards.fingerprint):
+            observed = observed_digests(spec.layout.audit)
+            identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)
+            made_from = {"config": spec.config, "data": shards.fingerprint, "observed": observed}
+            if anew := explain_new_chains(spec.layout, identity, made_from):
                 _log.info("%s", anew)
             folder = process_folder(spec.layout.group(identity, group), peers.index)
             lock = held.enter_context(WriterLock(folder, give_up=leave))
-            content = {"segment_draws": lengths.segment_draws, "config": spec.config, "data": shards.fingerprint}
+            content = {"segment_draws": lengths.segment_draws, **made_from}
             store, facts = _open_store(spec, folder, identity, program, content, lock)
             store.reconcile_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]

@@ -15,7 +15,8 @@ from bayesmesh.config.registry import list_components
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.sampling import chain_identity as identity
-from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment
+from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
+from bayesmesh.store.sealed import write_sealed
 
 CONFIG = {
     "title": "Some",
@@ -210,3 +211,25 @@ def test_a_file_that_a_model_of_ones_own_imports_changes_the_identity(
     assert identity_of(change) == before
     (package / "scales.py").write_text("SCALE = 2\n")
     assert identity_of(change) != before
+
+
+def test_files_that_a_model_reads_are_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    audit, table = tmp_path / "audit.json", tmp_path / "table.csv"
+    spec = make_spec("sample", "some", experiment_class().model_validate(CONFIG), "results")
+
+    def identity_now() -> str:
+        return chain_identity(spec.config, "0123", spec.num_chains, observed_digests(audit))
+
+    found = []
+    for names, text in (([], "1"), (["table.csv"], "1"), (["table.csv"], "2"), (["table.csv"], "1")):
+        table.write_text(text)
+        write_sealed(audit, {"observed": dict.fromkeys(names, "as it was then")})
+        found.append(identity_now())
+    assert found[0] == identity_of()
+    assert found[1] == found[3]
+    table.unlink()
+    assert len({*found, identity_now()}) == 4
+    # An audit from before files were observed.
+    write_sealed(audit, {})
+    assert identity_now() == identity_of()

@@ -22,7 +22,7 @@ from bayesmesh.reproduction.benchmarks.worker import memory_mib
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import compile_programs, use_cache
-from bayesmesh.sampling.chain_identity import chain_identity
+from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
@@ -70,7 +70,8 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     configure_jax(spec.compute, cores)
     use_cache(spec.results)
     layout, (shards, data_spec) = plan.layout(name), shards_of(spec)
-    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains), 0)
+    observed = observed_digests(layout.audit)
+    group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
     program = make_program(spec, data_spec, slice_draws=read_lengths(layout.audit).slice_draws)

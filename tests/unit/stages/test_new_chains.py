@@ -1,0 +1,47 @@
+"""The log says why chains are sampled although there are others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.stages.new_chains import explain_new_chains
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.sealed import write_sealed
+
+BEFORE = {"config": {"sampling": {"seed": 1, "draws": 5}}, "data": "a", "observed": {"table.csv": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"config": {"sampling": {"seed": 2, "draws": 5}}}, "sampling.seed was 1 and is 2"),
+        ({"data": "b"}, "the data have changed"),
+        ({"observed": {"table.csv": "2"}}, "table.csv has changed"),
+        (
+            {"observed": {"table.csv": "2", "more.csv": "1"}, "data": "b"},
+            "the data have changed, table.csv has changed",
+        ),
+        ({"observed": {}}, "the code of the model, the kernel or the sampler has changed"),
+        (
+            {"config": {"sampling": {"seed": 1, "draws": 9}}},
+            "the code of the model, the kernel or the sampler has changed",
+        ),
+    ],
+)
+def test_the_reason_is_what_has_changed(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    assert explain_new_chains(layout, "b" * 16, {**BEFORE, **change}) == ""
+    write_sealed(layout.identity_record("a" * 16), {**BEFORE, "segment_draws": 5})
+    assert explain_new_chains(layout, "a" * 16, {**BEFORE, **change}) == ""
+    assert f"anew: {reason};" in explain_new_chains(layout, "b" * 16, {**BEFORE, **change})
+
+
+def test_chains_of_an_earlier_version_are_explained(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    write_sealed(layout.identity_record("a" * 16), {k: v for k, v in BEFORE.items() if k != "observed"})
+    assert "anew: an earlier version sampled them" in explain_new_chains(layout, "b" * 16, BEFORE)
+    changed = {**BEFORE, "data": "b"}
+    assert "anew: the data have changed;" in explain_new_chains(layout, "b" * 16, changed)
