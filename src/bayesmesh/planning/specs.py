@@ -52,6 +52,17 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
 }
 """Stage -> keys below its top-level keys that it does not read."""
 
+DOES_NOT_TRIGGER: dict[str, set[str]] = {
+    # The lengths of calls and segments change no draw; that of warmup is an argument of the programs.
+    "compile": {"sampling.segment_seconds", "sampling.warmup"},
+    # Further groups do not change the draws of a group, whose number of chains a specification states by itself.
+    "sample": {
+        "sampling.segment_seconds", "sampling.grace_seconds", "sampling.on_changed_environment",
+        "sampling.chains", "sampling.chain_groups",
+    },
+}  # fmt: skip
+"""Stage -> keys that it reads, and that change none of its results: a change takes effect when the stage next runs."""
+
 # These stages find the data by name, and open it in the experiment's dtype.
 _ARITHMETIC = {"dtype", "platform", "matmul_precision"}
 
@@ -159,8 +170,9 @@ class StageSpec(Settings):
     @property
     def digest(self) -> str:
         """Digest of the settings that make the stage run again where they change."""
-        read = json.loads(self.canonical())
-        return digest_of({key: value for key, value in read.items() if key not in ("experiment", "results")})
+        return digest_of(
+            {key: value for key, value in triggering(self).items() if key not in ("experiment", "results")}
+        )
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
@@ -212,6 +224,15 @@ def make_spec(
     }
     config = stage_config(stage, experiment)
     return StageSpec(stage=stage, experiment=name, results=results, config=config, num_chains=num_chains, others=others)
+
+
+def triggering(spec: StageSpec) -> dict[str, Any]:
+    """Return the content of a specification without the keys that do not make the stage run again."""
+    content: dict[str, Any] = json.loads(spec.canonical())
+    for key in DOES_NOT_TRIGGER.get(spec.stage, ()):
+        block, name = key.split(".")
+        content["config"].get(block, {}).pop(name, None)
+    return content
 
 
 def later_stages(experiment: ExperimentBase) -> list[str]:

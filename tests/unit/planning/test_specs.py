@@ -13,6 +13,7 @@ from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import (
     COMPONENTS,
+    DOES_NOT_TRIGGER,
     LATER,
     READS,
     STAGES,
@@ -22,6 +23,7 @@ from bayesmesh.planning.specs import (
     parse_spec,
     split_name,
     stage_config,
+    triggering,
 )
 
 EXPERIMENT: dict[str, Any] = {
@@ -229,3 +231,42 @@ def test_a_spec_names_the_component_that_is_wrong(block: object, said: str) -> N
         StageSpec(stage="sample", experiment="x", config={"model": block}).settings("model")
     assert f"specification of 'sample': {said}" in caught.value.message
     assert "for example\n    model:\n      name: " in caught.value.remedy
+
+
+CHANGES = {
+    "segment_seconds": 1.0, "grace_seconds": 1.0, "on_changed_environment": "accept", "warmup": 7, "draws": 50, "seed": 3,
+    "initial": {"spread": 0.5}, "stop": {"min_ess_bulk": 9.0},
+}  # fmt: skip
+TRIGGERED = {
+    "segment_seconds": set(), "grace_seconds": set(), "on_changed_environment": set(), "warmup": {"sample"},
+    "draws": {"sample", "assemble"}, "seed": {"sample"}, "initial": {"compile", "sample"}, "stop": {"sample"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_settings_that_change_no_result_of_a_stage_do_not_trigger_it(key: str) -> None:
+    before, after = (_load({**EXPERIMENT, "sampling": s}) for s in ({}, {key: CHANGES[key]}))
+    # The page shows all settings.
+    stages = set(STAGES) - {"report"}
+    specs = {stage: [make_spec(stage, "a", each, "results") for each in (before, after)] for stage in stages}
+    assert {stage for stage, (old, new) in specs.items() if triggering(old) != triggering(new)} == TRIGGERED[key]
+    assert {stage for stage, (old, new) in specs.items() if old.digest != new.digest} == TRIGGERED[key]
+
+
+def test_further_groups_of_chains_do_not_sample_the_others_again() -> None:
+    def spec(stage: str, chains: int, groups: int) -> StageSpec:
+        sampling = {"mode": "independent", "chains": chains, "chain_groups": groups}
+        return make_spec(stage, "a", _load({**EXPERIMENT, "sampling": sampling}), "results")
+
+    for stage in ("compile", "sample"):
+        assert spec(stage, 4, 2).digest == spec(stage, 8, 4).digest
+        assert spec(stage, 4, 2).digest != spec(stage, 8, 2).digest
+    assert spec("assemble", 4, 2).digest != spec("assemble", 8, 4).digest
+
+
+def test_what_does_not_trigger_a_stage_is_read_by_it() -> None:
+    for stage, keys in DOES_NOT_TRIGGER.items():
+        config = make_spec(stage, "a", _load(), "results").config
+        for key in keys:
+            block, name = key.split(".")
+            assert name in config[block]

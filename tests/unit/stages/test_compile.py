@@ -1,7 +1,8 @@
-"""A model that loops over its rows is named when programs are compiled, before anything is compiled."""
+"""When programs are compiled, a model that loops over its rows is named, and files that a model reads are recorded."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 import yaml
 
 from bayesmesh.cli import main
+from bayesmesh.planning.jobs import job_of
+from bayesmesh.planning.lost import why_lost
+from bayesmesh.planning.plan import Plan
 from bayesmesh.stages import compile
+from bayesmesh.store.sealed import read_sealed
 
 MODEL = """
 import jax.numpy as jnp
@@ -60,3 +65,57 @@ def test_a_model_that_could_not_be_compiled_is_refused(compile_rows: Any, capfd:
         "remedy: replace the Python loop over rows, or Python's sum over an array, by operations on whole arrays"
         in said
     )
+
+
+OBSERVING = """
+import importlib
+import numpy as np
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.gaussian import Gaussian
+
+SCALE = importlib.import_module("observed_" + "helper").SCALE
+
+class Options(Settings):
+    prior_scale: float = 1.0
+
+class Weighted(Gaussian):
+    def log_likelihood(self, latents, rows):
+        return super().log_likelihood(latents, rows) * SCALE * float(np.loadtxt("weight.txt"))
+"""
+
+
+def test_what_a_model_reads_is_in_the_audit_and_in_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jax.config.update("jax_enable_x64", True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    experiment = {
+        "title": "Weights", "data": {"source": "gaussian", "num_rows": 8}, "model": {"name": "observed_model:Weighted"},
+        "kernel": {"name": "hmc"}, "sampling": {"chains": 1, "warmup": 5, "draws": 5},
+    }  # fmt: skip
+    for name, text in {
+        "observed_model.py": OBSERVING, "observed_helper.py": "SCALE = 1.0\n", "weight.txt": "1\n",
+        "config/config.yaml": "experiments: [weights]\n", "config/experiments/weights.yaml": yaml.safe_dump(experiment),
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    # The process goes on to other tests.
+    monkeypatch.setattr(compile, "use_cache", lambda _: None)
+    try:
+        for stage in ("fetch", "shard", "compile"):
+            assert main([stage, "--experiment", "weights"]) == 0
+    finally:
+        for name in ("observed_model", "observed_helper"):
+            sys.modules.pop(name, None)
+    plan = Plan()
+    assert list(read_sealed(plan.layout("weights").audit)["observed"]) == ["observed_helper.py", "weight.txt"]
+    jobs = {stage: job_of(plan.specification(stage, "weights")) for stage in ("fetch", "shard", "compile")}
+    assert [why_lost(job) for job in jobs.values()] == ["", "", ""]
+    (tmp_path / "observed_helper.py").write_text("SCALE = 1.0  # a comment\n")
+    assert why_lost(jobs["compile"]) == ""
+    for name, old, new in (("observed_helper.py", "1.0", "2.0"), ("weight.txt", "1", "2")):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace(old, new))
+        assert why_lost(jobs["compile"]) == f"{name}: has changed since compile read it"
+        assert why_lost(jobs["shard"]) == ""
+        (tmp_path / name).write_text(text)
+    assert why_lost(jobs["compile"]) == ""
