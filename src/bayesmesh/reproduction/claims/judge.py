@@ -21,12 +21,6 @@ HOLDS, FAILED, NOT_RUN, MEASURED = "holds", "failed", "not run", "measured"
 SIGMAS = 4.0
 """Number of standard errors by which ours may differ from the published number, in addition to the tolerance."""
 
-COLUMNS = (
-    "id", "number", "source", "statement", "kind", "published", "unit", "published_hardware", "ours", "mcse",
-    "our_hardware", "ratio", "verdict", "reason", "stored_result", "measured_at", "source_errors",
-)  # fmt: skip
-"""``ratio`` is ours over the published; ``stored_result`` is relative to the file itself."""
-
 
 @dataclasses.dataclass
 class Finding:
@@ -58,19 +52,23 @@ class Finding:
             return None
         return self.ours.value / float(published)
 
-    def cells(self) -> list[object]:
-        """Return the row of the table, in the order of `COLUMNS`."""
-        claim, number, rule, ours = self.claim, self.number, self.number.rule, self.ours
-        return [
-            claim.name, number.name, claim.piece.title, claim.entry.statement, rule.kind, number.published, rule.unit,
-            rule.hardware, ours and ours.value, self.mcse, ours and ours.machine, self.ratio, self.verdict,
-            self.reason, ours and f"../{ours.file}", ours and ours.written_at, " ".join(claim.entry.source_errors),
-        ]  # fmt: skip
+    def row(self) -> dict[str, object]:
+        """Return the row of the table; `ratio` is ours over the published, `stored_result` relative to the file itself."""
+        rule, entry, ours = self.number.rule, self.claim.entry, self.ours
+        return {
+            "id": self.claim.name, "number": self.number.name, "source": self.claim.piece.title,
+            "statement": entry.statement, "kind": rule.kind, "published": self.number.published, "unit": rule.unit,
+            "published_hardware": rule.hardware, "ours": ours and ours.value, "mcse": self.mcse,
+            "our_hardware": ours and ours.machine, "ratio": self.ratio, "verdict": self.verdict, "reason": self.reason,
+            "stored_result": ours and f"../{ours.file}", "measured_at": ours and ours.written_at,
+            "source_errors": " ".join(entry.source_errors),
+        }  # fmt: skip
 
 
 def write_findings(path: Path, findings: Iterable[Finding]) -> None:
     """Write the table, one row per number, atomically."""
-    write_text(path, render_csv(COLUMNS, [finding.cells() for finding in findings]))
+    rows = [finding.row() for finding in findings]
+    write_text(path, render_csv(list(rows[0]), [list(row.values()) for row in rows]))
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
