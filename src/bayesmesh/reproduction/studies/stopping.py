@@ -22,7 +22,7 @@ from scipy.special import ndtr
 
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within
-from bayesmesh.diagnostics.looks import look_numbers
+from bayesmesh.diagnostics.looks import TARGETS, look_numbers
 from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 CHAINS, DIMENSION = 4, 2
@@ -105,7 +105,7 @@ def _table(draws: np.ndarray) -> dict[str, np.ndarray]:
 def _is_met(table: Mapping[str, np.ndarray], rule: StopSettings) -> np.ndarray:
     """Return which replications meet a rule, (replication,), as `evaluate_targets` does for each."""
     met = np.ones(len(table["mean"]), bool)
-    for key, statistic in (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat")):
+    for key, statistic in TARGETS:
         if (target := getattr(rule, key)) is not None:
             met &= within(table[statistic], target, is_upper=key.startswith("max")).all(axis=1)
     for name, target in (rule.max_mcse or {}).items():
