@@ -6,12 +6,12 @@ They run in the environment of `envs/peers.txt`, which need not hold all of them
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from bayesmesh.reproduction.benchmarks.hidden_markov import published
 from bayesmesh.reproduction.benchmarks.hidden_markov.published import NUM_STATES, jax_log_likelihood
@@ -88,6 +88,22 @@ class Nutpie(Sampler):
         return _from_trace(self._trace(self.warmup, self.num_draws, seed))
 
 
+def _numpyro_model(emissions: np.ndarray) -> Callable[[], None]:
+    """Return the model in NumPyro."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model() -> None:
+        signal = numpyro.sample("signal", dist.Normal(0, 1))
+        noise = numpyro.sample("noise", dist.HalfNormal(1))
+        initial = numpyro.sample("initial", dist.Dirichlet(np.ones(NUM_STATES)))
+        rows = dist.Dirichlet(np.ones((NUM_STATES, NUM_STATES))).to_event(1)
+        transition = numpyro.sample("transition", rows)
+        numpyro.factor("log_likelihood", jax_log_likelihood(emissions, signal, noise, initial, transition))
+
+    return model
+
+
 class NumpyroNuts(Sampler):
     """NumPyro's NUTS as in the gallery: one device per chain.
 
@@ -97,22 +113,12 @@ class NumpyroNuts(Sampler):
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Sample once."""
         import numpyro
-        import numpyro.distributions as dist
         from numpyro.infer import MCMC, NUTS
 
         numpyro.set_host_device_count(self.chains)
         numpyro.enable_x64()
-
-        def model() -> None:
-            signal = numpyro.sample("signal", dist.Normal(0, 1))
-            noise = numpyro.sample("noise", dist.HalfNormal(1))
-            initial = numpyro.sample("initial", dist.Dirichlet(np.ones(NUM_STATES)))
-            rows = dist.Dirichlet(np.ones((NUM_STATES, NUM_STATES))).to_event(1)
-            transition = numpyro.sample("transition", rows)
-            numpyro.factor("log_likelihood", jax_log_likelihood(self.emissions, signal, noise, initial, transition))
-
         self.mcmc = MCMC(
-            NUTS(model), num_warmup=self.warmup, num_samples=self.num_draws, num_chains=self.chains,
+            NUTS(_numpyro_model(self.emissions)), num_warmup=self.warmup, num_samples=self.num_draws, num_chains=self.chains,
             chain_method="parallel", progress_bar=False,
         )  # fmt: skip
         jax.monitoring.register_event_duration_secs_listener(self._listen)
@@ -137,32 +143,38 @@ class NumpyroNuts(Sampler):
 
 
 class BlackjaxNuts(Sampler):
-    """BlackJAX's NUTS after its window adaptation; one device per chain, so that chains do not wait for each other."""
+    """BlackJAX's NUTS after its window adaptation, on the log density of the NumPyro model.
+
+    One device per chain, so that chains do not wait for each other.
+    """
 
     def compile(self) -> None:
         """Compile the whole run ahead of time."""
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_num_cpu_devices", self.chains)
-        self.compiled = jax.jit(self._sample).lower(jax.random.key(0)).compile()
+        from numpyro.infer.util import initialize_model
 
-    def _log_density(self, z: Arrays) -> jax.Array:
-        """In unconstrained space, with the log and the logits of the first states as coordinates."""
-        latents, log_jacobian = _constrain(z)
-        prior = -0.5 * latents["signal"] ** 2 - 0.5 * latents["noise"] ** 2
-        return jnp.asarray(prior + log_jacobian + jax_log_likelihood(self.emissions, **latents))
+        self.model = initialize_model(jax.random.key(0), _numpyro_model(self.emissions))
+        self.compiled = jax.jit(self._sample).lower(jax.random.key(0)).compile()
 
     def _sample(self, key: jax.Array) -> Arrays:
         import blackjax
 
+        def log_density(z: Arrays) -> jax.Array:
+            return -self.model.potential_fn(z)
+
         def chain(key: jax.Array) -> Arrays:
             key_start, key_warmup, key_draws = jax.random.split(key, 3)
-            adaptation = blackjax.window_adaptation(blackjax.nuts, self._log_density)
-            (state, parameters), _ = adaptation.run(key_warmup, _draw_start(key_start), num_steps=self.warmup)
-            kernel = blackjax.nuts(self._log_density, **parameters)
+            # Uniform in (-2, 2) in unconstrained space, as Stan and NumPyro start.
+            point, restore = ravel_pytree(self.model.param_info.z)
+            start = restore(jax.random.uniform(key_start, point.shape, minval=-2.0, maxval=2.0))
+            adaptation = blackjax.window_adaptation(blackjax.nuts, log_density)
+            (state, parameters), _ = adaptation.run(key_warmup, start, num_steps=self.warmup)
+            kernel = blackjax.nuts(log_density, **parameters)
 
             def one(state: blackjax.HMCState, key: jax.Array) -> tuple[blackjax.HMCState, Arrays]:
                 state, _ = kernel.step(key, state)
-                return state, _constrain(state.position)[0]
+                return state, self.model.postprocess_fn(state.position)
 
             return jax.lax.scan(one, state, jax.random.split(key_draws, self.num_draws))[1]
 
@@ -175,25 +187,3 @@ class BlackjaxNuts(Sampler):
         """Warm up and sample."""
         draws: Draws = jax.block_until_ready(self.compiled(jax.random.key(seed)))
         return draws
-
-
-def _draw_start(key: jax.Array) -> Arrays:
-    """Uniform in (-2, 2) in unconstrained space, as Stan and NumPyro start."""
-    shapes = {"signal": (), "noise": (), "initial": (NUM_STATES - 1,), "transition": (NUM_STATES, NUM_STATES - 1)}
-    keys = zip(shapes, jax.random.split(key, len(shapes)), strict=True)
-    return {name: jax.random.uniform(k, shapes[name], minval=-2.0, maxval=2.0) for name, k in keys}
-
-
-def _constrain(z: Arrays) -> tuple[Arrays, jax.Array]:
-    """Latents, and the log Jacobian: noise is an exponential, simplices are softmaxes with the last logit 0."""
-
-    def simplex(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-        whole = jnp.concatenate([logits, jnp.zeros((*logits.shape[:-1], 1))], -1)
-        log_values = jax.nn.log_softmax(whole)
-        # The Jacobian determinant of a softmax with one fixed logit is the product of all its values.
-        return jnp.exp(log_values), jnp.sum(log_values)
-
-    initial, of_initial = simplex(z["initial"])
-    transition, of_transition = simplex(z["transition"])
-    latents = {"signal": z["signal"], "noise": jnp.exp(z["noise"]), "initial": initial, "transition": transition}
-    return latents, z["noise"] + of_initial + of_transition
