@@ -8,9 +8,7 @@ reports a model whose program grows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +17,12 @@ from jax.scipy.stats import norm
 from bayesmesh.files import write_json
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, compare
 from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, on_platforms
+from bayesmesh.reproduction.benchmarks.worker import timed
 
 PYTHON_SUM, JNP_SUM = "python sum", "jnp sum"
 
 MOST_TEXT = 400
 """Largest number of points for which the text of a program is stored, to count its equations again."""
-
-_PHASES = ("trace_s", "lower_s", "compile_s")
 
 _START_S = 60.0
 """Time for the start of a process with its imports, on a busy machine."""
@@ -103,15 +100,11 @@ class Compilation:
 
     def run(self, repeat: int) -> dict[str, object]:
         """Compile a new function, so that nothing comes from JAX's caches."""
-        times = [time.perf_counter()]
-        traced = jax.jit(make_integral(self._arm)).trace(*self._inputs)
-        times.append(time.perf_counter())
-        lowered = traced.lower()
-        times.append(time.perf_counter())
-        compiled = lowered.compile()
-        times.append(time.perf_counter())
-        phases = {name: b - a for name, (a, b) in zip(_PHASES, pairwise(times), strict=True)}
-        total = times[-1] - times[0]
+        traced, trace_s = timed(lambda: jax.jit(make_integral(self._arm)).trace(*self._inputs))
+        lowered, lower_s = timed(traced.lower)
+        compiled, compile_s = timed(lowered.compile)
+        phases = {"trace_s": trace_s, "lower_s": lower_s, "compile_s": compile_s}
+        total = sum(phases.values())
         return {"seconds": total, "build_s": total, **phases, "value": float(compiled(*self._inputs))}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.harness import Case, Measurement, Options, Outcome, Ratio, compare, ratio
 from bayesmesh.reproduction.benchmarks.process import Contender, ask_once, list_platforms
+from bayesmesh.reproduction.benchmarks.worker import timed
 
 if TYPE_CHECKING:
     import jax
@@ -80,7 +81,7 @@ class NumpyWork:
     def prepare(self, case: WorkCase) -> dict[str, object]:
         """Make the input, and run once."""
         self._input, self._work = _input(case), make_work(case["work"], np)
-        return {"first_s": _timed(lambda: self._work(self._input))[1], "device": "cpu"}
+        return {"first_s": timed(lambda: self._work(self._input))[1], "device": "cpu"}
 
     def run(self, repeat: int) -> dict[str, object]:
         """Run."""
@@ -105,14 +106,14 @@ class JaxWork:
         work, host = make_work(case["work"], jax.numpy), _input(case)
         jax.block_until_ready(jax.numpy.zeros(()))  # Start the backend before timing.
         facts: dict[str, object] = {"device": jax.devices()[0].device_kind}
-        self._input, facts["transfer_s"] = _timed(lambda: jax.block_until_ready(jax.device_put(host)))
+        self._input, facts["transfer_s"] = timed(lambda: jax.block_until_ready(jax.device_put(host)))
         self._work: Callable[[jax.Array], jax.Array] = work
         if self._is_compiled:
-            traced, facts["trace_s"] = _timed(lambda: jax.jit(work).trace(self._input))
-            lowered, facts["lower_s"] = _timed(traced.lower)
-            self._work, facts["compile_s"] = _timed(lowered.compile)
-        found, facts["first_s"] = _timed(lambda: jax.block_until_ready(self._work(self._input)))
-        _, facts["back_s"] = _timed(lambda: np.array(found))
+            traced, facts["trace_s"] = timed(lambda: jax.jit(work).trace(self._input))
+            lowered, facts["lower_s"] = timed(traced.lower)
+            self._work, facts["compile_s"] = timed(lowered.compile)
+        found, facts["first_s"] = timed(lambda: jax.block_until_ready(self._work(self._input)))
+        _, facts["back_s"] = timed(lambda: np.array(found))
         return facts
 
     def run(self, repeat: int) -> dict[str, object]:
@@ -121,12 +122,6 @@ class JaxWork:
 
         jax.block_until_ready(self._work(self._input))
         return {}
-
-
-def _timed[T](work: Callable[[], T]) -> tuple[T, float]:
-    begin = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - begin
 
 
 def sum_logistic(x: jax.Array) -> jax.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.reproduction.benchmarks.hidden_markov.sampler import LATENTS, Sampler, describe
+from bayesmesh.reproduction.benchmarks.worker import timed
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import PROGRAMS, GroupKey
 from bayesmesh.sampling.sizes import make_program
@@ -69,9 +69,7 @@ class Ours(Sampler):
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample from the start: warmup and draws."""
-        begin = time.perf_counter()
-        warm, info, draws = self._iterate(1 + repeat)
-        seconds = time.perf_counter() - begin
+        (warm, info, draws), seconds = timed(lambda: self._iterate(1 + repeat))
         by_chain = {k: np.swapaxes(draws[k], 0, 1)[:, : self.num_draws] for k in LATENTS}
         steps = info["n_steps"][: self.num_draws]
         gradients = int(warm["n_steps"][: self.warmup].sum()) + int(steps.sum())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from arviz_stats.base import array_stats
+
+from bayesmesh.reproduction.benchmarks.worker import timed
 
 LATENTS = ("signal", "noise", "initial", "transition")
 
@@ -39,23 +40,19 @@ class Sampler:
 
     def prepare(self, case: Mapping[str, object]) -> dict[str, object]:
         """Compile, and time it."""
-        begin = time.perf_counter()
-        self.compile()
-        return {"compile_s": time.perf_counter() - begin, "warmup": self.warmup, "platform": self.platform}
+        _, seconds = timed(self.compile)
+        return {"compile_s": seconds, "warmup": self.warmup, "platform": self.platform}
 
     def run(self, repeat: int) -> dict[str, object]:
         """Sample, and summarise the draws."""
-        begin = time.perf_counter()
-        draws = self.sample(1 + repeat)
-        return describe(draws, time.perf_counter() - begin)
+        return describe(*timed(lambda: self.sample(1 + repeat)))
 
 
-def _coordinates(draws: Draws) -> Iterator[np.ndarray]:
-    """Return every coordinate of every latent, as (chain, draw)."""
-    for name in LATENTS:
-        values = np.asarray(draws[name], np.float64)
-        flat = values.reshape(*values.shape[:2], -1)
-        yield from (np.ascontiguousarray(flat[..., i]) for i in range(flat.shape[2]))
+def _coordinates(draws: Draws) -> np.ndarray:
+    """Return every coordinate of every latent, as (coordinate, chain, draw)."""
+    values = (np.asarray(draws[name], np.float64) for name in LATENTS)
+    flat = np.concatenate([each.reshape(*each.shape[:2], -1) for each in values], axis=2)
+    return np.ascontiguousarray(np.moveaxis(flat, 2, 0))
 
 
 def describe(draws: Draws, seconds: float) -> dict[str, object]:
@@ -65,16 +62,16 @@ def describe(draws: Draws, seconds: float) -> dict[str, object]:
         draws: latent -> (chain, draw, ...), constrained.
         seconds: warmup and draws, without compilation.
     """
-    coordinates = list(_coordinates(draws))
-    smallest = min(float(array_stats.ess(c, method="bulk")) for c in coordinates)
-    num_chains, num_draws = coordinates[0].shape
+    coordinates = _coordinates(draws)
+    smallest = float(array_stats.ess(coordinates, method="bulk").min())
+    _, num_chains, num_draws = coordinates.shape
     return {
         "seconds": seconds,
         "chains": num_chains,
         "draws": num_draws,
         "min_ess_bulk": smallest,
         "ess_per_s": smallest / seconds,
-        "max_r_hat": max(float(array_stats.rhat(c)) for c in coordinates),
+        "max_r_hat": float(array_stats.rhat(coordinates).max()),
         "mean_signal": float(coordinates[0].mean()),
         "mean_noise": float(coordinates[1].mean()),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows, write_store
 from bayesmesh.reproduction.benchmarks.metropolis.target import MEAN, VARIANCE
 from bayesmesh.reproduction.benchmarks.process import Contender
+from bayesmesh.reproduction.benchmarks.worker import timed
 from bayesmesh.store.layout import CHAIN, DRAW, BenchmarkLayout
 
 STATES = "BAYESMESH_STATES"
@@ -67,12 +67,14 @@ class JaxWalk:
         jax.config.update("jax_enable_x64", self.is_wide)
         self.case = case
         self.start()
-        begin = time.perf_counter()
-        self.compile()
-        # To 10 microseconds, so that doing nothing takes no time.
-        seconds = round(time.perf_counter() - begin, 5)
+        _, seconds = timed(self.compile)
         self.warm_up()
-        return {"compile_s": seconds, "platform": jax.default_backend(), "device": jax.devices()[0].device_kind}
+        # To 10 microseconds, so that doing nothing takes no time.
+        return {
+            "compile_s": round(seconds, 5),
+            "platform": jax.default_backend(),
+            "device": jax.devices()[0].device_kind,
+        }
 
 
 def describe_states(last: ArrayLike, means: ArrayLike | None = None) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict
 
@@ -13,6 +12,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.reproduction.benchmarks.worker import timed
 from bayesmesh.reproduction.fixed_hmc import SEED, run_hmc
 
 tfd, tfed = tfp.distributions, tfp.experimental.distribute
@@ -71,10 +71,9 @@ class Chains:
 
     def prepare(self, case: DrawsCase) -> dict[str, object]:
         """Compile, sample once and save the states."""
-        begin = time.perf_counter()
         self._keys = jax.random.split(jax.random.key(SEED), jax.device_count())
-        self._run = on_devices(lambda keys: self._sample(keys, case["draws"])).lower(self._keys).compile()
-        compile_s = time.perf_counter() - begin
+        program = on_devices(lambda keys: self._sample(keys, case["draws"]))
+        self._run, compile_s = timed(lambda: program.lower(self._keys).compile())
         if self._saved:
             np.save(self._saved, np.asarray(self._run(self._keys)))
         self.run(0)
