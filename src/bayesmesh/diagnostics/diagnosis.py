@@ -21,6 +21,7 @@ from bayesmesh.diagnostics.coordinates import (
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
 from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.movement import Movement
 from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
@@ -45,7 +46,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. Draws of summaries that are not finite miss a gate `finite`, which exists only then. If `energy` or
+        The verdict. Draws of summaries that are not finite miss a gate `finite`, and chains that stay at one point a
+        gate `movement`, which exist only then. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
 
@@ -60,9 +62,9 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         drawn_arrays(reader.group(name)) for name in ("summaries", "posterior", "sample_stats")
     )
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
-    non_finite = NonFinite()
-    monitored = _tables(summaries, None, non_finite)
-    listed = _tables(latents, gates.max_coordinates)
+    non_finite, movement = NonFinite(), Movement()
+    monitored = _tables(summaries, None, movement, non_finite)
+    listed = _tables(latents, gates.max_coordinates, movement)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
     results = evaluate_gates(
@@ -71,8 +73,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
     )
-    if (missed := non_finite.gate()) is not None:
-        results = [missed, *results]
+    results = [gate for gate in (non_finite.gate(), movement.gate()) if gate is not None] + results
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),
@@ -113,14 +114,17 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
     return int(num_chains), int(num_draws)
 
 
-def _tables(arrays: dict[str, zarr.Array], most: int | None, non_finite: NonFinite | None = None) -> pd.DataFrame:
-    """Return the summary rows of some arrays, at most `most` coordinates of each; collect draws that are not finite."""
+def _tables(
+    arrays: dict[str, zarr.Array], most: int | None, movement: Movement, non_finite: NonFinite | None = None
+) -> pd.DataFrame:
+    """Return the summary rows of some arrays, at most `most` coordinates of each; collect moves and non-finite draws."""
     parts = [pd.DataFrame({name: [] for name in SUMMARY_COLUMNS})]
     for name, array in arrays.items():
         total = event_size(array)
         positions = choose_coordinates(total, total if most is None else most)
         index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
         for part, draws in coordinate_blocks(array, positions, READ_BYTES):
+            movement.add(draws)
             if non_finite is not None:
                 non_finite.add(draws, [f"{name}[{place}]" if place else name for place in index[part]])
             rows = {"variable": name, "index": index[part], **convergence_table(draws)}

@@ -36,6 +36,15 @@ WORDINGS = {
             "Overflow in float32: compute on the log scale, or use float64 (compute.dtype).",
         ),
     ),
+    "movement": Wording(
+        "chains that do not move", "Chains that do not move", "chains that do not move", "at most",
+        "start them elsewhere, or reparametrise the model",
+        (
+            "A chain that never moves is no sample: start elsewhere (sampling.initial), or lengthen the warmup.",
+            "Stuck at the edge of the support, or where the gradient overflows: reparametrise, or use float64 (compute.dtype).",
+            "A step size too large for one region: raise the kernel's target acceptance rate.",
+        ),
+    ),
     "r_hat": Wording(
         "R-hat", "Largest R-hat", "R-hat", "at most",
         "chains disagree: run a longer warmup or more draws, or look for modes and parameters that are not identified",

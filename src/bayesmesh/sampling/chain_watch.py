@@ -69,6 +69,9 @@ class ChainWatch:
         """Look at iterations (iteration, chain) of a phase, from its iteration `start` on."""
         ends = []
         for trouble, flags in find_troubles(statistics, is_adjusted=self._is_adjusted).items():
+            if not flags.any():  # nearly always, and run lengths take longer than all else here
+                self._runs.pop(trouble, None)
+                continue
             runs = run_lengths(flags, self._runs.get(trouble, np.zeros(len(self._chains), np.int64)))
             done = start + 1 + np.arange(len(runs))
             is_end = (done % WINDOW == 0) & (runs.min(axis=1) >= WINDOW)

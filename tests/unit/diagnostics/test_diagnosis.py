@@ -124,6 +124,21 @@ def test_latents_are_not_judged(run) -> None:
     assert content["gates"][0]["where"] == "logits[2,1]"
 
 
+def test_a_chain_that_does_not_move_fails_and_one_that_is_lost_too(run) -> None:
+    groups = good_posterior()
+    for values in (*groups["summaries"].values(), *groups["posterior"].values()):
+        values[3] = values[3, 0]
+    content, _ = run(groups)
+    assert (content["verdict"], content["gates"][0]["name"]) == ("fail", "movement")
+    assert "chain 3 is constant over all 401 draws" in content["gates"][0]["message"]
+    groups["posterior"]["weights"][3] = drawn(9, 5, 7)[3]
+    assert "movement" not in [gate["name"] for gate in run(groups)[0]["gates"]]
+    groups["summaries"]["log_density"][3] = -np.inf
+    content, _ = run(groups)
+    assert (content["verdict"], content["gates"][0]["name"]) == ("fail", "finite")
+    assert "chain 3 from draw 0 on (log_density)" in content["gates"][0]["message"]
+
+
 def test_divergences_and_missing_statistics(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, :5] = True
