@@ -7,6 +7,7 @@ the same run. Numbers of the configuration that change no shape are arguments: o
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -97,6 +98,12 @@ class Program:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.num_reported = kernel.num_chains_reported(num_chains)
+
+    def with_slice(self, slice_draws: int) -> Program:
+        """Return the programs for calls of at most `slice_draws` iterations; what is traced of the start is kept."""
+        made = copy.copy(self)
+        made.slice_draws = slice_draws
+        return made
 
     def arguments(self, key: GroupKey) -> Arguments:
         """Return the numbers that a group's programs are called with."""
@@ -211,11 +218,15 @@ class Program:
 
     # -- shapes, shardings, compilation ---------------------------------------------------------------------------
 
-    # Kept, because it costs a trace, as long as that of a program.
     @functools.cached_property
     def state_shapes(self) -> ChainState:
         """The abstract state."""
-        return jax.eval_shape(self.initialise, self._abstract_arguments, self.target.data_shapes())[0]
+        return jax.eval_shape(self._initialise_once, self._abstract_arguments, self.target.data_shapes())[0]
+
+    @functools.cached_property
+    def _initialise_once(self) -> Callable[..., tuple[ChainState, jax.Array]]:
+        # Traced once for its shapes and for the program; inlined, it leaves no call there.
+        return jax.jit(self.initialise, inline=True)
 
     @functools.cached_property
     def _abstract_arguments(self) -> Arguments:
@@ -251,8 +262,11 @@ class Program:
         everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.data_shardings
         state_at = self.state_shardings
         if name == "initialise":
-            out = (state_at, everywhere)
-            jitted = jax.jit(self.initialise, in_shardings=(everywhere, data_at), out_shardings=out)
+
+            def initialise(arguments: Arguments, data: Mapping[str, jax.Array]) -> tuple[ChainState, jax.Array]:
+                return self._initialise_once(arguments, data)
+
+            jitted = jax.jit(initialise, in_shardings=(everywhere, data_at), out_shardings=(state_at, everywhere))
             return jitted.trace(self._abstract_arguments, data)
         in_at = (everywhere, data_at, state_at, everywhere, everywhere)
         out_at = (state_at, everywhere, self.draw_shardings)

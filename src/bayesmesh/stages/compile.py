@@ -68,7 +68,7 @@ def run(
             # The same for all, so that they compile for the same lengths.
             seconds = audit.seconds_per_gradient(probe, data, peers)
         lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
-        program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
+        program = probe.with_slice(lengths.slice_draws)
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
