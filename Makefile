@@ -14,7 +14,7 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
 
-.PHONY: help run chaos mutants reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema schema new-model lock clean-env env peers-env dev-env
+.PHONY: help run chaos mutants reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,11 @@ new-model: env ## write a model and its test, ready to run (NAME=my_model)
 
 chaos: dev-env ## kill a sampling process KILLS times (200) and compare bytes with an uninterrupted run
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),200)
+
+nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 300 kills, mutants
+	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py
+	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills 300
+	@$(in_venv) .venv/bin/python tests/mutants/run.py
 
 mutants: dev-env ## seed defects into a copy of the source and list which of them the tests see (MUTANTS="--jobs 8 --only ID")
 	@$(in_venv) nice .venv/bin/python tests/mutants/run.py $(MUTANTS)
