@@ -20,10 +20,12 @@ rule diagnose:
         "results/{experiment}/benchmarks/diagnose.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
+    resources:
+        spec=PLAN.spec("diagnose"),
     params:
-        config=PLAN.spec("diagnose"),
+        config=PLAN.trigger("diagnose"),
         code=PLAN.code("diagnose"),
     message:
         "Diagnose {wildcards.experiment}"
     shell:
-        "bayesmesh diagnose --spec {params.config:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh diagnose --spec {resources.spec:q} --code {params.code:q} --log {log:q}"

@@ -9,10 +9,12 @@ rule fetch:
         "results/data/{dataset}/benchmarks/fetch.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
+    resources:
+        spec=PLAN.spec("fetch"),
     params:
-        config=PLAN.spec("fetch"),
+        config=PLAN.trigger("fetch"),
         code=PLAN.code("fetch"),
     message:
         "Fetch dataset {wildcards.dataset}"
     shell:
-        "bayesmesh fetch --spec {params.config:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh fetch --spec {resources.spec:q} --code {params.code:q} --log {log:q}"

@@ -15,13 +15,15 @@ rule report:
         "results/{experiment}/benchmarks/report.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
+    resources:
+        spec=PLAN.spec("report"),
     params:
-        config=PLAN.spec("report"),
+        config=PLAN.trigger("report"),
         code=PLAN.code("report"),
     message:
         "Report {wildcards.experiment}"
     shell:
-        "bayesmesh report --spec {params.config:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh report --spec {resources.spec:q} --code {params.code:q} --log {log:q}"
 
 
 rule index:

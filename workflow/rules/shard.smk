@@ -10,10 +10,12 @@ rule shard:
         "results/data/{dataset}/{split}/benchmarks/shard.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
+    resources:
+        spec=PLAN.spec("shard"),
     params:
-        config=PLAN.spec("shard"),
+        config=PLAN.trigger("shard"),
         code=PLAN.code("shard"),
     message:
         "Shard dataset {wildcards.dataset}, split {wildcards.split}"
     shell:
-        "bayesmesh shard --spec {params.config:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh shard --spec {resources.spec:q} --code {params.code:q} --log {log:q}"

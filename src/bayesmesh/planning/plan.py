@@ -245,7 +245,7 @@ class Plan:
         from snakemake.io import IOFile
 
         recorded = self.workflow.persistence.params(IOFile(str(job.declared)))
-        present = (self._spec(stage, name), self.code_of_stage(stage, name))
+        present = (self._trigger(stage, name), self.code_of_stage(stage, name))
         return recorded is not None and any(repr(each) not in recorded for each in present)
 
     def indexed(self) -> list[Path]:
@@ -270,11 +270,15 @@ class Plan:
         """Return the heading of an experiment in Snakemake's own report."""
         return self.experiments[name].report.category
 
-    def spec(self, stage: str) -> Callable[[_Wildcards], str]:
-        """Return a function of wildcards that returns the file of the stage's spec, for `params`.
+    def trigger(self, stage: str) -> Callable[[_Wildcards], str]:
+        """Return a function of wildcards that returns the digest of the settings that trigger the stage, for `params`."""
+        return lambda wildcards: self._trigger(stage, self._name(wildcards))
 
-        The file is named after its content, so it never changes: another configuration is another file, and thus
-        another value of the rule's param.
+    def spec(self, stage: str) -> Callable[[_Wildcards], str]:
+        """Return a function of wildcards that returns the file of the stage's spec, for `resources`.
+
+        The file is named after its content, so it never changes. It is not a param, because not every setting that a stage
+        is told makes it run again.
         """
         return lambda wildcards: self._spec(stage, self._name(wildcards))
 
@@ -315,9 +319,13 @@ class Plan:
         return self._of_data[values["dataset"], values.get("split")]
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
-    def _spec(self, stage: str, name: str) -> str:
+    def _trigger(self, stage: str, name: str) -> str:
         if stage not in ("fetch", "shard"):
             self._check_job(stage, name)
+        return self.specification(stage, name).digest
+
+    @functools.cache  # noqa: B019 - one plan lives as long as the process
+    def _spec(self, stage: str, name: str) -> str:
         layout = self.layout(name)
         if stage in ("fetch", "shard"):
             layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
