@@ -32,8 +32,9 @@ EDITS: list[tuple[str, str, Any, list[str]]] = [
     ("films", "sampling.seed", 2, FILMS_FROM_SAMPLING),
     ("films", "kernel.target_acceptance", 0.9, FILMS_FROM_COMPILE),
     ("films", "model.prior_scale", 2.0, FILMS_FROM_COMPILE),
-    ("films", "sampling.segment_seconds", 5.0, []),
-    ("films", "sampling.grace_seconds", 7.0, []),
+    # The page shows all settings.
+    ("films", "sampling.segment_seconds", 5.0, FILMS_END),
+    ("films", "sampling.grace_seconds", 7.0, FILMS_END),
     ("films", "data.held_out_fraction", 0.3, FILMS_FROM_SHARD),
     ("films", "data.seed", 7, ["Fetch dataset films", *FILMS_FROM_SHARD]),
     ("digits", "averaging.calibration_bins", 10, [AVERAGE, *DIGITS_END]),
