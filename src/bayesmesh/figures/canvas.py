@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import re
 from collections.abc import Callable
 
@@ -17,13 +18,16 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.typing import RcKeyType
 
 INK, MUTED, GRID, BAND, FAIL = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", BAND: "--band", FAIL: "--fail"}
 
 NUM_SERIES = 8
+
+_STEPS = [1, 2, 5, 10]
+"""Round steps between ticks: a quarter would need one digit more than a half beside it."""
 
 
 def series(position: int) -> str:
@@ -104,8 +108,8 @@ def draw(
         figure.patch.set_visible(False)
         axes = figure.add_subplot()
         axes.patch.set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=_STEPS))
         plot(axes)
         out = io.StringIO()
         canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -138,10 +142,23 @@ def _for_the_page(document: str, label: str) -> str:
     return re.sub(r"\n+", "\n", re.sub(r"<svg[^>]*>", lambda _: opened, body, count=1))
 
 
-def log_axis(axis: Axis, format_fn: Callable[[float], str]) -> None:
-    """Give a logarithmic axis a few ticks with plain numbers; call after plotting."""
-    low, high = axis.get_view_interval()
+def _plain(value: float) -> str:
+    """Return a number without trailing zeros."""
+    return f"{value:,.10g}"
+
+
+def log_axis(axis: Axis, format_fn: Callable[[float], str] = _plain) -> None:
+    """Give a logarithmic axis a few ticks with plain numbers; call after plotting.
+
+    Ticks are decades, on a short axis also 2 and 5 times, and even steps on one that holds fewer than two of those.
+    """
+    low, high = sorted(axis.get_view_interval())
     is_short = high / max(low, 1e-300) < 50
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=7))
+    exponents = range(math.floor(math.log10(max(low, 1e-300))), math.floor(math.log10(high)) + 1)
+    num_round = sum(low <= step * 10.0**exponent <= high for exponent in exponents for step in (1, 2, 5))
+    locator: Locator = LogLocator(base=10, subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=7)
+    if num_round < 2:
+        locator = MaxNLocator(4, steps=_STEPS)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_fn(value)))
     axis.set_minor_formatter(NullFormatter())

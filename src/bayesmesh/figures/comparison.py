@@ -44,18 +44,17 @@ class Comparison(NamedTuple):
         """
         return {1: more, -1: less, 0: same}[self.sign]
 
+    def signed(self, decimals: int) -> str:
+        """Return the difference as text, with its sign."""
+        return ("+" if self.difference > 0 else "") + formats.fixed(self.difference, decimals)
+
     def text(self, decimals: int) -> str:
-        """Return difference and standard error as text, with the sign of the difference.
+        """Return difference and standard error as text.
 
         >>> Comparison(0.03, 0.02).text(2), Comparison(-0.03, float("nan")).text(2)
         ('+0.03 ± 0.02', '−0.03, its error is not known')
         """
-        plus = "+" if self.difference > 0 else ""
-        return (
-            plus
-            + formats.fixed(self.difference, decimals)
-            + error_text(self.error, decimals, ", its error is not known")
-        )
+        return self.signed(decimals) + error_text(self.error, decimals, ", its error is not known")
 
 
 def error_text(error: float, decimals: int, unknown: str = "") -> str:

@@ -15,6 +15,7 @@ from bayesmesh.files import read_json
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.time_spent import (
     AROUND,
+    BESIDE,
     ORDER,
     SAMPLING,
     WAITING,
@@ -29,6 +30,8 @@ from bayesmesh.store.sealed import read_sealed
 
 MAX_JOBS = 24
 
+_NOT_IN_BARS = (WAITING, *BESIDE)
+
 
 def build_timing(time: TimeSpent) -> dict[str, Any] | None:
     """Return the content of the section on time; None without a ledger."""
@@ -42,6 +45,7 @@ def build_timing(time: TimeSpent) -> dict[str, Any] | None:
     colours = _colours(phases)
     return {
         "bars": [_bar(name, jobs[name], longest, colours) for name in kept],
+        "full_bar": formats.duration(longest),
         "legend": list(colours.items()),
         "rows": [_row(phase) for name in kept for phase in jobs[name]],
         "sentence": _sentence(phases),
@@ -51,7 +55,7 @@ def build_timing(time: TimeSpent) -> dict[str, Any] | None:
 
 
 def _colours(phases: Sequence[Phase]) -> dict[str, int]:
-    names = {phase.phase for phase in phases if phase.seconds and phase.phase != WAITING}
+    names = {phase.phase for phase in phases if phase.seconds and phase.phase not in _NOT_IN_BARS}
     ordered = [name for name in ORDER if name in names] + sorted(names - set(ORDER))
     # The longest phases get colours; the others share the last one, grey.
     total = {name: sum(p.seconds or 0.0 for p in phases if p.phase == name) for name in ordered}
@@ -69,7 +73,7 @@ def _bar(job: str, phases: Sequence[Phase], longest: float, colours: Mapping[str
             colours[phase.phase],
         )
         for phase in phases
-        if phase.seconds and phase.phase != WAITING
+        if phase.seconds and phase.phase not in _NOT_IN_BARS
     ]
     return {"job": job, "seconds": formats.duration(work_seconds(phases)), "segments": segments}
 

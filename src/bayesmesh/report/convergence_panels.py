@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
-from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
+from bayesmesh.report.draw_summaries import RankDifference, thin_by_extremes
 from bayesmesh.report.tables import Coordinate
 
 MAX_CHAINS = 8
@@ -73,28 +73,30 @@ def _fill_range(axes: Axes, draws: np.ndarray, first_draw: int) -> None:
     axes.fill_between(at, low, high, where=low <= high, color=BAND, linewidth=0)
 
 
-def draw_ranks(name: str, draws: np.ndarray, label: str) -> Panel | None:
-    """Draw the difference of each chain's rank distribution from the uniform one; None if undefined."""
-    found = rank_difference(draws)
-    if found is None:
-        return None
-    chains = shown_chains(len(draws))
+def rank_reach(found: Sequence[RankDifference | None]) -> float:
+    """Return how far the vertical axis of rank panels reaches, the same for all that are compared."""
+    return 1.15 * max((max(each.band, float(np.abs(each.difference).max())) for each in found if each), default=1.0)
+
+
+def draw_ranks(name: str, found: RankDifference, label: str, reach: float) -> Panel:
+    """Draw the difference of each chain's rank distribution from the uniform one, on an axis from -`reach` to `reach`."""
+    num_chains = len(found.difference)
+    chains = shown_chains(num_chains)
 
     def plot(axes: Axes) -> None:
         axes.fill_between(found.at, -found.band, found.band, color=BAND, linewidth=0)
-        if len(draws) > len(chains):
+        if num_chains > len(chains):
             axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
             axes.plot(found.at, found.difference.max(0), color=MUTED, linewidth=0.7, linestyle=":")
         for position, chain in enumerate(chains):
             axes.step(found.at, found.difference[chain], where="post", color=series(position), linewidth=1.1)
-        reach = 1.15 * max(found.band, float(np.abs(found.difference).max()))
         axes.set_xlim(0, 1)
         axes.set_ylim(-reach, reach)
         axes.set_xlabel("fractional rank")
         axes.set_ylabel("ECDF difference")
 
     outside = int((np.abs(found.difference).max(axis=1) > found.band).sum())
-    text = f"Rank distributions of {label}: {outside} of {len(draws)} chains leave the band"
+    text = f"Rank distributions of {label}: {outside} of {num_chains} chains leave the band"
     return draw(name, plot, size=_NARROW, label=text)
 
 
@@ -161,5 +163,6 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
     if num_left_out:
         note += f" {num_left_out:,} without a finite value are left out here but counted by the gates."
     note += " Dashed: the gate." if limit else ""
-    note += f" Values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}." if origin else ""
+    if origin:
+        note += f" The axis is logarithmic in R-hat - 1; values below {origin + LEAST_EXCESS} are drawn at {origin + LEAST_EXCESS}."
     return draw(measure, plot, size=_HALF, label=f"Distribution of {title}", title=title, note=note)

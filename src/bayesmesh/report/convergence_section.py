@@ -18,9 +18,10 @@ from bayesmesh.report.convergence_panels import (
     draw_energy,
     draw_ranks,
     draw_trace,
+    rank_reach,
     shown_chains,
 )
-from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.draw_summaries import DrawReader, rank_difference
 from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12
@@ -60,18 +61,23 @@ def build_convergence(
 
 def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> list[dict[str, Any]]:
     """Return the trace and the ranks of coordinates that have draws."""
-    cards: list[dict[str, Any]] = []
+    found: list[tuple[Coordinate, np.ndarray]] = []
     for item in summaries:
-        if len(cards) == num_traces:
-            break
         draws = reader.coordinate(item)
-        if draws is None or draws.size == 0:
-            continue
-        position = len(cards)
-        trace = draw_trace(f"trace-{position}", draws, item.label)
-        ranks = draw_ranks(f"ranks-{position}", draws, item.label)
-        cards.append({"coordinate": item, "trace": trace, "ranks": ranks})
-    return cards
+        if draws is not None and draws.size:
+            found.append((item, draws))
+        if len(found) == num_traces:
+            break
+    ranks = [rank_difference(draws) for _, draws in found]
+    reach = rank_reach(ranks)
+    return [
+        {
+            "coordinate": item,
+            "trace": draw_trace(f"trace-{n}", draws, item.label),
+            "ranks": draw_ranks(f"ranks-{n}", rank, item.label, reach) if rank else None,
+        }
+        for n, ((item, draws), rank) in enumerate(zip(found, ranks, strict=True))
+    ]
 
 
 def _density_panels(reader: DrawReader) -> list[Panel]:

@@ -161,7 +161,7 @@ def _draw_target(name: str, target: TargetEntry, stops: Iterable[StopRecord]) ->
             axes.plot(draws, values, color=colour, marker="o", markersize=3, linewidth=1.2)
         axes.axhline(limit, color=FAIL, linewidth=1.4, linestyle=(0, (4, 2)))
         axes.set_xscale("log")
-        log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
+        log_axis(axes.xaxis)
         axes.set_xlabel("draws per chain at the look")
 
     side = "below" if is_upper else "above"

@@ -31,6 +31,9 @@ ORDER = (
 WAITING = "queue"
 """Phase before the scheduler starts a job; it does not count as time of the job."""
 
+BESIDE = ("write", "look")
+"""Phases in parallel with sampling, whose time is in that of sampling."""
+
 AROUND = ("launch", "start", "teardown")
 """Phases before a job's work and after it."""
 
@@ -185,8 +188,8 @@ def _render(phases: Sequence[Phase]) -> str:
 
 
 def work_seconds(phases: Sequence[Phase]) -> float:
-    """Return the total wall time of phases, without the time in the queue."""
-    return sum(phase.seconds or 0.0 for phase in phases if phase.phase != WAITING)
+    """Return the total wall time of phases, without the time in the queue and of what runs beside sampling."""
+    return sum(phase.seconds or 0.0 for phase in phases if phase.phase not in (WAITING, *BESIDE))
 
 
 def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from bayesmesh.figures import formats
 from bayesmesh.report.background import dump_settings
+from bayesmesh.report.convergence_panels import draw_ranks, rank_reach
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
 from bayesmesh.report.tables import Coordinate, read_summary, worst_first
@@ -29,6 +31,18 @@ def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Cal
 def test_what_is_not_a_number_is_the_worst() -> None:
     rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
     assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
+
+
+def test_rank_panels_that_are_compared_share_one_scale() -> None:
+    rng = np.random.default_rng(5)
+    draws = [rng.normal(size=(4, 300)) + shift * np.arange(4)[:, None] for shift in (0.0, 3.0)]
+    found = [rank_difference(values) for values in draws]
+    reach = rank_reach([*found, None])
+    assert reach == 1.15 * max(np.abs(each.difference).max() for each in found if each)
+    panels = [draw_ranks(f"ranks-{n}", each, "x", reach) for n, each in enumerate(found) if each]
+    ticks = [re.findall(r">(\N{MINUS SIGN}?0\.\d+)</text>", panel.svg) for panel in panels]
+    assert ticks[0] == ticks[1] != []
+    assert rank_reach([]) > 0
 
 
 def test_rank_band_holds_chains_that_agree_and_shows_one_that_does_not(demo: object) -> None:

@@ -128,6 +128,20 @@ def test_attempts_that_do_not_count_are_added_up_by_reason(tmp_path: Path) -> No
     assert build_timing(TimeSpent([], [])) is None
 
 
+def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    attempt(layout, "sample-group-000", {"sample": 40.0, "write": 30.0, "look": 20.0}, identity="new")
+    attempt(layout, "compile", {"compile": 10.0})
+    timing = build_timing(read_time(layout, CONFIG, ORIGIN))
+    assert timing is not None
+    assert timing["sentence"].startswith("The jobs that made these results took 50.0 s")
+    assert [(bar["job"], bar["seconds"], [width for _, width, *_ in bar["segments"]]) for bar in timing["bars"]] == [
+        ("compile", "10.0 s", [25.0]), ("sample-group-000", "40.0 s", [100.0])
+    ]  # fmt: skip
+    assert timing["full_bar"] == "40.0 s"
+    assert [row[1] for row in timing["rows"]] == ["compile", "sample", "write", "look"]
+
+
 def test_the_end_of_a_job_belongs_to_its_attempt(tmp_path: Path) -> None:
     layout = ExperimentLayout(tmp_path, "some")
     undisturbed(layout)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import zarr
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator
 
 from bayesmesh.analyses.averaging.scores import COLUMNS
 from bayesmesh.errors import StoreError
@@ -76,6 +75,7 @@ class ScoreRow(NamedTuple):
     single: str
     average: str
     change: str
+    error: str
     outcome: str
     is_worse: bool
 
@@ -91,7 +91,8 @@ def _score_row(last: pd.Series, name: str) -> ScoreRow:
     gain = _gain(last, name)
     words = ("worse", "better") if name in LOWER_IS_BETTER else ("better", "worse")
     outcome = gain.words(*words)
-    return ScoreRow(MEASURES[name][0], single, average, gain.text(5), outcome, outcome == "worse")
+    change, error = gain.signed(5), error_text(gain.error, 5, "error not known").strip()
+    return ScoreRow(MEASURES[name][0], single, average, change, error, outcome, outcome == "worse")
 
 
 def _gain_sentence(last: pd.Series) -> str:
@@ -171,9 +172,7 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
                 text, end = f"{values[-1]:.4f}", (num_draws[-1], values[-1])
                 axes.annotate(text, end, (7, 0), textcoords="offset points", color=colour, va="center", fontsize=10)
         axes.set_xscale("log")
-        log_axis(axes.xaxis, lambda v: f"{v:,.0f}")
-        if num_draws.max() < 10 * num_draws.min():
-            axes.xaxis.set_major_locator(FixedLocator([*num_draws]))
+        log_axis(axes.xaxis)
         axes.set_xlabel("draws in the average")
         if is_main:
             axes.set_ylabel(heading.lower())
@@ -212,12 +211,12 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         axes.vlines(mean, centre - half, centre + half, color=series(0), linewidth=1.2)
         axes.plot(mean, right, color=series(0), marker="o", markersize=4, linewidth=0)
-        axes.set_xlim(0, 1.02)
-        axes.set_ylim(0, 1.02)
+        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
+        axes.yaxis.set_major_locator(axes.xaxis.get_major_locator())
         axes.set_xlabel("probability of the predicted class")
         axes.set_ylabel("share of correct predictions")
 
     note = f"The average's predictions on {len(labels):,} rows, in bins of equal width, with 95% intervals."
     return draw(
-        "reliability", plot, size=(340, 220), label="Reliability diagram of the average", title="Calibration", note=note
+        "reliability", plot, size=(320, 240), label="Reliability diagram of the average", title="Calibration", note=note
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         users=shown,
         others=[user for user in users if user not in shown],
         colours=genre_colours(users),
-        full_width=_largest(film[name] for user in users for film in user["films"] for name in ("p_best", "p_top")),
-        genre_width=_largest(p_best for user in users for _, p_best in user["genres"]),
+        full_width=_full_width(users),
         sentence=compare_users(extremes),
         rankings=rankings.to_dict("records"),
         max_films=MAX_FILMS,
@@ -85,8 +84,11 @@ def _ratio_text(best: Comparison) -> tuple[str, str]:
     )
 
 
-def _largest(values: Iterable[float]) -> float:
-    return max((value for value in values if math.isfinite(value)), default=0.0) or 1.0
+def _full_width(users: Sequence[User]) -> float:
+    """Return the probability that a bar of full width stands for: the largest of any bar, of films and of genres."""
+    of_films = [film[name] for user in users for film in user["films"] for name in ("p_best", "p_top")]
+    of_genres = [p_best for user in users for _, p_best in user["genres"]]
+    return max((value for value in of_films + of_genres if math.isfinite(value)), default=0.0) or 1.0
 
 
 def compare_users(users: Sequence[User]) -> str:

@@ -219,7 +219,7 @@ def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]
         x, y = figure.labels
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         log_axis(axes.xaxis, formats.count)
-        log_axis(axes.yaxis, lambda value: formats.real(value, 2))
+        log_axis(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 
     label = f"{figure.title}: {', '.join(lines)}"

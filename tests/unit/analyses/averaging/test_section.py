@@ -47,7 +47,9 @@ def test_a_calibration_that_got_worse_is_marked(files: dict[str, Path]) -> None:
     write_scores(files, **values, **{f"gain_{name}_se": 0.012 for name in changes})
     section = build_section(files)
     assert section is not None
-    found = re.findall(r'<tr class="(\w*)"><th scope="row">([^<]*)</th>.*<td>([^<]*)</td></tr>', section.body)
+    found = re.findall(
+        r'<tr class="(\w*)"><th scope="row">([^<]*)<br><span class="note">([^<]*)</span></th>', section.body
+    )
     assert found == [
         ("", "Accuracy", "no difference beyond its error"),
         ("", "Log score", "better"),

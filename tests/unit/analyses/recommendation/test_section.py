@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -130,6 +131,16 @@ def test_the_section_shows_the_extremes_and_folds_the_others(written: dict[str, 
     assert "Most active user" in shown
     assert "User 8" in folded
     assert "1 more user" in folded
+
+
+def test_all_bars_share_one_scale(written: dict[str, Path]) -> None:
+    """Those of films and of genres, of shown and of folded users: the largest probability, 0.9, fills a bar."""
+    section = build_section(written)
+    assert section is not None
+    widths = {float(width) for width in re.findall(r"width:([\d.]+)%", section.body)}
+    values = {value for row in TOP for value in row[7:9]} | {row[3] for row in GENRES}
+    assert widths == {round(100 * float(value) / 0.9, 2) for value in values}
+    assert "share one scale: a full bar is 90.0%" in section.body
 
 
 def test_without_files_there_is_nothing_and_a_damaged_one_is_named(files: dict[str, Path]) -> None:
