@@ -12,7 +12,7 @@ from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from bayesmesh.config.registry import list_components
-from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, descriptions
+from bayesmesh.config.settings import NAME_PATTERN, Settings, blocks_in, describe
 from bayesmesh.errors import ConfigError, suggest
 
 _COMPONENTS = {"data": ("source", "source"), "model": ("model", "name"), "kernel": ("kernel", "name")}
@@ -154,7 +154,7 @@ def _say_component(key: str, given: object) -> tuple[str, str]:
 
 
 def _description(place: Place) -> str:
-    text = descriptions(place.owner).get(place.keys[-1].partition("[")[0]) if place.keys else None
+    text = describe(place.owner.model_fields.get(place.keys[-1].partition("[")[0])) if place.keys else ""
     return f"\n  {place.keys[-1]}: {text}" if text else ""
 
 

@@ -14,7 +14,7 @@ from bayesmesh.config.blocks import DataSettings, Gate
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.experiment import ExperimentBase, RunSettings, experiment_class
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import Settings, blocks_in, descriptions
+from bayesmesh.config.settings import Settings, blocks_in, describe
 from bayesmesh.files import atomic_path
 
 
@@ -87,7 +87,7 @@ def _table(cls: type[Settings], prefix: str) -> list[str]:
 
 def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
     for name, field in cls.model_fields.items():
-        yield f"| `{prefix}{name}` | {_default(field.default)} | {descriptions(cls).get(name, '').replace('|', '/')} |"
+        yield f"| `{prefix}{name}` | {_default(field.default)} | {describe(field).replace('|', '/')} |"
         for inner in blocks_in(field.annotation):
             if inner is not Gate:
                 yield from _rows(inner, f"{prefix}{name}.")

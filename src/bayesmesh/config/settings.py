@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import itertools
-import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 _Number = TypeVar("_Number", int, float)
 
@@ -37,16 +32,8 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=False
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for name, text in descriptions(cls).items():
-            properties[name]["description"] = text
-        return schema
 
     @model_validator(mode="before")
     @classmethod
@@ -57,31 +44,9 @@ class Settings(BaseModel):
         return {k: _as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
 
 
-@functools.cache
-def descriptions(cls: type[BaseModel]) -> dict[str, str]:
-    """Return field -> description: that of ``Field``, else the string below the field in its class or a base of it.
-
-    Options of components are made from source text alone (`read_options`), and describe their fields in ``Field``.
-    """
-    found = dict(pair for base in reversed(cls.__mro__) for pair in _strings_below(base))
-    given = {name: field.description for name, field in cls.model_fields.items() if field.description}
-    return {name: text for name, text in {**found, **given}.items() if name in cls.model_fields}
-
-
-def _strings_below(cls: type) -> Iterator[tuple[str, str]]:
-    """Yield name and string of every annotation in the body of a class that a string follows."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    tree = _parsed(Path(file)) if file is not None and issubclass(cls, BaseModel) else ast.Module([], [])
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
-            for field, below in itertools.pairwise(node.body):
-                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    yield ast.unparse(field.target), " ".join(str(ast.literal_eval(below.value)).split())
-
-
-@functools.cache
-def _parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_bytes())
+def describe(field: FieldInfo | None) -> str:
+    """Return the description of a field in one line; empty without one."""
+    return " ".join((field.description or "").split()) if field else ""
 
 
 def blocks_in(annotation: object) -> list[type[Settings]]:
