@@ -5,13 +5,14 @@ Also the settings that all Hamiltonian kernels share: what their common warmup a
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from bayesmesh.config.settings import Argument, Settings, does_not_fit
-from bayesmesh.errors import suggest
+from bayesmesh.errors import ConfigError, suggest
 
 
 class DataSettings(Settings):
@@ -108,6 +109,30 @@ class SamplingSettings(Settings):
     def chains_per_group(self) -> int:
         """Number of chains of one program."""
         return self.chains // self.chain_groups
+
+
+def check_chains(where: str, kernel: str, sampling: SamplingSettings, least: int, multiple: int) -> None:
+    """Refuse a number of chains that a kernel cannot take.
+
+    Args:
+        where: file or experiment, for the message.
+        kernel: name of the kernel.
+        sampling: chains and chain groups.
+        least: smallest number of chains that run together.
+        multiple: the number of chains must be a multiple of it.
+
+    Raises:
+        ConfigError: the chains of a group are too few, or not such a multiple.
+    """
+    chains = sampling.chains_per_group
+    if chains >= least and chains % multiple == 0:
+        return
+    needed = f"at least {least} chains" if chains < least else f"chains in groups of {multiple}"
+    step = math.lcm(multiple, max(least, multiple)) * sampling.chain_groups
+    raise ConfigError(
+        f"{where}: key 'sampling.chains': kernel '{kernel}' takes {needed}, and a chain group has {chains}",
+        f"use for example\n    sampling:\n      chains: {math.ceil(sampling.chains / step) * step}",
+    )
 
 
 class MeshSettings(Settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from bayesmesh.config.blocks import check_chains
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers, read_trait
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, ExternalModel, RunSettings, experiment_class
 from bayesmesh.config.explain import explain
@@ -64,7 +64,10 @@ def load_experiment(path: Path) -> ExperimentBase:
         raise explain(path, error, experiment_class()) from error
     if isinstance(experiment.model, ExternalModel):
         _check_external(path, experiment.model)
-    _check_chains(path, experiment)
+    kernel = experiment.kernel.name
+    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
+    # What a kernel computes is checked when compiling.
+    check_chains(str(path), kernel, experiment.sampling, least, multiple)
     _check_offers(path, experiment, {})
     return experiment
 
@@ -81,21 +84,6 @@ def _check_external(path: Path, model: ExternalModel) -> None:
         options.model_validate(model.options)
     except ValidationError as error:
         raise explain(path, error, options, under="model.options") from error
-
-
-def _check_chains(path: Path, experiment: ExperimentBase) -> None:
-    """Refuse a number of chains that the kernel's declarations exclude; computed ones are checked when compiling."""
-    kernel, sampling = experiment.kernel.name, experiment.sampling
-    least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
-    if sampling.chains_per_group >= least and sampling.chains_per_group % multiple == 0:
-        return
-    needed = f"at least {least} chains" if sampling.chains_per_group < least else f"chains in groups of {multiple}"
-    step = math.lcm(multiple, max(least, multiple)) * sampling.chain_groups
-    raise ConfigError(
-        f"{path}: key 'sampling.chains': kernel '{kernel}' takes {needed},"
-        f" and a chain group has {sampling.chains_per_group}",
-        f"use for example\n    sampling:\n      chains: {math.ceil(sampling.chains / step) * step}",
-    )
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:

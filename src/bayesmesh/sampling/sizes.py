@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from bayesmesh.config.blocks import check_chains
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -40,22 +41,14 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
 
     Raises:
         DeviceError: its mesh does not fit the devices.
-        ConfigError: the kernel needs more chains.
+        ConfigError: the kernel needs other chains, or lacks a statistic.
     """
     compute, sampling = spec.compute, spec.sampling
     mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded")
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
     model = model_class(options, data_spec)
-    if spec.num_chains < kernel_class.min_chains:
-        raise ConfigError(
-            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} compares chains with each other and needs at least {kernel_class.min_chains} in a group, not {spec.num_chains}",
-            "raise sampling.chains or lower sampling.chain_groups",
-        )
-    if spec.num_chains % kernel_class.chain_multiple:
-        raise ConfigError(
-            f"experiment '{spec.experiment}': key 'sampling.chains': kernel {spec.kernel.name} takes chains in groups of {kernel_class.chain_multiple}, and a chain group has {spec.num_chains}",
-            "use another number of sampling.chains or sampling.chain_groups",
-        )
+    where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
+    check_chains(where, spec.kernel.name, sampling, least, multiple)
     if missing := sorted({"lp", "log_likelihood", "n_steps"} - kernel_class.statistics.keys()):
         raise ConfigError(
             f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
