@@ -17,16 +17,6 @@ from bayesmesh.store.layout import ExperimentLayout, group_name
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.sealed import read_sealed
 
-MEASURED = (
-    "A stopping rule biases the statistics that it monitors, because a run ends earlier if it looks good by chance. This"
-    " was measured against runs of fixed length, on 1,000 replications of a known posterior. With the limits of the gates,"
-    " the coverage of 90% intervals changed by at most 0.6 points, which is within its error, and standard deviations were"
-    " at most 0.1% too small. With a greedy rule (a standard error of 0.1 standard deviations, looks from the 10th draw on,"
-    " growth 1.1), coverage fell by up to 2.4 points, the mean of a skewed quantity moved by 0.011 standard deviations, its"
-    " standard deviation was 1.3% too small, and the reported error of the mean was as low as 86% of the actual one."
-)
-"""Result of `bayesmesh study stopping`; the decision record has the table, and a test compares the two."""
-
 LABELS = {"min_ess_bulk": "Bulk ESS", "min_ess_tail": "Tail ESS", "max_r_hat": "R-hat"}
 
 REASONS = {
@@ -46,7 +36,7 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> di
     Returns:
         ``sentence``, number of draws and why sampling ended there; ``groups``, remarks on several chain groups; ``cost``,
         time of the looks; ``targets``, heading of each column; ``rows``, the looks of the group with the fewest draws;
-        ``panels``, one per target; ``measured``, the bias of stopping by a rule.
+        ``panels``, one per target.
 
     Raises:
         StoreError: a manifest is damaged.
@@ -69,7 +59,6 @@ def build_stopping(layout: ExperimentLayout, config: Mapping[str, object]) -> di
         "targets": [_heading(target) for target in targets],
         "rows": [_row(look, targets) for look in mine["looks"]],
         "panels": [_draw_target(f"stopping-{n}", target, found.values()) for n, target in enumerate(targets)],
-        "measured": MEASURED,
     }
 
 

@@ -14,10 +14,13 @@ import pytest
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
-from bayesmesh.report.stopping_section import MEASURED, build_stopping
+from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.store.layout import ExperimentLayout
 
 ROOT = Path(__file__).resolve().parents[3]
+
+TEMPLATE = (ROOT / "src" / "bayesmesh" / "report" / "templates" / "stopping.html").read_text(encoding="utf-8")
+MEASURED = TEMPLATE[TEMPLATE.index("A stopping rule biases") :].removesuffix("</p>\n")
 
 
 def _look(draws: int, ess: float | None, r_hat: float | None, *, is_met: bool) -> dict[str, Any]:
