@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from types import FrameType
@@ -13,7 +12,6 @@ import jax
 from bayesmesh.errors import NotFinished
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-_log = logging.getLogger("bayesmesh")
 
 
 class GraceOver(Exception):

@@ -7,6 +7,7 @@ nor on where a run was cut.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -136,10 +137,10 @@ class MonitoredSummaries:
     def __init__(
         self, model: Model, spec: DataSpec, shards: Shards, folder: Path, names: Sequence[str], probe_rows: int
     ) -> None:
-        self._model, self._spec, self._shards, self._folder = model, spec, shards, folder
+        self._folder = folder
         self._of_model = [name for name in names if name not in STATISTICS]
         self._of_sampler = [name for name in names if name in STATISTICS]
-        self._probe_rows = probe_rows
+        self._make_program = functools.partial(MonitoredProgram, model, spec, shards, self._of_model, probe_rows)
         self._parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
         self._program: MonitoredProgram | None = None
         self.num_draws = 0
@@ -171,9 +172,7 @@ class MonitoredSummaries:
         arrays = dict(root["posterior"].arrays())  # type: ignore[union-attr]  # by its path a group
         if self._program is None:
             shapes = {k: jax.ShapeDtypeStruct((a.shape[0], *a.shape[2:]), a.dtype) for k, a in arrays.items()}
-            self._program = MonitoredProgram(
-                self._model, self._spec, self._shards, self._of_model, self._probe_rows, shapes
-            )
+            self._program = self._make_program(shapes)
         length = self._program.length
         starts = range(self.num_draws, stop, length)
         for first in range(0, len(starts), MOST_WAITING):
