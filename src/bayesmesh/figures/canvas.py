@@ -7,10 +7,12 @@ No pyplot and no global state: settings apply within a context.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import matplotlib
 from markupsafe import Markup, escape
@@ -19,7 +21,6 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, NullFormatter
-from matplotlib.typing import RcKeyType
 
 INK, MUTED, GRID, BAND, FAIL = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", BAND: "--band", FAIL: "--fail"}
@@ -41,35 +42,12 @@ def series(position: int) -> str:
 
 _VARIABLES |= {series(position): f"--series-{position}" for position in range(NUM_SERIES)}
 
-_SETTINGS: dict[RcKeyType, object] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.labelsize": 10,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "axes.formatter.use_mathtext": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "xtick.major.size": 3,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
-    "path.simplify": True,
-    "path.simplify_threshold": 0.4,
-}
+_STYLE = Path(__file__).parent / "templates" / "panel.mplstyle"
+
+
+@functools.cache
+def _settings() -> matplotlib.RcParams:
+    return matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +80,7 @@ def draw(
         title: heading above the panel.
         note: text under the panel.
     """
-    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
+    with matplotlib.rc_context({**_settings(), "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
         canvas = FigureCanvasSVG(figure)
         figure.patch.set_visible(False)

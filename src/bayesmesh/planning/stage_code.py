@@ -73,8 +73,8 @@ def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
 
 
 def _templates(stage: str) -> list[Path]:
-    """Return the templates of the pages."""
-    if stage != "report":
-        return []
-    folders = (PACKAGE_ROOT / unit / "templates" for unit in ("figures", "report"))
-    return sorted(path for folder in folders for path in folder.glob("*.*") if path.suffix in (".html", ".css"))
+    """Return the templates of the pages, and the words of the gates."""
+    folders = {"report": ("figures/templates", "report/templates", "diagnostics"), "diagnose": ("diagnostics",)}
+    shown = (".html", ".css", ".mplstyle", ".yaml")
+    found = (path for folder in folders.get(stage, ()) for path in (PACKAGE_ROOT / folder).glob("*.*"))
+    return sorted(path for path in found if path.suffix in shown)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
+from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats, sections
 from bayesmesh.figures.sections import KeyNumber
 from bayesmesh.files import write_text
@@ -114,7 +115,7 @@ def _key_numbers(
     chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
     numbers = [KeyNumber("Draws", formats.count(verdict.num_chains * verdict.num_draws), f"{chains} chains × {draws}")]
     gates = [gate for name in ("r_hat", "ess_bulk", "ess_tail") if (gate := verdict.gate(name))]
-    numbers += [KeyNumber(verdict_text.gate_label(g), verdict_text.value_text(g), g.where, g.verdict) for g in gates]
+    numbers += [KeyNumber(wording(g.name).label, verdict_text.value_text(g), g.where, g.verdict) for g in gates]
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
         state = gate.verdict if gate else ""

@@ -7,16 +7,6 @@ from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats
 
 
-def gate_label(gate: GateResult) -> str:
-    """Return the name of a gate for a table."""
-    return wording(gate.name).label
-
-
-def remedies(gate: GateResult) -> tuple[str, ...]:
-    """Return remedies for a gate that does not pass."""
-    return wording(gate.name).remedies
-
-
 def value_text(gate: GateResult) -> str:
     """Return the value of a gate with its unit."""
     return _with_unit(gate.name, gate.value)

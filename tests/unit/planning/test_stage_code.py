@@ -130,6 +130,8 @@ EDITS: list[tuple[str, str, str, set[str]]] = [
     ("diagnostics/ranks.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"diagnose"}),
     ("report/templates/page.html", "<", "<!-- text --><", {"report"}),
     ("report/templates/style.css", "{", "{ /* text */", {"report"}),
+    ("diagnostics/wordings.yaml", "chains disagree", "the chains disagree", {"diagnose", "report"}),
+    ("figures/templates/panel.mplstyle", "font.size: 10", "font.size: 11", {"report"}),
     ("figures/templates/macros.html", "{", " {", {"report"}),
     ("analyses/averaging/section.html", "<", "<!-- text --><", {"report"}),
 ]  # fmt: skip
