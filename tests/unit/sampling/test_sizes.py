@@ -135,10 +135,10 @@ def test_independent_groups_spread_chains_and_not_rows(make_case) -> None:
 
 
 def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
-    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'chees' takes at least 2 chains, and a chain group has 1"):
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'chees' takes at least 2 chains, .* has 1"):
         make_program(spec(mode="independent", chain_groups=8), make_case("gaussian").spec, 16)
 
 
 def test_a_kernel_of_pairs_refuses_an_odd_number_of_chains(make_case) -> None:
-    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel replica_exchange .* groups of 2.* has 7"):
+    with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'replica_exchange' .* groups of 2.* has 7"):
         make_program(spec(kernel="replica_exchange", chains=7), make_case("gaussian").spec, 16)
