@@ -134,6 +134,11 @@ def _summaries(body: str) -> dict[str, str]:
     }
 
 
+def _with(**keys: Any) -> dict[str, Any]:
+    """Return the keys of an experiment's blocks that differ from `EXPERIMENT`."""
+    return {block: {**EXPERIMENT.get(block, {}), **values} for block, values in keys.items()}
+
+
 DOUBLE = {"compute": {**EXPERIMENT["compute"], "dtype": "float64"}}
 OF_PRIOR, OF_LIKELIHOOD, OF_SUMMARIES = "Mine.prior: ", "Mine.log_likelihood: ", "Mine.summaries: "
 
@@ -230,3 +235,24 @@ MODELS = (
     Hostile("a gradient of its own with other names", ("Mine.log_likelihood_and_gradient", "name and shape of each latent"),
             {"log_likelihood_and_gradient": "def log_likelihood_and_gradient(self, latents, rows, is_row):\n    return jnp.zeros(()), {'mu': latents['mean']}"}),
 )  # fmt: skip
+
+CONFIGURATIONS = (
+    Hostile("one chain of a kernel that compares chains", ("key 'sampling.chains': kernel 'chees' takes at least 2 chains", "chains: 2"),
+            experiment={"kernel": {"name": "chees"}, **_with(sampling={"chains": 1})}),
+    Hostile("one chain a group", ("key 'sampling.chains': kernel 'chees'", "a chain group has 1"),
+            experiment={"kernel": {"name": "chees"}, **_with(sampling={"mode": "independent", "chains": 2, "chain_groups": 2})}),
+    Hostile("a GPU where there is none", ("key 'compute.platform': is 'gpu', and this machine has none", "platform: auto"),
+            experiment={"compute": {"platform": "gpu"}}),
+    Hostile("a TPU where there is none", ("key 'compute.platform': is 'tpu', and this machine has none",),
+            experiment={"compute": {"platform": "tpu"}}),
+    Hostile("more devices than there are", ("key 'compute.mesh': chain 1 x data 4096 needs 4096 devices", "mesh: auto"),
+            experiment={"compute": {"platform": "cpu", "mesh": {"data": 4096}}}),
+    Hostile("chains that devices do not divide", ("key 'compute.mesh.chain'",), experiment={"compute": {"mesh": {"chain": 3}}}),
+    Hostile("zero rows", ("key 'data.num_rows'", "greater than or equal to 1"), experiment={"data": {"source": "gaussian", "num_rows": 0}}),
+    Hostile("zero columns", ("key 'data.dimension'", "greater than or equal to 1"), experiment={"data": {"source": "gaussian", "dimension": 0}}),
+    Hostile("zero chains", ("key 'sampling.chains'",), experiment=_with(sampling={"chains": 0})),
+    Hostile("all rows held out", ("key 'data.held_out_fraction'",), experiment=_with(data={"held_out_fraction": 1.0})),
+    Hostile("not a number", ("key 'model.options.scale'",), experiment={"model": {"name": "mine:Mine", "options": {"scale": float("nan")}}}),
+    Hostile("a precision that does not exist", ("key 'compute.dtype'",), experiment=_with(compute={"dtype": "float16"})),
+)  # fmt: skip
+"""Refused when the configuration is read, or for a job on this machine, before any data are."""

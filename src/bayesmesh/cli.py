@@ -140,7 +140,7 @@ def _main(words: list[str]) -> int:
     try:
         # Analyses bring verbs, and their files may be wrong.
         return _run(make_parser().parse_args(words), words)
-    except (UserError, OSError) as caught:
+    except (UserError, OSError, MemoryError) as caught:
         error = caught if isinstance(caught, UserError) else explain_os_error(caught)
         if error is None:
             raise

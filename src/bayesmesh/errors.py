@@ -89,8 +89,11 @@ _CIRCUMSTANCES = {
 }
 
 
-def explain_os_error(error: OSError) -> UserError | None:
-    """Return a user error for a full disk, a missing permission and similar causes; None for other errors."""
+def explain_os_error(error: OSError | MemoryError) -> UserError | None:
+    """Return a user error for a full disk, too little memory, a missing permission and the like; None for other errors."""
+    if isinstance(error, MemoryError):
+        said = f"this machine or job has not enough memory: {error}".rstrip(": ")
+        return DeviceError(said, "use fewer rows, chains or draws, or a machine or a job with more memory")
     if error.errno not in _CIRCUMSTANCES:
         return None
     names = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]

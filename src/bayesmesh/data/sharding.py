@@ -71,8 +71,13 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
     """Count rows, test rows, columns and interactions, and compare them with the declared counts.
 
     Raises:
-        DataError: a count differs; the message has both.
+        DataError: a field is not an array of numbers, or holds nothing; or a count differs: the message has both.
     """
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"`read` returns {type(dataset).__name__} instead of a Dataset")
+    for name, value in dataset.constants.items():
+        if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+            raise DataError(f"constant '{name}' is not a finite number but {value!r}")
     counts = {"rows": _length("rows", dataset.rows), "test_rows": _length("test_rows", dataset.test_rows)}
     if counts["rows"] == 0:
         raise DataError("the dataset has no rows")
@@ -96,6 +101,13 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
 
 def _length(part: str, fields: Mapping[str, np.ndarray]) -> int:
     for name, values in fields.items():
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf" or not values.ndim:
+            about = (
+                f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+            )
+            raise DataError(f"{part}/{name}: is not an array of numbers with one entry per row, but {about}")
+        if 0 in values.shape[1:]:
+            raise DataError(f"{part}/{name}: has shape {values.shape}: its rows hold nothing")
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             row = int(np.argwhere(~np.isfinite(values))[0][0])
             raise DataError(f"{part}/{name}: row {row}: a value is not finite")

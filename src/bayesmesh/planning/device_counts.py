@@ -17,7 +17,8 @@ def count_devices(platform: str, cores: int) -> int:
         platform: ``auto``, ``cpu``, ``gpu`` or ``tpu``.
         cores: cores available to the workflow.
     """
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    # Linux in Windows has one device file for all GPUs.
+    gpus = len([*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")])
     tpus = len([*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")])
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
@@ -39,13 +40,18 @@ def check_devices(path: Path, experiment: ExperimentBase, cores: int) -> None:
         cores: cores of one job; chain groups share those of the workflow.
 
     Raises:
-        ConfigError: the mesh needs more devices than a job has.
+        ConfigError: the machine has no device of the platform, or the mesh needs more devices than a job has.
     """
-    mesh = experiment.compute.mesh
+    mesh, platform = experiment.compute.mesh, experiment.compute.platform
+    if platform in ("gpu", "tpu") and not count_devices(platform, cores):
+        raise ConfigError(
+            f"{path}: key 'compute.platform': is '{platform}', and this machine has none",
+            "use\n    compute:\n      platform: auto\n  or run where there is one, for example with --profile profiles/slurm-gpu",
+        )
     if mesh == "auto" or experiment.compute.processes > 1:
         # The devices of several processes are known only after their start.
         return
-    platform, groups = experiment.compute.platform, experiment.sampling.chain_groups
+    groups = experiment.sampling.chain_groups
     available = count_devices(platform, cores)
     if mesh.chain * mesh.data > available:
         share = f" for each of the {groups} chain groups, which run at the same time" if groups > 1 else ""

@@ -1,10 +1,14 @@
-"""Describe this machine: the cores that this process may use, and a name for tables of measured times."""
+"""Describe this machine: cores and memory that this process may use, and a name for tables of measured times."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
+import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -18,6 +22,72 @@ def machine_name() -> str:
     cores = usable_cores()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{_processor()}, {cores} core{'s' if cores > 1 else ''}, {memory:.0f} GiB"
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Return the bytes that this process may still take; None where the system does not say.
+
+    The least of what the machine has available and of what the control groups of a container or a job leave. Their
+    caches of files count as free.
+
+    Args:
+        root: of the file system.
+    """
+    found = [1024 * n for n in _numbers(root / "proc/meminfo", "MemAvailable")]
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            base = root / "sys/fs/cgroup" / controllers
+            inside = base / path.lstrip("/")
+            found += [n for folder in (inside, *inside.parents) if folder.is_relative_to(base) for n in _left(folder)]
+    return min(found, default=None)
+
+
+def _left(group: Path) -> list[int]:
+    """Return what a control group leaves, for either version of their files; empty without a limit."""
+    for limit, usage, caches in (
+        ("memory.max", "memory.current", ("inactive_file", "active_file")),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
+    ):
+        most, used = (next(iter(_lines(group / name)), "") for name in (limit, usage))
+        if most.isdecimal() and used.isdecimal():
+            cached = sum(n for name in caches for n in _numbers(group / "memory.stat", name))
+            return [max(0, int(most) - int(used) + cached)]
+    return []
+
+
+def _numbers(file: Path, name: str) -> list[int]:
+    """Return the number of a line such as ``MemAvailable:  123 kB``; empty without one."""
+    found = (re.fullmatch(rf"{name}:?\s+(\d+).*", line) for line in _lines(file))
+    return [int(match[1]) for match in found if match]
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the lines of a file of the kernel; empty where it does not exist or may not be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def limited_memory(num_bytes: int | None) -> Iterator[None]:
+    """Let allocations within the block fail with a MemoryError beyond some bytes; otherwise the system would kill us.
+
+    Args:
+        num_bytes: in addition to what the process has; no limit if None.
+    """
+    used = _numbers(Path("/proc/self/status"), "VmData")
+    if num_bytes is None or not used:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [1024 * used[0] + num_bytes, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 @functools.cache

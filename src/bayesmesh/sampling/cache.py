@@ -34,7 +34,8 @@ def use_cache(results: str) -> None:
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     # JAX has no public way to give it another cache than plain files.
     compilation_cache.reset_cache()
-    compilation_cache._cache, compilation_cache._cache_initialized = ProgramCache(folder), True
+    compilation_cache._cache = ProgramCache(folder)  # type: ignore[assignment]  # has the methods of its interface
+    compilation_cache._cache_initialized = True
 
 
 @contextlib.contextmanager

@@ -34,6 +34,9 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     Args:
         compute: platform and precision.
         cores: cores that this job may use; all that the process may run on when None.
+
+    Raises:
+        DeviceError: the platform is not available to a single process.
     """
     platform = {"gpu": "cuda"}.get(compute.platform, compute.platform)
     if platform != "auto":
@@ -50,6 +53,29 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     jax.config.update("jax_threefry_partitionable", True)
     jax.config.update("jax_random_seed_offset", 0)
     jax.config.update("jax_numpy_dtype_promotion", "standard")
+    if compute.processes == 1:
+        # Several processes must join before they look at devices.
+        find_devices(compute)
+
+
+def find_devices(compute: ComputeSettings) -> list[jax.Device]:
+    """Return the devices of all processes.
+
+    Raises:
+        DeviceError: the platform is not available.
+    """
+    try:
+        return jax.devices()
+    # JAX asserts without a message that it has found a device of the platform.
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition(" (")[0] or "JAX finds no such device, or has no software for it"
+        named = os.environ.get("JAX_PLATFORMS", "")
+        origin = f" (JAX_PLATFORMS={named})" if compute.platform == "auto" and named else ""
+        raise DeviceError(
+            f"compute.platform: {compute.platform}{origin} is not available here: {reason}",
+            "use `platform: auto`, run on a machine that has the device, or install that platform's lock with"
+            " `make env ACCELERATOR=cuda`",
+        ) from error
 
 
 def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -> Mesh:
@@ -63,13 +89,7 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     Raises:
         DeviceError: too few devices, or the platform is not available.
     """
-    try:
-        devices = jax.devices()
-    except RuntimeError as error:
-        raise DeviceError(
-            f"compute.platform: {compute.platform} is not available here: {error}",
-            "use platform: auto, or install that platform's lock",
-        ) from error
+    devices = find_devices(compute)
     if jax.process_count() != compute.processes:
         raise DeviceError(
             f"compute.processes: {compute.processes} processes are to share the devices, and here are {jax.process_count()}",

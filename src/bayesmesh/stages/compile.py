@@ -13,11 +13,13 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.observed import observe
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling import audit
 from bayesmesh.sampling.cache import Compilation, compile_programs, use_cache
 from bayesmesh.sampling.distributed import joined
-from bayesmesh.sampling.mesh import configure_jax, describe_devices, warn_of_idle_gpu
+from bayesmesh.sampling.memory import check_memory
+from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
@@ -52,6 +54,7 @@ def run(
     configure_jax(compute, cores)
     with joined(rank) as peers, observe(spec) as observation:
         with peers.together():
+            find_devices(compute)
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
             latents = check_reading(spec, data_spec)
@@ -60,6 +63,8 @@ def run(
             equations, growth = _growth(spec, data_spec, ledger)
             probe = make_program(spec, data_spec, slice_draws=1)
             warn_of_idle_gpu(probe.mesh, compute)
+            with in_file_of(spec):
+                check_memory(probe, available_memory())
             ledger.device = str(describe_devices(probe.mesh)["kind"])
             start = time.perf_counter()
             data = probe.put_data(shards.read_rows(*probe.rows_here))

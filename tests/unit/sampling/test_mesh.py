@@ -123,11 +123,9 @@ def test_variables_of_jax_do_not_change_draws(user_environment) -> None:
     assert found == expected != ""
 
 
-def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(user_environment) -> None:
-    code = CONFIGURE.format(settings={"platform": "tpu"}, cores=1) + (
-        "from bayesmesh.errors import DeviceError\n"
-        "try:\n    build_mesh(compute, num_chains=2, is_sharded=True)\n"
-        "except DeviceError as error:\n    print(error)"
-    )
+@pytest.mark.parametrize("platform", ["tpu", "gpu"])
+def test_a_platform_that_is_not_there_is_refused_by_the_name_of_the_key(platform, user_environment) -> None:
+    lines = CONFIGURE.format(settings={"platform": platform}, cores=1).replace("\n", "\n    ")
+    code = f"from bayesmesh.errors import DeviceError\ntry:{lines}\nexcept DeviceError as error:\n    print(error)"
     done = python(code, {k: v for k, v in user_environment.items() if k != "JAX_PLATFORMS"})
-    assert "compute.platform: tpu is not available here" in done.stdout, done.stderr
+    assert f"compute.platform: {platform} is not available here" in done.stdout, done.stderr

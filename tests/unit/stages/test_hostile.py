@@ -10,11 +10,13 @@ import jax
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.loading import load_experiment
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.device_counts import check_devices
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.stages.requirements import check_derived, check_reading
-from hostile import MODELS, Hostile
+from hostile import CONFIGURATIONS, MODELS, Hostile
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,5 +63,22 @@ def test_a_mistake_is_one_sentence_with_file_and_remedy(case: Hostile, tmp_path:
     assert said.startswith(f"config/experiments/mine.yaml: key 'model.name': {tmp_path / 'mine.py'}")
     assert "Traceback" not in said
     assert caught.value.remedy
+    for part in case.said:
+        assert part in said
+
+
+@pytest.mark.parametrize("case", CONFIGURATIONS, ids=lambda case: case.name)
+def test_a_configuration_that_cannot_run_is_refused_before_data_are_read(
+    case: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    case.write(tmp_path, module_of(case))
+    path = Path("config/experiments/mine.yaml")
+    with pytest.raises(ConfigError) as caught:
+        check_devices(path, load_experiment(path), 2)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: key '")
+    assert "Traceback" not in said
     for part in case.said:
         assert part in said

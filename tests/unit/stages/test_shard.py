@@ -1,0 +1,89 @@
+"""Data that cannot be sharded are refused with the source, what is wrong and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from bayesmesh.cli import main
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.sources import gaussian
+from bayesmesh.stages import shard
+from hostile import EXPERIMENT
+
+X = np.zeros((5, 2))
+
+
+@pytest.fixture
+def shard_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Return a function that runs the command line on what a source reads, and gives the exit code and what it said."""
+
+    def run(read: Any, **data: Any) -> tuple[int, str]:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "config" / "experiments").mkdir(parents=True)
+        (tmp_path / "config" / "config.yaml").write_text("experiments: [mine]\n")
+        experiment = {**EXPERIMENT, "model": {"name": "gaussian"}, "data": {"source": "gaussian", **data}}
+        (tmp_path / "config" / "experiments" / "mine.yaml").write_text(yaml.safe_dump(experiment))
+        if read is not None:
+            monkeypatch.setattr(gaussian.Source, "read", lambda *_: read())
+        assert main(["fetch", "--experiment", "mine"]) == 0
+        return main(["shard", "--experiment", "mine"]), capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "said"),
+    [
+        ({"x": X[:0]}, {}, "the dataset has no rows"),
+        ({}, {}, "the dataset has no rows"),
+        ({"x": X[:, :0]}, {}, "rows/x: has shape (5, 0): its rows hold nothing"),
+        ({"x": [1.0, 2.0]}, {}, "rows/x: is not an array of numbers with one entry per row, but list"),
+        ({"x": np.array(["a", "b"])}, {}, "rows/x: is not an array of numbers with one entry per row, but <U1 of shape (2,)"),
+        ({"x": np.array(["a", None])}, {}, "but object of shape (2,)"),
+        ({"x": np.float64(3)}, {}, "rows/x: is not an array of numbers with one entry per row, but float64"),
+        ({"x": X + 1j}, {}, "but complex128"),
+        ({"x": X / np.where(np.arange(5) == 3, np.nan, 1)[:, None]}, {}, "rows/x: row 3: a value is not finite"),
+        ({"x": X, "y": X[:4]}, {}, "fields of rows have unequal lengths: {'x': 5, 'y': 4}"),
+        ({"x": X}, {"constants": {"noise_scale": "1"}}, "constant 'noise_scale' is not a finite number but '1'"),
+        ({"x": X}, {"constants": {"noise_scale": float("inf")}}, "constant 'noise_scale' is not a finite number but inf"),
+        ({"x": X}, {"declared_counts": {"rows": 6}}, "rows: expected 6, found 5"),
+    ],
+)  # fmt: skip
+def test_a_dataset_that_is_not_valid_is_refused(shard_data: Any, rows: Any, more: Any, said: str) -> None:
+    code, output = shard_data(lambda: Dataset(rows=rows, **more))
+    assert code == 3
+    assert "error: source 'gaussian': " in output
+    assert said in output
+    assert "remedy: " in output
+    assert "Traceback" not in output
+
+
+def test_an_exception_of_a_source_is_named_with_its_line(shard_data: Any) -> None:
+    def read() -> Dataset:
+        raise ValueError("row 7 has no label")
+
+    code, output = shard_data(read)
+    assert code == 2
+    assert f"{__file__}, line {read.__code__.co_firstlineno + 1}: " in output
+    assert "ValueError: row 7 has no label" in output
+    assert "Traceback" not in output
+
+
+def test_what_is_no_dataset_is_refused(shard_data: Any) -> None:
+    code, output = shard_data(lambda: {"x": X})
+    assert code == 3
+    assert "source 'gaussian': `read` returns dict instead of a Dataset" in output
+
+
+def test_data_beyond_the_memory_are_refused_with_the_numbers(shard_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard, "available_memory", lambda: 2**28)
+    code, output = shard_data(None, num_rows=10**8, dimension=2)
+    assert code == 3
+    assert "source 'gaussian' with these options does not fit into memory: 0.2 GiB are available here" in output
+    assert "Unable to allocate 1.49 GiB" in output
+    assert "remedy: ask for fewer rows or columns" in output
