@@ -43,6 +43,7 @@ _OF_SYSTEM = (
 _CONFIGURATION = ("config/config.yaml", "config/experiments")
 _CHANGING = "changed while it was read"
 
+_EVENTS = {"open", "sqlite3.connect", "os.rename"}
 _active: list[Observation] = []
 
 
@@ -153,13 +154,17 @@ def _install() -> None:
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if not _active or event not in ("open", "os.rename"):
+    if not _active or event not in _EVENTS:
         return
-    if event == "open":
-        path, _, flags = arguments
-        is_read = isinstance(flags, int) and not flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    else:
-        path, is_read = arguments[1], False
+    match event, arguments:
+        case "open", (path, _, int(flags)):
+            is_read = not flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        case "sqlite3.connect", (path, *_):
+            is_read = True
+        case "os.rename", (_, path, *_):
+            is_read = False
+        case _:
+            return
     # A descriptor has no name. An error would be one of the code that opens the file: the current folder may be gone.
     if isinstance(path, str | bytes):
         with contextlib.suppress(OSError):

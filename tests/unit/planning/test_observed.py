@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import runpy
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (tmp_path / "data/table.db").touch()
     np.save(tmp_path / "data/table.npy", np.arange(3))
     with gzip.open(tmp_path / "data/table.gz", "wt") as file:
         file.write("1\n")
@@ -103,6 +105,7 @@ READS: dict[str, tuple[Callable[[], object], str]] = {
     "gzip": (lambda: _unzip("data/table.gz"), "data/table.gz"),
     "pandas and gzip": (lambda: pd.read_csv("data/table.gz", compression="gzip"), "data/table.gz"),
     "zipfile": (lambda: zipfile.ZipFile("data/table.zip").read("a"), "data/table.zip"),
+    "sqlite3": (lambda: sqlite3.connect("data/table.db").close(), "data/table.db"),
     "import_module": (lambda: importlib.import_module("own.other"), "own/other.py"),
     "a file's loader": (lambda: _load("own/other.py"), "own/other.py"),
     "runpy": (lambda: runpy.run_path("own/other.py"), "own/other.py"),
