@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 SNAKEMAKE_ARGS ?=
 
 # Rules and tests call bayesmesh and snakemake by name.
-in_venv := PATH="$(CURDIR)/.venv/bin:$$PATH"
+in_venv := PATH="$$(pwd)/.venv/bin:$$PATH"
 
 .PHONY: help run chaos mutants reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 

@@ -20,6 +20,12 @@ die() {
     exit 1
 }
 
+newline='
+'
+case $root in
+*[\$\`\"\\{}:]* | *"$newline"*) die "$root: rename the folder: shells or Snakemake would interpret \$, \`, \", \\, {, }, : or a newline in it" ;;
+esac
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Run it, because shims of version managers may exist and fail.

@@ -1,5 +1,6 @@
 """The set-up: tools/bootstrap.sh with fake programs on a PATH of its own, and the locks in envs/."""
 
+import dataclasses
 import functools
 import os
 import re
@@ -89,6 +90,21 @@ def checkout(tmp_path: Path) -> Checkout:
     for tool in TOOLS:
         (programs / tool).symlink_to(shutil.which(tool) or pytest.fail(f"{tool} is not installed"))
     return Checkout(root, programs, tmp_path / "log")
+
+
+@pytest.mark.parametrize("name", ["$(touch pwned)", "`touch pwned`", 'a "b"', "{x}", "a:b", "a\\b", "a\nb"])
+def test_a_folder_that_a_shell_would_interpret_is_refused_and_not_interpreted(checkout: Checkout, name: str) -> None:
+    moved = dataclasses.replace(checkout, root=checkout.root.rename(checkout.root.with_name(name)))
+    done = moved.bootstrap("cpu")
+    assert done.returncode == 1
+    assert "rename the folder" in done.stderr
+    assert not list(moved.root.parent.rglob("pwned"))
+
+
+def test_a_folder_with_spaces_quotes_and_letters_is_accepted(checkout: Checkout) -> None:
+    checkout.python("python3", 312)
+    moved = dataclasses.replace(checkout, root=checkout.root.rename(checkout.root.with_name("a 'b' ü;& %s")))
+    assert moved.bootstrap("--python").stdout.strip()
 
 
 def test_an_old_python3_is_passed_over(checkout: Checkout) -> None:

@@ -168,6 +168,20 @@ def _circle(analysis: str, way: list[str], experiments: Mapping[str, ExperimentB
     return []
 
 
+def refuse_folder(folder: Path) -> None:
+    """Refuse a project folder whose name a shell, a search path or Snakemake would take for more than a name.
+
+    Installers write the folder between double quotes into scripts, Slurm's executor into its command, and Snakemake
+    replaces braces in paths.
+
+    Raises:
+        ConfigError: the path holds such a character; the message shows it.
+    """
+    if found := "".join(sorted(set('$`"\\{}:\n') & set(str(folder)))):
+        message = f"{str(folder)!r}: the path of the project holds {found!r}, which shells or Snakemake would interpret"
+        raise ConfigError(message, "rename the folder; spaces and letters of any script are fine")
+
+
 def refuse_overrides(given: Any, own: Path) -> None:
     """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
 

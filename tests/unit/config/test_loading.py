@@ -13,7 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayesmesh.config.loading import load_all, load_configuration, load_experiment, load_run, refuse_overrides
+from bayesmesh.config.loading import (
+    load_all,
+    load_configuration,
+    load_experiment,
+    load_run,
+    refuse_folder,
+    refuse_overrides,
+)
 from bayesmesh.config.registry import list_components
 from bayesmesh.config.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from bayesmesh.errors import ConfigError
@@ -263,6 +270,17 @@ def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) 
     assert "write it into" in caught.value.remedy
     with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
         refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own)
+
+
+@pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", '"x"', "a\\b", "{x}", "a:b", "a\nb"])
+def test_a_project_folder_that_a_shell_would_interpret_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="which shells or Snakemake would interpret") as caught:
+        refuse_folder(Path("/home/me") / name)
+    assert "rename the folder" in caught.value.remedy
+
+
+def test_a_project_folder_with_spaces_quotes_and_letters_is_accepted() -> None:
+    refuse_folder(Path("/home/me/a 'b' ü;& %s #"))
 
 
 @pytest.mark.parametrize("key", ["experiments", "reproduce"])
