@@ -133,7 +133,9 @@ def test_a_job_that_is_killed_and_tried_again_ends_with_the_same_bytes(
     assert running.returncode != 0, said[-4000:]
     left = len(_commits(workspace))
     assert FEW + 12 <= left < MANY, "the job was to be killed in the middle"
-    assert json.loads((workspace.root / manifest).read_text())["num_draws"] == FEW, "that of the last successful run stays"
+    assert json.loads((workspace.root / manifest).read_text())["num_draws"] == FEW, (
+        "that of the last successful run stays"
+    )
 
     done = workspace.snakemake("--cores", "2", POSTERIOR)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -83,6 +83,8 @@ class Model(ABC):
         pretty_name: for tables.
         local_latents: latents with one entry per row, or per group of rows -> the axis that runs over the entries.
             Wherever a method receives `rows` or `inputs`, these latents are aligned with the rows along that axis.
+        blocks: name of an axis, such as ``films`` -> shared latents that have it -> where it is among their axes. A
+            block metric may take the coordinates of one film together.
         offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
@@ -90,6 +92,7 @@ class Model(ABC):
 
     pretty_name: ClassVar[str]
     local_latents: ClassVar[Mapping[str, int]] = {}
+    blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
     options: Settings
     """A subclass declares its own class of options."""

@@ -39,6 +39,7 @@ class MatrixFactorization(Model):
     offers = ("recommendation",)
     options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
+    blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``user_embeddings`` (users, width), ``film_embeddings`` (films, width) and the biases of both."""
@@ -110,7 +111,7 @@ class MatrixFactorization(Model):
         """
         num_films = rows["watched"].shape[-1]
         films = np.linspace(0, num_films - 1, min(16, num_films)).round().astype(np.int32)
-        of_films = {name: latents[name][films] for name in ("film_embeddings", "film_biases")}
+        of_films = {name: latents[name][films] for name in self.blocks["films"]}
         return {
             "logits": self.logits({**latents, **of_films}),
             "mean_user_bias": latents["user_biases"].mean(),

@@ -49,6 +49,7 @@ class Target:
             layout.num_entries,
             layout.padded_entries,
             self.dtype,
+            model.blocks,
         )
 
     def _set_prior(self, model: Model) -> None:

@@ -165,15 +165,17 @@ class _Check:
         self._check_axes(model)
 
     def _check_axes(self, model: Model) -> None:
-        """Check that the axis over entries of each local latent exists and has one place per entry."""
-        for name, axis in model.local_latents.items():
-            if name not in self.latents:
-                _refuse(self._class, f"local_latents names '{name}', which the prior has not", suggest(name, self.latents))  # fmt: skip
-            shape = self.latents[name].shape
-            if not 0 <= axis < len(shape):
-                _refuse(self._class, f"local_latents: latent '{name}' of shape {shape} has no axis {axis}", f"use one of 0 to {len(shape) - 1}")  # fmt: skip
-            if shape[axis] != self._spec.num_entries:
-                _refuse(self._class, f"local latent '{name}' of shape {shape} has {shape[axis]} entries on axis {axis} for {self._spec.num_entries} in the data", "let that axis span data_spec.num_entries")  # fmt: skip
+        """Check that declared axes over entries exist and, of local latents, have one place per entry."""
+        groups = {"local_latents": model.local_latents, **{f"blocks['{k}']": v for k, v in model.blocks.items()}}
+        for where, axes in groups.items():
+            for name, axis in axes.items():
+                if name not in self.latents:
+                    _refuse(self._class, f"{where} names '{name}', which the prior has not", suggest(name, self.latents))  # fmt: skip
+                shape = self.latents[name].shape
+                if not 0 <= axis < len(shape):
+                    _refuse(self._class, f"{where}: latent '{name}' of shape {shape} has no axis {axis}", f"use one of 0 to {len(shape) - 1}")  # fmt: skip
+                if where == "local_latents" and shape[axis] != self._spec.num_entries:
+                    _refuse(self._class, f"local latent '{name}' of shape {shape} has {shape[axis]} entries on axis {axis} for {self._spec.num_entries} in the data", "let that axis span data_spec.num_entries")  # fmt: skip
 
     def likelihood(self, numbers: Mapping[str, Any]) -> None:
         """Check the log likelihood at two numbers of rows, since a fixed length may be one of them, and its gradient."""

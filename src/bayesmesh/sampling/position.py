@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bayesmesh.kernels.base import Position
+
+
+class Block(NamedTuple):
+    """Coordinates that belong to the entries of one axis, such as all films; without names.
+
+    Attributes:
+        part: ``shared`` or ``local``.
+        indices: (entry, width) int64 into the axis S of shared coordinates; for local ones (1, width) into the axis k,
+            the same for every entry.
+    """
+
+    part: str
+    indices: np.ndarray
 
 
 def resize_local(
@@ -38,6 +53,7 @@ class PositionLayout:
         local: local latent -> its axis that runs over the entries.
         num_entries: length of that axis: users, groups or rows.
         padded_entries: entries with the padding behind them.
+        blocks: group of entries -> latent -> its axis over them, for shared latents.
         dtype: of positions.
 
     Attributes:
@@ -52,9 +68,11 @@ class PositionLayout:
         num_entries: int,
         padded_entries: int,
         dtype: jnp.dtype,
+        blocks: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self.shapes, self.axes, self.dtype = dict(sorted(shapes.items())), dict(local), dtype
         self.num_entries, self.padded_entries = num_entries, padded_entries
+        self._blocks = {} if blocks is None else {k: dict(v) for k, v in blocks.items()}
         self.shared, self.shared_size = self._slices(is_local=False)
         self.local, self.local_size = self._slices(is_local=True)
 
@@ -106,6 +124,24 @@ class PositionLayout:
             jnp.concatenate(shared) if shared else None,
             jnp.pad(jnp.concatenate(local, axis=1), ((0, behind), (0, 0))) if local else None,
         )
+
+    def blocks(self) -> dict[str, Block]:
+        """Return the blocks of coordinates that belong to one axis: declared ones, and ``local`` for the entries.
+
+        A block metric needs no more: which coordinates form one unit, for each unit of the axis.
+        """
+        found = {}
+        for group, latents in self._blocks.items():
+            columns = []
+            for name in sorted(latents):
+                where = self.shared[name]
+                index = np.arange(where.start, where.stop).reshape(self.shapes[name])
+                index = np.moveaxis(index, latents[name], 0)
+                columns.append(index.reshape(index.shape[0], -1))
+            found[group] = Block("shared", np.concatenate(columns, axis=1))
+        if self.local:
+            found["local"] = Block("local", np.arange(self.local_size)[None])
+        return found
 
 
 def _split(

@@ -111,3 +111,36 @@ def test_gradients_go_the_same_way() -> None:
 
     found = jax.grad(total)(made.pack(jax.tree.map(jnp.zeros_like, weights)))
     jax.tree.map(np.testing.assert_array_equal, found, made.pack(weights))
+
+
+def test_blocks_of_a_model_are_the_coordinates_of_one_entry(make_case, make_target) -> None:
+    """Films of the matrix factorisation: each has its embedding and its bias; users are the entries."""
+    target = make_target(make_case("matrix_factorization", width=3), 2, 5)
+    made = target.position
+    blocks = made.blocks()
+    assert set(blocks) == {"films", "local"}
+    films, local = blocks["films"], blocks["local"]
+    (num_films, width) = made.shapes["film_embeddings"]
+    assert (films.part, local.part) == ("shared", "local")
+    assert films.indices.shape == (num_films, width + 1)
+    assert sorted(films.indices.ravel()) == list(range(made.shared_size)), "each coordinate belongs to one film"
+    np.testing.assert_array_equal(local.indices, np.arange(made.local_size)[None])
+    # A position that holds the number of the film at each of its coordinates.
+    number = jnp.arange(num_films, dtype=jnp.float64)
+    values = {k: jnp.zeros(v) for k, v in made.shapes.items()}
+    values |= {"film_embeddings": jnp.repeat(number[:, None], width, 1), "film_biases": number}
+    shared = np.asarray(made.pack(values).shared)
+    np.testing.assert_array_equal(shared[films.indices], np.repeat(np.arange(num_films)[:, None], width + 1, 1))
+
+
+def test_blocks_along_a_later_axis() -> None:
+    made = PositionLayout(
+        {"a": (2, 3), "b": (3,), "c": (4,)}, {}, 1, 1, jnp.dtype("float64"), {"columns": {"a": 1, "b": 0}}
+    )
+    ((name, block),) = made.blocks().items()
+    assert name == "columns"
+    np.testing.assert_array_equal(block.indices, [[0, 3, 6], [1, 4, 7], [2, 5, 8]])
+
+
+def test_a_model_without_blocks_or_entries_has_none() -> None:
+    assert layout(names=("bias", "weights")).blocks() == {}
