@@ -65,7 +65,8 @@ class GroupProgress:
         if (is_running := is_process_there(self.owner)) is not None:
             return is_running
         beat = min(float(self.owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
-        return now - self.last_beat < STALE_BEATS * beat
+        # A heartbeat far ahead is as old as one long ago: it is from before a clock was set back.
+        return abs(now - self.last_beat) < STALE_BEATS * beat
 
 
 class _Environment(pydantic.BaseModel):

@@ -145,7 +145,7 @@ def _row(plan: Plan, name: str, standing: Standing, jobs: Sequence[QueuedJob], n
         f"{sum(rates) / sampling.chain_groups:.3g}" if rates else "-", left,
         f"{sum(accepted) / len(accepted):.2f}" if accepted else "-",
         *_convergence(None if is_busy else standing.verdict, [g for g in groups if g.phase == "sample"]),
-        _where(groups, alive, jobs), f"{age(now - max(commits))} ago" if commits else "-",
+        _where(groups, alive, jobs), _since(now - max(commits)) if commits else "-",
     )  # fmt: skip
 
 
@@ -215,6 +215,11 @@ def _where(groups: Sequence[GroupProgress], alive: Sequence[GroupProgress], jobs
     hosts = writing | {j.node for j in jobs if j.state == "RUNNING"} or {g.host for g in groups}
     devices = sorted({g.device for g in groups})
     return " on ".join(part for part in (", ".join(devices), ", ".join(sorted(hosts - {""}))) if part) or "-"
+
+
+def _since(seconds: float) -> str:
+    """Return how long ago something was; below 0 a clock has been set back since, or that of another machine is fast."""
+    return f"{age(seconds)} ago" if seconds >= 0 else f"{age(-seconds)} ahead of this clock"
 
 
 def age(seconds: float) -> str:

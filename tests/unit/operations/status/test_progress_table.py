@@ -214,6 +214,14 @@ def test_a_lock_says_who_is_at_work_and_whether_it_lives(plan: Plan, sample: Cal
     assert row(plan, "listed", NOW + 50 + 5 * STALE_BEATS)["state"] == "stale lock"
 
 
+def test_a_clock_that_was_set_back_is_said_and_revives_nobody(plan: Plan, sample: Callable[..., ChainStore]) -> None:
+    store = sample()
+    assert row(plan, "listed", NOW - 1000)["last commit"] == "16 min ahead of this clock"
+    _lock(store.folder, NOW)
+    assert row(plan, "listed", NOW - 2)["state"] == "sampling"
+    assert row(plan, "listed", NOW - 1000)["state"] == "stale lock"
+
+
 def test_a_process_of_this_machine_is_looked_up(plan: Plan, sample: Callable[..., ChainStore]) -> None:
     folder = sample().folder
     code = "import sys, pathlib\nfrom bayesmesh.store.lock import WriterLock\nWriterLock(pathlib.Path(sys.argv[1])).__enter__()\nprint()\nsys.stdout.flush()\nsys.stdin.read()"
