@@ -31,20 +31,20 @@ def run(arguments: argparse.Namespace) -> int:
         UserError: raised by the stage, or an invalid specification or chain group.
     """
     stage = arguments.verb
-    spec, later = _specs(arguments)
-    # Of several processes only the first writes the ledger.
+    spec, later, code = _specs(arguments)
+    # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
-    job = f"{stage}-{arguments.group}" if stage == "sample" else stage
+    group = arguments.group if stage == "sample" else ""
     options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
     if stage == "sample":
-        options["group"] = _group_number(arguments.group, spec.sampling.chain_groups)
+        options["group"] = _group_number(group, spec.sampling.chain_groups)
     if stage == "compile":
         options["later"] = later
-    _log.info("%s %s%s", stage, spec.experiment, f", code {arguments.code}" if arguments.code else "")
-    # The ledger of shared data lies beside the data.
-    shared = stage in ("fetch", "shard")
-    path = spec.data_layout.folder / "ledger" / f"{job}.jsonl" if shared else spec.layout.ledger_part(job)
-    ledger = Ledger(path, job)
+    _log.info("%s %s, code %s", stage, spec.experiment, code or "unknown")
+    ledger = _ledger(spec, f"{stage}-{group}" if group else stage)
+    seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
+    if is_first:
+        seal = sealed(job_of(spec, group), spec.digest, code)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(component_sources(spec)):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
@@ -52,10 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            group = arguments.group if stage == "sample" else ""
-            seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
-            if is_first:
-                seal = sealed(job_of(spec, group), spec.digest, arguments.code or "")
             with seal as observed, observe(spec) as observation:
                 said = run_stage(spec, ledger, **options)
                 observed |= observation.files()
@@ -67,18 +63,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
-    """Return the specification and, for `compile`, those of the later stages to check."""
+def _ledger(spec: StageSpec, job: str) -> Ledger:
+    """Return the ledger of a job; that of shared data lies beside the data."""
+    is_shared = spec.stage in ("fetch", "shard")
+    return Ledger(
+        spec.data_layout.folder / "ledger" / f"{job}.jsonl" if is_shared else spec.layout.ledger_part(job), job
+    )
+
+
+def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec], str]:
+    """Return the specification, for `compile` those of the later stages to check, and the fingerprint of the code.
+
+    The last is empty for a job started by hand from a specification alone.
+    """
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
     later = [parse_spec(file, "sample", "assemble", *LATER, option="--later") for file in files]
     if arguments.spec is not None:
-        return parse_spec(arguments.spec, stage), later
+        return parse_spec(arguments.spec, stage), later, arguments.code or ""
     plan = Plan(is_partial=True)
     experiment = plan.experiments[name]
     wanted = [stage, *([] if later else later_stages(experiment))]
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
-    return spec, later or found
+    return spec, later or found, arguments.code or plan.code_of_stage(stage, name)
 
 
 def _group_number(name: str, num_groups: int) -> int:
