@@ -35,7 +35,7 @@ def read_aloud(verdict: Verdict) -> str:
     missed, total = len(verdict.missed), len(verdict.gates)
     drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
-        return f"All {total} gates pass: {drawn} show no sign of non-convergence."
+        return f"All {total} gates pass: by their limits, {drawn} show no sign of non-convergence."
     names = _listed(missed_names(verdict))
     if verdict.verdict == "warn":
         return (

@@ -31,6 +31,10 @@ _HEADINGS = {
 }  # fmt: skip
 
 
+Lines = Mapping[str, Sequence[tuple[float, float]]]
+"""Name of a contender -> its points, by x."""
+
+
 class Figure(NamedTuple):
     """Specification of a panel.
 
@@ -140,7 +144,7 @@ def read_section(layout: BenchmarkLayout, name: str, about: str) -> Section:
         columns=[_HEADINGS.get(column, column.replace("_", " ")) for column in columns],
         rows=[([_cell(row, column) for column in columns], bool(row.text("median_s"))) for row in rows],
         ratios=[_ratio(row, before) for row in ratios],
-        panels={f.stem: draw_lines(f, lines, names) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))},
+        panels=_panels([(f, lines) for f in FIGURES.get(name, ()) if (lines := _lines(f, rows))], names),
         **{column: first.text(column) for column in ("measured_at", "machine", "versions")},
     )
 
@@ -191,7 +195,7 @@ def _ratio(row: Row, before: Mapping[tuple[str, str, str], str]) -> tuple[str, .
     return key[0], key[1], ratio, key[2], spread, earlier, gate
 
 
-def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+def _lines(figure: Figure, rows: Sequence[Row]) -> Lines:
     """Return the points with a number; a contender without any has no line."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
@@ -202,13 +206,23 @@ def _lines(figure: Figure, rows: Sequence[Row]) -> dict[str, list[tuple[float, f
     return {name: sorted(points) for name, points in lines.items()}
 
 
-def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]], positions: Sequence[str]) -> Panel:
+def _panels(found: Sequence[tuple[Figure, Lines]], names: Sequence[str]) -> dict[str, Panel]:
+    """Draw the panels of a benchmark; those with one unit share their vertical axis, so that they can be compared."""
+    heights: dict[str, list[float]] = {}
+    for figure, lines in found:
+        heights.setdefault(figure.labels[1], []).extend(y for points in lines.values() for _, y in points)
+    limits = {unit: (min(values) / 1.3, max(values) * 1.3) for unit, values in heights.items()}
+    return {f.stem: draw_lines(f, lines, names, limits[f.labels[1]]) for f, lines in found}
+
+
+def draw_lines(figure: Figure, lines: Lines, positions: Sequence[str], limits: tuple[float, float]) -> Panel:
     """Draw a panel.
 
     Args:
         figure: its specification.
         lines: name -> measured points, by x.
         positions: all names of the page, so that a name has the same colour in every panel.
+        limits: ends of the vertical axis.
     """
 
     def plot(axes: Any) -> None:
@@ -217,7 +231,7 @@ def draw_lines(figure: Figure, lines: Mapping[str, Sequence[tuple[float, float]]
             width = 2.8 if name == _OURS else 1.4
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3.5, linewidth=width, label=name)
         x, y = figure.labels
-        axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+        axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y, ylim=limits)
         log_axis(axes.xaxis, formats.count)
         log_axis(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def test_figures_are_documents_with_their_own_colours(tmp_path: Path) -> None:
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert figure.labels[0] in text
         assert "--series-0: #" in text
+
+
+def test_panels_with_one_unit_share_their_axis(tmp_path: Path) -> None:
+    panels = read_section(metropolis(tmp_path), "metropolis", "about").panels
+    labels = {stem: re.findall(r">([\d.,]+)</text>", panel.svg) for stem, panel in panels.items()}
+    heights = {stem: [float(text.replace(",", "")) for text in texts[-3:]] for stem, texts in labels.items()}
+    of_seconds = {tuple(ticks) for stem, ticks in heights.items() if "memory" not in stem}
+    assert len(of_seconds) == 1, heights
 
 
 def test_a_contender_without_a_time_has_no_point(tmp_path: Path) -> None:
