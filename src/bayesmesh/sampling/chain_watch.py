@@ -136,10 +136,10 @@ def find_troubles(
     if "diverging" in statistics:
         found["divergent"] = statistics["diverging"].astype(bool)
     if is_adjusted and "accepted" in statistics:
-        has_moved = statistics["accepted"].astype(bool)
-        if "swapped" in statistics:
-            has_moved = has_moved | statistics["swapped"].astype(bool)
-        found["stuck"] = ~has_moved & ~(statistics.get("acceptance_rate", 0.0) >= SMALLEST_ACCEPTANCE)
+        may_move = [statistics[name].astype(bool) for name in ("accepted", "swapped") if name in statistics]
+        if "acceptance_rate" in statistics:
+            may_move.append(statistics["acceptance_rate"] >= SMALLEST_ACCEPTANCE)
+        found["stuck"] = ~np.logical_or.reduce(may_move)
     return found
 
 

@@ -109,6 +109,12 @@ def test_chains_that_may_move_are_not_called_stuck(options: dict[str, Any], valu
     assert found.facts() == {}
 
 
+def test_a_kernel_may_record_nothing_but_moves() -> None:
+    found = watch()
+    found.add("sample", 0, {name: statistics(WINDOW, **STUCK)[name] for name in ("lp", "accepted")})
+    assert found.ended == {"phase": "sample", "done": WINDOW, "trouble": "stuck"}
+
+
 def test_a_window_beyond_the_draws_that_are_wanted_does_not_count() -> None:
     found = watch()
     found.add("sample", 0, statistics(WINDOW))

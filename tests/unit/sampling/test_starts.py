@@ -73,6 +73,10 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     assert np.asarray(is_finite).all()
     state = start_chains(built.compiled["initialise"], built.arguments(), built.data)
     jax.tree.map(np.testing.assert_array_equal, state, first)
+    # The key of a start before there were attempts: chains that start well are the same for ever.
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in range(4)]
+    expected = jax.jit(jax.vmap(built.program.target.sample_prior))(jnp.stack(keys))
+    np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
 
 def test_starts_are_those_of_the_chain_in_any_group_and_on_any_mesh(build, make_case, alone) -> None:
@@ -154,10 +158,27 @@ class Endless(Gaussian):
         return tfd.JointDistributionNamed({"mean": tfd.Sample(wide, data_spec.fields["x"].shape)})
 
 
+class Bare(Gaussian):
+    """A prior that is not a TFP distribution and has density zero."""
+
+    def prior(self, data_spec: Any) -> Any:
+        given = super().prior(data_spec)
+
+        class Prior:
+            sample = given.sample
+            experimental_default_event_space_bijector = given.experimental_default_event_space_bijector
+
+            def log_prob(self, value: Any) -> jax.Array:
+                return given.log_prob(value) - jnp.inf
+
+        return Prior()
+
+
 CASES = {
     Nowhere: ("the log likelihood is -inf in row 2 (x = [5000, ", "; -inf in row 4 (x = [5000, "),
     Cornered: ("the gradient of the log likelihood of rows 0 to 4 by the latent 'mean' at [", "] is nan"),
     Priced: ("the log prior of the latent 'price' at ", " is -inf"),
+    Bare: ("in the last attempt of chain 21, the log prior is -inf",),
     Endless: ("the latent 'mean' is ", "inf"),
 }
 
