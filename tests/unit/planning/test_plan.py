@@ -222,7 +222,7 @@ def test_processes_that_a_profile_does_not_start_end_the_planning(
     path = config / "experiments" / "a.yaml"
     path.write_text(GOOD.format(share=0) + f"compute: {{processes: {wanted}}}\n")
     with pytest.raises(SystemExit) as caught:
-        _plan(config, **_asking(processes=given)).spec(stage)({"experiment": "a"})
+        _plan(config, **_asking(processes=given)).trigger(stage)({"experiment": "a"})
     assert caught.value.code == 2
     message = capsys.readouterr().err
     assert message.startswith(f"error: {path}: key 'compute.processes': ")
@@ -241,7 +241,7 @@ def test_processes_that_a_profile_starts_and_what_is_there_already_are_taken(con
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     for stage in ("compile", "sample", "report"):
-        other.spec(stage)({"experiment": "a"})
+        other.trigger(stage)({"experiment": "a"})
 
 
 def test_limits_are_those_of_the_profiles_nodes_whatever_was_found_there(
@@ -280,7 +280,7 @@ def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     path = config / "experiments" / "a.yaml"
     path.write_text(path.read_text() + "compute: {platform: cpu, mesh: {data: 3}}\n")
     with pytest.raises(SystemExit) as caught:
-        _plan(config, cores=2, local_exec=True).spec(stage)({"experiment": "a"})
+        _plan(config, cores=2, local_exec=True).trigger(stage)({"experiment": "a"})
     assert caught.value.code == 2
     assert f"error: {path}: key 'compute.mesh'" in capsys.readouterr().err
     assert not (config.parent / "results").exists()
@@ -288,8 +288,8 @@ def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     path.write_text(GOOD.format(share=0) + "compute: {platform: cpu, mesh: {data: 3}}\n"
                     "sampling: {mode: independent, chains: 6, chain_groups: 3}\n")  # fmt: skip
     with pytest.raises(SystemExit):
-        _plan(config, cores=6, local_exec=True).spec(stage)({"experiment": "a"})
+        _plan(config, cores=6, local_exec=True).trigger(stage)({"experiment": "a"})
     assert "there are 2 for platform 'cpu' for each of the 3 chain groups" in capsys.readouterr().err
-    _plan(config, cores=9, local_exec=True).spec(stage)({"experiment": "a"})
+    _plan(config, cores=9, local_exec=True).trigger(stage)({"experiment": "a"})
     # Jobs on a cluster have other devices than the machine that plans them.
-    _plan(config, cores=2, local_exec=False).spec(stage)({"experiment": "a"})
+    _plan(config, cores=2, local_exec=False).trigger(stage)({"experiment": "a"})
