@@ -74,7 +74,9 @@ class ChainWatch:
                 continue
             runs = run_lengths(flags, self._runs.get(trouble, np.zeros(len(self._chains), np.int64)))
             done = start + 1 + np.arange(len(runs))
-            is_end = (done % WINDOW == 0) & (runs.min(axis=1) >= WINDOW)
+            # During warmup a step size that has vanished may grow again, for more than a window from 1e-30 on.
+            is_final = phase == "sample" or trouble != "frozen"
+            is_end = (done % WINDOW == 0) & (runs.min(axis=1) >= WINDOW) & is_final
             ends += [Ended(phase=phase, done=int(n), trouble=trouble) for n in done[is_end][:1]]
             self._runs[trouble] = runs[-1]
             if phase == "sample":

@@ -42,9 +42,13 @@ TROUBLED = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLED)
-@pytest.mark.parametrize(("phase", "unit"), [("warmup", "warmup iterations"), ("sample", "draws")])
-def test_a_window_in_which_all_chains_are_in_trouble_ends_the_run(trouble: str, phase: str, unit: str) -> None:
+UNITS = {"warmup": "warmup iterations", "sample": "draws"}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "phase"), [(t, p) for t in TROUBLED for p in UNITS if (t, p) != ("frozen", "warmup")]
+)
+def test_a_window_in_which_all_chains_are_in_trouble_ends_the_run(trouble: str, phase: str) -> None:
     found = watch()
     found.add(phase, 0, statistics(WINDOW + 1))
     found.add(phase, WINDOW + 1, statistics(2 * WINDOW - 2, **TROUBLED[trouble]))
@@ -52,11 +56,19 @@ def test_a_window_in_which_all_chains_are_in_trouble_ends_the_run(trouble: str, 
     found.add(phase, 3 * WINDOW - 1, statistics(1, **TROUBLED[trouble]))
     assert found.ended == {"phase": phase, "done": 3 * WINDOW, "trouble": trouble}
     with pytest.raises(
-        SamplingError, match=rf"some group-001: .*all chains \(8 to 11\).* in {unit} 200 to 299"
+        SamplingError, match=rf"some group-001: .*all chains \(8 to 11\).* in {UNITS[phase]} 200 to 299"
     ) as said:
         found.check(1000)
     assert "sampling.initial" in said.value.remedy
     assert said.value.exit_code == 7
+
+
+def test_a_step_size_that_has_vanished_is_left_to_warmup() -> None:
+    found = watch()
+    found.add("warmup", 0, statistics(5 * WINDOW, **TROUBLED["frozen"]))
+    assert found.ended is None
+    found.add("sample", 0, statistics(WINDOW, **TROUBLED["frozen"]))
+    assert found.ended == {"phase": "sample", "done": WINDOW, "trouble": "frozen"}
 
 
 @pytest.mark.parametrize("trouble", TROUBLED)
