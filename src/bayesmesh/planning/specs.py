@@ -245,11 +245,14 @@ def later_stages(experiment: ExperimentBase) -> list[str]:
 
 
 def component_sources(spec: StageSpec) -> list[Path]:
-    """Return the source files of the components that a specification names."""
-    blocks = {"source": "data", "model": "model", "kernel": "kernel"}
-    files = [f for kind, key in blocks.items() if key in spec.config for f in component_files(kind, spec.config[key])]
-    analyses = [declared(name).path for name in LATER.values() if name in spec.config]
-    return [*files, *(file for path in analyses for file in ([path] if path.stem != "analysis" else path.parent.glob("*.py")))]  # fmt: skip
+    """Return the source files of the components that a specification names, also for other experiments."""
+    blocks, files = {"source": "data", "model": "model", "kernel": "kernel"}, []
+    for config in (spec.config, *spec.others.values()):
+        for kind, key in blocks.items():
+            files += component_files(kind, config[key]) if key in config else []
+        for path in (declared(name).path for name in LATER.values() if name in config):
+            files += path.parent.glob("*.py") if path.stem == "analysis" else [path]
+    return files
 
 
 def _digest(value: object) -> str:

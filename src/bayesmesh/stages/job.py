@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
+    sources = [file for each in (spec, *later) for file in component_sources(each)]
     options: dict[str, Any] = {key: getattr(arguments, key) for key in ("cores", "rank") if key in arguments}
     if stage == "sample":
         options["group"] = _group_number(group, spec.sampling.chain_groups)
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_first:
         seal = sealed(job_of(spec, group), spec.digest, code)
     try:
-        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(component_sources(spec)):
+        with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
             run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
             add_start(ledger, os.environ)
             if is_first:

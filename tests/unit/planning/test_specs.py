@@ -18,6 +18,7 @@ from bayesmesh.planning.specs import (
     READS,
     STAGES,
     StageSpec,
+    component_sources,
     dataset_name,
     make_spec,
     parse_spec,
@@ -55,6 +56,21 @@ def test_there_is_a_module_for_every_stage() -> None:
         "stop_rule",
     }
     assert set(COMPONENTS) == set(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("stage", "ends"),
+    [
+        ("shard", {"sources/films.py"}),
+        ("compile", {"sources/films.py", "models/matrix_factorization.py", "kernels/hmc.py", "metrics/identity.py"}),
+        ("report", {"kernels/hmc.py", "averaging/section.py", "recommendation/analysis.py"}),
+        ("diagnose", set()),
+    ],
+)
+def test_exceptions_are_explained_in_the_files_of_the_components(stage: str, ends: set[str]) -> None:
+    files = {"/".join(file.parts[-2:]) for file in component_sources(make_spec(stage, "x", _load(), "results"))}
+    assert ends <= files
+    assert bool(ends) == bool(files)
 
 
 @pytest.mark.parametrize("stage", STAGES)

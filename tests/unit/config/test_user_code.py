@@ -1,0 +1,101 @@
+"""An exception of a user's code is a sentence with file and line; those of others propagate."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.config.user_code import explaining, place_of
+from bayesmesh.errors import ConfigError, DeviceError, StoreError, UserError
+
+OWN = """
+import json
+
+def outer(function):
+    return function()
+
+def parse():
+    return json.loads("{")
+
+class Mine:
+    def method(self):
+        return {}["a"]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, Any]:
+    """Return the names of a module of a user."""
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    names: dict[str, Any] = {"__name__": "own", "file": path}
+    exec(compile(OWN, str(path), "exec"), names)
+    return names
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def test_the_innermost_line_of_the_user_is_named_not_that_of_a_library(own: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught, explaining():
+        own["outer"](own["parse"])
+    assert str(caught.value).startswith(f"{own['file']}, line 8: parse: JSONDecodeError: Expecting property name")
+    assert isinstance(caught.value.__cause__, json.JSONDecodeError)
+
+
+def test_an_exception_that_passes_no_line_of_a_user_propagates(own: dict[str, Any]) -> None:
+    with pytest.raises(json.JSONDecodeError), explaining([own["file"]]):
+        json.loads("{")
+
+
+def test_an_exception_while_a_method_is_called_is_that_of_the_method(own: dict[str, Any]) -> None:
+    method = own["Mine"]().method
+    assert place_of(method) == f"{own['file']}, line 11: Mine.method"
+    with (
+        pytest.raises(ConfigError, match=r"own\.py, line 11: Mine\.method: JSONDecodeError"),
+        explaining(method=method),
+    ):
+        json.loads("{")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"latents": ["aa", "b"], "fields": []}, "asks for 'a'; there are latents aa, b; fields none\n  remedy: did you mean 'aa'?"),
+        ({"latents": ["a"]}, "KeyError: 'a'"),
+        ({}, "KeyError: 'a'"),
+    ],
+)  # fmt: skip
+def test_a_missing_name_gets_the_nearest_one(own: dict[str, Any], names: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(ConfigError) as caught, explaining(names=names):
+        own["Mine"]().method()
+    assert f"line 12: Mine.method: {said}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (StoreError("as it is"), StoreError, "^as it is$"),
+        (MemoryError("as it is"), MemoryError, "^as it is$"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
+        (OSError(errno.ENOSPC, "No space left", "data.bin"), StoreError, "data.bin: No space left"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes"), DeviceError, "not enough memory: RESOURCE_EXHAUSTED"),
+    ],
+)  # fmt: skip
+def test_circumstances_are_not_the_users_code(
+    own: dict[str, Any], error: BaseException, kind: type[BaseException], said: str
+) -> None:
+    with pytest.raises(kind, match=said), explaining():
+        own["outer"](lambda: _raise(error))
+
+
+def test_a_long_text_is_one_short_line(own: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as caught, explaining():
+        own["outer"](lambda: _raise(ValueError("many\n words " * 99)))
+    assert len(caught.value.message) < 500
+    assert "\n" not in caught.value.message
