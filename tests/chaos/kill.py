@@ -9,6 +9,7 @@ process that samples. The suite runs 30 of them, `make chaos` as many as you lik
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import importlib
 import json
@@ -133,8 +134,10 @@ def main() -> int:
     parser.add_argument("--kernel", default="chees")
     arguments = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    for module in ("stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
+    for module in ("cli", "stages.job", "stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
         importlib.import_module(f"bayesmesh.{module}")
+    # Forks neither walk nor copy what is imported.
+    gc.freeze()
     chance = random.Random(arguments.seed)  # noqa: S311 - moments, not secrets
     moments = [(STEPS[i // 2 % len(STEPS)] if i % 2 else "", chance.random()) for i in range(arguments.kills)]
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         seal = sealed(job_of(spec, group), spec.digest, code)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
-            run_stage = importlib.import_module(f"bayesmesh.stages.{'analyse' if stage in LATER else stage}").run
+            run_stage = _import("analyse" if stage in LATER else stage).run
             add_start(ledger, os.environ)
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
@@ -62,6 +63,19 @@ def run(arguments: argparse.Namespace) -> int:
             ledger.save()
     _log.info("%s %s: %s", stage, spec.experiment, said)
     return 0
+
+
+def _import(stage: str) -> Any:
+    """Import a stage, and let garbage be collected as seldom as suits tracing, which makes much of it."""
+    # Modules live to the end: collections while they are imported, and later walks through them, find nothing.
+    gc.disable()
+    try:
+        module = importlib.import_module(f"bayesmesh.stages.{stage}")
+    finally:
+        gc.enable()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    return module
 
 
 def _ledger(spec: StageSpec, job: str) -> Ledger:
