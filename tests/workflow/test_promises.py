@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hostile import CONFIGURATIONS, MODELS, Hostile
 from workspace import hashes
 
 DAMAGE = Path(__file__).parents[1] / "promises" / "damage.py"
@@ -21,6 +22,7 @@ DAMAGE = Path(__file__).parents[1] / "promises" / "damage.py"
 IS_NIGHTLY = "BAYESMESH_NIGHTLY" in os.environ
 SUBSETS = range(30 if IS_NIGHTLY else 1)
 PAIRS = range(40 if IS_NIGHTLY else 2)
+MISTAKES = [*MODELS, *CONFIGURATIONS] if IS_NIGHTLY else MODELS[3:4]
 NUM_DAMAGES = 600 if IS_NIGHTLY else 12
 
 VALUES = ("posterior.zarr", "diagnostics", "averaging", "recommendations")
@@ -57,6 +59,19 @@ def test_damage_is_noticed(workspace: Any) -> None:
         cwd=workspace.root, env=workspace.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.name)
+def test_a_mistake_is_refused_in_words_before_anything_is_sampled(fresh: Any, tmp_path: Path, case: Hostile) -> None:
+    workspace = fresh(tmp_path / "project")
+    case.write(workspace.root)
+    done = workspace.snakemake("--cores", "2", CUDA_VISIBLE_DEVICES="")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in said
+    assert "remedy: " in said
+    assert [part for part in case.said if part not in said] == []
+    assert not (workspace.results / "mine" / "chains").exists()
 
 
 @pytest.mark.parametrize("seed", SUBSETS)
