@@ -22,7 +22,6 @@ DISTRIBUTIONS = {
 """Import name -> distribution, where they differ."""
 
 NOT_IMPORTED = {
-    "snakemake": "the workflow runs in it",
     "snakemake-executor-plugin-slurm": "submits jobs",
     "pygments": "snakemake --report",
     "importlib-resources": "tensorflow-datasets",

@@ -122,7 +122,7 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         remedy = f"write\n{_as_yaml(place.keys, f'[{first["input"]:.80}]')}{_description(place)}"
         return f"key '{name}': should be a list, found the word {first['input']!r:.80}", remedy
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
-    return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip()
+    return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip() or "correct the value"
 
 
 def _wanted(place: Place, detail: ErrorDetails) -> str:
