@@ -19,9 +19,11 @@ def reseal(results: Path, path: Path) -> None:
             write_seal(file, results, [results / each for each in seal.outputs], made_from)
 
 
-def seal_as(results: Path, owner: str, job: str, outputs: Iterable[Path], **made_from: Any) -> None:
+def seal_as(
+    results: Path, owner: str, job: str, outputs: Iterable[Path], kept: Iterable[Path] = (), **made_from: Any
+) -> None:
     """Seal results that no job wrote."""
     from bayesmesh.store.seals import seal_file, write_seal
 
     about = {"job": job, "specification": "", "code": "", "inputs": {}, **made_from}
-    write_seal(seal_file(results, owner, job), results, outputs, about)
+    write_seal(seal_file(results, owner, job), results, outputs, about, kept)

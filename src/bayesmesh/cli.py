@@ -59,8 +59,11 @@ VERBS = {
         (option("--watch", action="store_true", help="refresh the table every few seconds, on a terminal"),),
     ),
     "verify": Verb(
-        "check the hashes of everything stored, and list damage", "operations.verify:run",
-        (option("experiment", nargs="?", help="name of an experiment, or its folder; all by default"),),
+        "check everything stored, and list damage", "operations.verify:run",
+        (
+            option("experiment", nargs="?", help="name of an experiment, or its folder; all by default"),
+            option("--repair", action="store_true", help="set damaged files aside and make them again"),
+        ),
     ),
     "gc": Verb(
         "list chains that no configuration uses, and remove them after asking", "operations.gc:run",

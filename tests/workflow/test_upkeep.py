@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.operations.verify import damage_of
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.operations.verify import check, list_owners
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.sealed import read_sealed, write_sealed
 from resealing import reseal
@@ -42,11 +41,11 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str, tuple[str, ...]]] = {
     "a truncated marker": (MARKER, _truncate, "is damaged", ("sample", "assemble")),
     "a deleted marker": (MARKER, Path.unlink, "the segment before it is missing", ("sample", "assemble")),
     "a lost record": ("chains/*/group-000/store.json", Path.unlink, "is missing", ("sample", "assemble")),
-    "a flipped bit in the posterior": (POSTERIOR, _flip, "is damaged: its sha256", ("diagnose",)),
-    "a deleted shard of the posterior": (POSTERIOR, Path.unlink, "is missing, though", ("diagnose",)),
-    "changed metadata": (METADATA, _flip, "is damaged: its sha256", ("diagnose", "recommend")),
-    "a flipped bit in the data": (ROWS, _flip, "damaged or missing", ("compile",)),
-    "a deleted shard of the data": (ROWS, Path.unlink, "damaged or missing", ("compile",)),
+    "a flipped bit in the posterior": (POSTERIOR, _flip, "has been altered", ("diagnose",)),
+    "a deleted shard of the posterior": (POSTERIOR, Path.unlink, "is missing", ("diagnose",)),
+    "changed metadata": (METADATA, _flip, "has been altered", ("diagnose", "recommend")),
+    "a flipped bit in the data": (ROWS, _flip, "has been altered", ("compile",)),
+    "a deleted shard of the data": (ROWS, Path.unlink, "is missing", ("compile",)),
 }
 
 
@@ -87,26 +86,43 @@ def _lose_all(folder: Path) -> None:
 NOT_WRITTEN = "its content is not what was written"
 DAMAGE |= {
     "lost draws": ("chains/*/group-000", _lose_draws, "a marker was lost", ("sample",)),
-    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "markers were lost", ("sample",)),
-    "a removed group": (GROUP, _remove_group, "is missing, although its draws are in", ("assemble",)),
-    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is missing, although", ("diagnose",)),
-    "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing, although", ()),
-    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is missing, although", ()),
-    "a removed ledger": ("ledger.csv", Path.unlink, "is missing, although", ()),
-    "a removed receipt": ("diagnostics/summary.csv.receipt.json", Path.unlink, "is missing, so the run", ()),
+    "lost draws and checkpoints": ("chains/*/group-000", _lose_all, "is missing", ("sample",)),
+    "a removed group": (GROUP, _remove_group, "is missing", ("assemble",)),
+    "a removed posterior": ("posterior.zarr", shutil.rmtree, "is missing", ("diagnose",)),
+    "a removed table": ("diagnostics/summary.csv", Path.unlink, "is missing", ()),
+    "a removed verdict": ("diagnostics/verdict.json", Path.unlink, "is missing", ()),
+    "a removed ledger": ("ledger.csv", Path.unlink, "is missing", ()),
+    "a removed record": ("../seals/films/diagnose.json", Path.unlink, "no record of the job that wrote it", ()),
     "a changed record of a group": ("chains/*/group-000/store.json", _change(environment={}), NOT_WRITTEN, ("sample",)),
-    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), NOT_WRITTEN, ("assemble",)),
+    "a changed manifest": ("chains/group-000.json", _change(num_draws=4), "has been altered", ("assemble",)),
     "a changed record of an identity": ("chains/*/identity.json", _change(segment_draws=9), NOT_WRITTEN, ()),
-    "an audit with nothing in it": ("program/audit.json", _flip, "is damaged", ("sample",)),
-    "a changed manifest of fetch": ("../data/films-*/fetched.json", _change(options={}), NOT_WRITTEN, ()),
-    "a changed manifest of shard": ("../data/films-*/held-*/sharded.json", _change(kind="rows"), NOT_WRITTEN, ()),
+    "an audit with nothing in it": ("program/audit.json", _flip, "has been altered", ("sample",)),
+    "a changed manifest of fetch": ("../data/films-*/fetched.json", _change(options={}), "has been altered", ()),
+    "a changed manifest of shard": (
+        "../data/films-*/held-*/sharded.json",
+        _change(kind="rows"),
+        "has been altered",
+        (),
+    ),
     "a changed description of the data": (
         "../data/films-*/held-*/shards.zarr/rows/zarr.json",
         lambda path: path.write_text(path.read_text() + " "),
-        "is damaged: its sha256",
+        "has been altered",
         (),
     ),
+    "an altered specification": ("specs/diagnose-*.json", _flip, "has been altered", ()),
+    "a ledger without its end": ("ledger/compile.jsonl", _truncate, "line", ()),
+    "a removed ledger of a job": ("ledger/compile.jsonl", Path.unlink, "is missing, though compile has run", ()),
+    "an array too many": ("posterior.zarr", lambda path: (path / "x").write_text("?"), "does not belong there", ()),
+    "an altered page": ("report.html", _truncate, "has been altered", ()),
+    "an altered index": ("../index.html", _truncate, "has been altered", ()),
+    "an altered record": ("../seals/films/compile.json", _change(code=""), NOT_WRITTEN, ()),
+    "a folder that is gone": ("../films", shutil.rmtree, "films: is missing", ()),
 }
+
+
+def _all_damage(results: Path) -> list[str]:
+    return [line for owner in list_owners(results) for line in check(results, owner).damaged]
 
 
 def _stage(copy: Any, stage: str) -> Any:
@@ -138,10 +154,10 @@ def test_a_whole_experiment_is_said_to_be_whole(workspace: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "../../etc", "config", ""])
-def test_what_holds_no_chains_is_refused(workspace: Any, name: str) -> None:
+def test_what_is_not_stored_is_refused(workspace: Any, name: str) -> None:
     done = workspace.run("bayesmesh.cli", "verify", name)
     assert done.returncode == 2
-    assert "has no chains and no posterior" in done.stderr
+    assert "nothing is stored under this name" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -149,7 +165,7 @@ def test_what_holds_no_chains_is_refused(workspace: Any, name: str) -> None:
 def test_damage_is_found_by_verify_and_by_the_next_stage(damaged: Any, case: str) -> None:
     pattern, damage, message, stages = DAMAGE[case]
     copy = damaged(pattern, damage)
-    lines = list(damage_of(ExperimentLayout(copy.results, "films")))
+    lines = _all_damage(copy.results)
     assert any(message in line for line in lines), lines
     name = Path(pattern).name if "*" not in Path(pattern).name else ""
     assert all(line.startswith(str(copy.results)) and name in line for line in lines[:1])
@@ -189,7 +205,7 @@ def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any)
     done = _stage(copy, "sample")
     assert done.returncode == 0, done.stderr
     assert read_sealed(record)["segment_draws"] == lengths["segment_draws"]
-    assert not [line for line in damage_of(ExperimentLayout(copy.results, "films")) if "/chains/" in line]
+    assert not [line for line in check(copy.results, "films").damaged if "/chains/" in line]
 
 
 def test_of_two_jobs_that_assemble_the_second_is_refused(workspace: Any, tmp_path: Path) -> None:

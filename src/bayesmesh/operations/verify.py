@@ -1,193 +1,266 @@
-"""verify: hash everything that experiments stored, and name damaged files."""
+"""verify: name every damage of every file that Bayesmesh stored, and go on after any error."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.files import read_json
-from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import dataset_name, split_name
-from bayesmesh.store.hashes import check_hashes
+from bayesmesh.planning.specs import is_altered
+from bayesmesh.running.ledger import check_ledger
+from bayesmesh.store.damage import find_damage
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
-from bayesmesh.store.manifests import missing_draws, read_manifest
-from bayesmesh.store.markers import marker_names, read_markers
-from bayesmesh.store.receipts import ENDING, check_receipt, receipt_file
+from bayesmesh.store.lock import describe_writer
+from bayesmesh.store.markers import MARKER, marker_names, read_markers
 from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_files, stale_inputs
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
 
-_GROUP = re.compile(r"^group-\d{3,}")
+GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
+"""Name of the folder of one process of a chain group."""
+
+
+class Findings(NamedTuple):
+    """What is wrong with the results of one owner, one line each.
+
+    Attributes:
+        damaged: files that are missing, altered, unreadable or too many; a line begins with the path.
+        outdated: results that were made from something else than what is there now.
+        writers: jobs at work, whose results were not checked.
+    """
+
+    damaged: list[str]
+    outdated: list[str]
+    writers: list[str]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check one experiment, or all of the configuration with stored results; return the exit code."""
-    if arguments.experiment is None:
-        plan = Plan()
-        layouts = [layout for each in plan.experiments if _is_stored(layout := plan.layout(each))]
-    else:
-        layouts = [_find_experiment(arguments.experiment, "results")]
-    num_damaged = 0
-    for layout in layouts:
-        lines = list(damage_of(layout))
-        for line in lines:
-            print(line)
-        print(f"{layout.folder}: {f'{len(lines)} damaged' if lines else 'everything is as it was written'}")
-        num_damaged += len(lines)
-    if not layouts:
-        print("nothing to check: no experiment has chains or a posterior yet")
-    return StoreError.exit_code if num_damaged else 0
+    """Check one experiment and its data, or everything stored; return the exit code."""
+    results, owners = _asked(arguments.experiment)
+    found = {owner: check(results, owner) for owner in owners}
+    for owner, findings in found.items():
+        _show(results, owner, findings)
+    if not owners:
+        print("nothing to check: nothing is stored yet")
+    if arguments.repair and any(map(_is_wrong, found.values())):
+        # Imported late, because it reads the whole configuration.
+        from bayesmesh.operations.repair import repair
+
+        return repair(results, {owner: findings for owner, findings in found.items() if _is_wrong(findings)})
+    return StoreError.exit_code if any(map(_is_wrong, found.values())) else 0
 
 
-def _find_experiment(name: str, results: str) -> ExperimentLayout:
-    """Return the layout of an experiment given by its name or its folder.
+def _is_wrong(findings: Findings) -> bool:
+    return bool(findings.damaged or findings.outdated)
+
+
+def _show(results: Path, owner: str, findings: Findings) -> None:
+    for line in (*findings.damaged, *findings.outdated, *findings.writers):
+        print(line)
+    counts = {"damaged": len(findings.damaged), "out of date": len(findings.outdated)}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    print(f"{results / (owner or 'index.html')}: {said or 'everything is as it was written'}")
+
+
+def _asked(name: str | None) -> tuple[Path, list[str]]:
+    """Return the folder of results, and whose of them to check: of one experiment also its data.
 
     Raises:
         ConfigError: nothing is stored under that name.
     """
-    folder = Path(name) if "/" in name else Path(results, name)
-    layout = ExperimentLayout(folder.parent, folder.name)
-    if not name or len(name) > 4096 or not os.path.isdir(folder) or not _is_stored(layout):
+    if name is None:
+        return Path("results"), list_owners(Path("results"))
+    folder = Path(name) if "/" in name else Path("results", name)
+    results, owner = folder.parent, folder.name
+    if not owner or len(name) > 4096 or not _is_stored(results, owner):
         raise ConfigError(
-            f"{name}: has no chains and no posterior",
+            f"{name}: nothing is stored under this name",
             "name an experiment that has run, or its folder: bayesmesh verify results/NAME",
         )
-    return layout
+    read = (name for seal in _read_seals(results, owner)[0] for name in seal.inputs)
+    data = {"/".join(Path(each).parts[:2]) for each in read if each.startswith("data/")}
+    return results, [*sorted(data), owner]
 
 
-def _is_stored(layout: ExperimentLayout) -> bool:
-    """Return whether an experiment has chains or a posterior."""
-    return layout.chains.is_dir() or layout.posterior.is_dir()
+def list_owners(results: Path) -> list[str]:
+    """Return whose results are stored: datasets, experiments and others by the folder of their records, the index as ""."""
+
+    def names(*folders: Path) -> list[str]:
+        return sorted({path.name for folder in folders for path in folder.glob("[!.]*") if path.is_dir()})
+
+    data = [f"data/{name}" for name in names(results / "data", results / FOLDER / "data")]
+    others = [name for name in names(results, results / FOLDER) if name not in ("data", FOLDER)]
+    return [owner for owner in (*data, *others, "") if _is_stored(results, owner)]
 
 
-def damage_of(layout: ExperimentLayout) -> Iterator[str]:
-    """Yield one line per missing, changed or unreadable file of the data, chains, posterior and tables.
+def _is_stored(results: Path, owner: str) -> bool:
+    has_chains = owner != "" and ExperimentLayout(results, owner).chains.is_dir()
+    return has_chains or bool(seal_files(results, owner)) or any(map(os.path.lexists, _outputs(results, owner)))
 
-    Files are hashed in pieces; memory is bounded by one decoded dataset. Results that were never made are not damage.
+
+def _outputs(results: Path, owner: str) -> Iterator[Path]:
+    """Yield the results that an owner may have, each of which has a record once its job has succeeded."""
+    if not owner:
+        yield results / "index.html"
+    elif owner.startswith("data/"):
+        name = owner.partition("/")[2]
+        yield DataLayout(results, name).fetched
+        for split in (results / owner).glob("*/"):
+            layout = DataLayout(results, name, split.name)
+            yield from (layout.sharded, layout.shards, layout.shards.with_suffix(".sha256"))
+    else:
+        experiment = ExperimentLayout(results, owner)
+        yield from (experiment.audit, *experiment.chains.glob("group-*.json"), experiment.posterior)
+        yield from (experiment.posterior_hashes, *experiment.tables, experiment.page)
+        yield from (path for each in list_analyses() for path in each.files(experiment.folder).values())
+
+
+def check(results: Path, owner: str) -> Findings:
+    """Check all results of an owner, and again if a job has finished meanwhile.
+
+    Files are hashed in pieces, so memory is bounded.
     """
-    datasets: dict[Path, DataLayout] = {}
-    for identity in sorted(p for p in layout.chains.glob("*") if p.is_dir()):
-        num_processes = yield from _record(identity / "identity.json", layout.results, datasets)
-        groups = sorted(p for p in identity.iterdir() if p.is_dir() and _GROUP.match(p.name))
+    while True:
+        before = _times(seal_files(results, owner))
+        found = _check(results, owner)
+        if _times(seal_files(results, owner)) == before:
+            return found
+
+
+def _times(paths: Iterable[Path]) -> dict[Path, int]:
+    times = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            times[path] = path.stat().st_mtime_ns
+    return times
+
+
+def _check(results: Path, owner: str) -> Findings:
+    seals, lines = _read_seals(results, owner)
+    at_work = dict(_jobs_at_work(results, owner))
+    settled = [seal for seal in seals if seal.job not in at_work]
+    if owner and not owner.startswith("data/"):
+        lines += _chains(ExperimentLayout(results, owner), settled)
+    for seal in settled:
+        lines += damage_of(results, seal, is_thorough=True)
+    if not at_work:
+        lines += _without_record(results, owner, seals)
+    lines += _records_of_jobs(results / owner, settled) if owner else []
+    outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
+    # Several checks may find the same file; the first says most.
+    damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
+    writers = [f"{results / owner}: {job} {writer}; its results were not checked" for job, writer in at_work.items()]
+    return Findings(list(damaged.values())[::-1], outdated, writers)
+
+
+def _read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
+    """Return the seals, and one line per damaged one."""
+    seals, lines = [], []
+    for path in seal_files(results, owner):
+        try:
+            seals.append(read_seal(path))
+        except StoreError as error:
+            lines.append(error.message)
+    return seals, lines
+
+
+def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
+    """Yield job and writer of each job that a process is running."""
+    folder = results / FOLDER / owner
+    for path in (folder.rglob if owner.startswith("data/") else folder.glob)(".*.lock"):
+        # A lock that vanishes or cannot be read is not held.
+        with contextlib.suppress(OSError, StoreError):
+            if writer := describe_writer(path):
+                yield path.name[1:].removesuffix(".lock"), writer
+
+
+def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:
+    for path in _outputs(results, owner):
+        name = path.relative_to(results).as_posix()
+        if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
+            yield f"{path}: no record of the job that wrote it"
+
+
+def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
+    """Check the specifications and the ledgers of jobs."""
+    for path in sorted((folder / "specs").glob("[!.]*.json")):
+        try:
+            if is_altered(path, path.read_bytes()):
+                yield f"{path}: has been altered: its name holds the digest of another content"
+        except OSError as error:
+            yield f"{path}: cannot be read: {error.strerror}"
+    ledgers = folder / "ledger"
+    there = sorted(ledgers.glob("[!.]*.jsonl"))
+    for path in there:
+        yield from check_ledger(path)
+    for seal in seals:
+        if (path := ledgers / f"{seal.job}.jsonl") not in there:
+            yield f"{path}: is missing, though {seal.job} has run"
+
+
+def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:
+    """Check the chains of all identities by their markers, and by the records of the jobs that last extended them."""
+    for identity in sorted(path for path in layout.chains.glob("[!.]*") if path.is_dir()):
+        num_processes = yield from _identity(identity / "identity.json")
+        groups = sorted(path for path in identity.glob("*") if path.is_dir() and GROUP.match(path.name))
         for group in groups:
-            yield from _chains(group)
+            yield from _group(group)
         yield from _processes(identity, groups, num_processes)
-    for manifest in sorted(layout.chains.glob("group-*.json")):
-        yield from _manifest(manifest, layout)
-    if layout.audit.exists():
-        yield from _complaint(read_sealed, layout.audit)
-    for data in datasets.values():
-        yield from _data(data)
-    yield from _posterior(layout)
-    yield from _tables(layout)
+    for seal in seals:
+        commits = [layout.results / name for name in seal.kept if "/commits/" in name]
+        there = {name for folder in {path.parent.parent for path in commits} for name in marker_names(folder)}
+        if commits and _end(there) > _end(path.name for path in commits):
+            # Draws were committed since, and replaced some of these files.
+            fixed = {n: s for n, s in seal.kept.items() if n.endswith(("/identity.json", "/store.json"))}
+            seal = seal.model_copy(update={"kept": fixed})
+        yield from kept_damage(layout.results, seal, is_thorough=True)
 
 
-def _record(path: Path, results: Path, datasets: dict[Path, DataLayout]) -> Generator[str, None, int]:
-    """Check an identity's record and add its dataset to `datasets`; return the number of processes per group."""
+def _end(names: Iterable[str]) -> tuple[bool, int]:
+    """Return phase and end of the last commit, from the names of markers."""
+    parts = (match for name in names if (match := MARKER.match(name)))
+    return max(((match[1] == "sample", int(match[3])) for match in parts), default=(False, 0))
+
+
+def _identity(path: Path) -> Generator[str, None, int]:
+    """Check the record of an identity; return the number of processes per group."""
     try:
-        config = read_sealed(path, IDENTITY_REMEDY)["config"]
-        found = DataLayout(results, dataset_name(config["data"]), split_name(config["data"]))
-        datasets[found.shards] = found
-        return int(config["compute"].get("processes", 1))
+        return int(read_sealed(path, IDENTITY_REMEDY)["config"]["compute"].get("processes", 1))
     except StoreError as error:
         yield error.message
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         yield f"{path}: is damaged: {error!r}"
     return 1
 
 
-def _chains(folder: Path) -> Iterator[str]:
-    """Check one chain group without writing."""
+def _group(folder: Path) -> Iterator[str]:
+    """Check the chains of one process of a group by their markers."""
+    damaged: list[str] = []
+    commits = read_markers(folder, damaged)
+    yield from damaged
+    segment_draws = max((commit.stop - commit.start for commit in commits), default=1)
     about = folder / "store.json"
-    if not about.is_file():
+    if os.path.exists(about):
+        try:
+            segment_draws = ChainStore(folder, 1, {"identity": folder.parent.name}).segment_draws
+        except StoreError as error:
+            yield error.message
+    elif commits or damaged:
         yield f"{about}: is missing"
-        return
-    try:
-        yield from ChainStore(folder, 1, {"identity": folder.parent.name}).damage()
-    except StoreError as error:
-        yield error.message
+    yield from find_damage(folder, segment_draws, commits, goes_on=True)
 
 
 def _processes(identity: Path, folders: Sequence[Path], num_processes: int) -> Iterator[str]:
     """Check that every group with commits has one folder per process."""
-    for group in sorted({_GROUP.findall(folder.name)[0] for folder in folders if marker_names(folder)}):
+    begun = [match[1] for folder in folders if marker_names(folder) and (match := GROUP.match(folder.name))]
+    for group in sorted(set(begun)):
         for process in range(num_processes):
             folder = process_folder(identity / group, process)
             if not folder.is_dir():
                 yield f"{folder}: is missing, although {num_processes} processes made the draws of {group}"
-
-
-def _manifest(path: Path, layout: ExperimentLayout) -> Iterator[str]:
-    """Compare the manifest of a group with the folders of its processes."""
-    try:
-        manifest = read_manifest(path)
-        group = layout.folder / manifest.folder
-        for process in range(manifest.num_processes):
-            folder = process_folder(group, process)
-            if not folder.is_dir():
-                yield f"{path}: names {folder}, which is missing"
-            elif group.parent.name != manifest.identity:
-                yield f"{path}: is damaged: {folder} is not of identity {manifest.identity}"
-            else:
-                markers = read_markers(folder)
-                line = missing_draws(path, manifest, folder, markers[-1] if markers else None)
-                yield from [line] if line else []
-    except StoreError as error:
-        yield error.message
-
-
-def _complaint(check: Callable[..., object], *arguments: object) -> Iterator[str]:
-    """Yield the message of a check that finds damage."""
-    try:
-        check(*arguments)
-    except StoreError as error:
-        yield error.message
-
-
-def _data(data: DataLayout) -> Iterator[str]:
-    """Check manifests and shards of a dataset; shards of earlier versions have no list of hashes."""
-    for path in (data.fetched, data.sharded):
-        yield from _complaint(read_sealed, path)
-    if data.shards.with_suffix(".sha256").exists():
-        yield from check_hashes(data.shards)
-    yield from _complaint(lambda: Shards(data.shards).verify())
-
-
-def _posterior(layout: ExperimentLayout) -> Iterator[str]:
-    """Check the posterior, and that each of its chain groups exists as long as the folder of its identity does."""
-    if not layout.posterior.exists():
-        if layout.posterior_hashes.exists():
-            yield f"{layout.posterior}: is missing, although {layout.posterior_hashes} lists its files"
-        return
-    yield from check_hashes(layout.posterior)
-    about = layout.posterior / "zarr.json"
-    try:
-        groups = [layout.folder / name for name in read_json(about)["attributes"].get("groups", [])]
-    except StoreError as error:
-        yield error.message
-    except (AttributeError, KeyError, TypeError) as error:
-        yield f"{about}: is damaged: {error!r}"
-    else:
-        for group in groups:
-            if group.parent.is_dir() and not group.is_dir():
-                yield f"{group}: is missing, although its draws are in {layout.posterior}"
-
-
-def _tables(layout: ExperimentLayout) -> Iterator[str]:
-    """Compare every table with its receipt: the hash of the table and the hashes of its inputs."""
-    receipts = layout.folder.rglob(f"*{ENDING}")
-    signed = {path.with_name(path.name.removesuffix(ENDING)) for path in receipts}
-    of_analyses = (path for each in list_analyses() for path in each.files(layout.folder).values())
-    tables = [*layout.tables, *(path for path in of_analyses if path.is_file())]
-    for path in sorted(signed | {path for path in tables if path.exists()}):
-        if not path.is_file():
-            yield f"{path}: is missing, although {receipt_file(path)} exists"
-        elif not receipt_file(path).is_file():
-            yield f"{receipt_file(path)}: is missing, so the run that wrote {path} is unknown"
-        else:
-            yield from _complaint(check_receipt, layout.results, path)

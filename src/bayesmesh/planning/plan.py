@@ -224,12 +224,17 @@ class Plan:
         def inputs(wildcards: _Wildcards) -> tuple[Path, ...]:
             name = self._name(wildcards)
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
-            if self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked:
-                self._checked.add(job.seal)
+            if self._is_unchecked(job):
                 self._force_if_lost(job, stage, name)
             return job.inputs
 
         return inputs
+
+    def _is_unchecked(self, job: Job) -> bool:
+        """Return whether work is being planned, and this is the first question about a job."""
+        is_new = self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked
+        self._checked.add(job.seal)
+        return is_new
 
     def _force_if_lost(self, job: Job, stage: str, name: str) -> None:
         why = why_lost(job)
@@ -237,8 +242,11 @@ class Plan:
             as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
             why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
         if why:
-            _log.warning("%s %s runs again: %s", job.owner, job.name, why)
-            self.workflow.dag.forcefiles.add(str(job.declared))
+            self._force(job, why)
+
+    def _force(self, job: Job, why: str) -> None:
+        _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
+        self.workflow.dag.forcefiles.add(str(job.declared))
 
     def _is_noticed(self, job: Job, stage: str, name: str) -> bool:
         """Return whether Snakemake's own record of the job has other params; a failed job leaves those of its attempt."""
@@ -253,6 +261,10 @@ class Plan:
 
         Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
         """
+        index = Path(self.results, "index.html")
+        job = Job("index", "", index.parent, (), (index,), index)
+        if self._is_unchecked(job) and (why := why_lost(job)):
+            self._force(job, why)
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
         there = [n for n in self.experiments if n not in listed and self.layout(n).page.exists()]

@@ -277,18 +277,12 @@ def spec_file(stage: str, text: str) -> str:
     return f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _check_name(option: str, path: Path, content: bytes) -> None:
-    """Refuse a specification that the workflow wrote and somebody has altered.
-
-    Raises:
-        ConfigError: the content is not that of which the name holds the digest.
-    """
+def is_altered(path: Path, content: bytes) -> bool:
+    """Return whether a specification that the workflow wrote is not what the digest in its name says."""
     named = re.fullmatch(r"[a-z_]+-([0-9a-f]{12})\.json", path.name)
-    if named and path.parent.name == "specs" and hashlib.sha256(content).hexdigest()[:12] != named[1]:
-        raise ConfigError(
-            f"{option} {path}: has been altered, as its name tells",
-            "run snakemake, which writes it again; for other settings, edit the experiment's file, or copy this one elsewhere",
-        )
+    if named is None or path.parent.name != "specs":
+        return False
+    return hashlib.sha256(content).hexdigest()[:12] != named[1]
 
 
 def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
@@ -304,7 +298,12 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
             content = Path(text).read_bytes()
         except OSError as error:
             raise ConfigError(f"{option} {origin}: cannot be read: {error.strerror}") from error
-        _check_name(option, Path(text), content)
+        if is_altered(Path(text), content):
+            raise ConfigError(
+                f"{option} {origin}: has been altered, as its name tells",
+                "run snakemake, which writes it again; for other settings, edit the experiment's file, or copy this one"
+                " elsewhere",
+            )
     try:
         spec = StageSpec.model_validate_json(content)
     except ValidationError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 from pathlib import Path
 
+from bayesmesh.errors import StoreError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, write_index
@@ -14,6 +16,7 @@ from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
 from bayesmesh.store.receipts import write_receipts
+from bayesmesh.store.seals import check_output, seal_file, write_seal
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -30,7 +33,6 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
 
 def run_index(arguments: argparse.Namespace) -> int:
     """Write the index of existing pages and return the exit code."""
-    del arguments
     plan = Plan(is_partial=True)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
@@ -39,5 +41,13 @@ def run_index(arguments: argparse.Namespace) -> int:
         for name, e in plan.experiments.items()
         if plan.layout(name).page.exists()
     ]
-    logging.getLogger("bayesmesh").info("index: %s", write_index(Path(plan.results), named))
+    results, inputs = Path(plan.results), dict[str, str]()
+    for page in (plan.layout(each["experiment"]).page for each in named):
+        # The index names a damaged result, and is not made from it.
+        with contextlib.suppress(StoreError):
+            inputs[page.relative_to(results).as_posix()] = check_output(results, page)
+    index = write_index(results, named)
+    made_from = {"job": "index", "specification": "", "code": arguments.code or "", "inputs": inputs}
+    write_seal(seal_file(results, "", "index"), results, [index], made_from)
+    logging.getLogger("bayesmesh").info("index: %s", index)
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bayesmesh.files import hash_file
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, digest_of
+from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, read_markers
 
 _CHECKPOINT = re.compile(r"^(warmup|sample)-(\d{9})\.npz$")
@@ -17,16 +18,17 @@ Check = Callable[[Sequence[Commit]], str]
 """Function from markers to a description of damage; empty without damage."""
 
 
-def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> Iterator[str]:
+def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit], *, goes_on: bool = False) -> Iterator[str]:
     """Yield one line per deviation from the markers: a missing or changed file, a gap, a lost marker.
 
     Args:
         folder: folder of the chain group.
         segment_draws: iterations of a whole segment.
         commits: markers read before; they are read again before damage is reported.
+        goes_on: whether a file that cannot be read is one line more, instead of an error.
 
     Raises:
-        StoreError: a marker written meanwhile cannot be read.
+        OSError: a file cannot be read.
     """
     group = _Group(folder, segment_draws)
     checks: list[Check] = []
@@ -36,13 +38,43 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit]) -> 
     described = dict.fromkeys(name for commit in commits for name in commit.metadata)
     checks += [functools.partial(group.description, name) for name in described]
     for check in (*checks, group.unnamed_shard, group.unnamed_checkpoint):
-        yield from _confirmed(group, commits, check)
+        try:
+            yield from _confirmed(group, commits, check)
+        except OSError as error:
+            if not goes_on:
+                raise
+            yield f"{error.filename}: cannot be read: {error.strerror}"
+
+
+def resumable(folder: Path) -> list[Commit]:
+    """Return the commits from which a chain group could be resumed, in order: all files up to there are as written."""
+    group, sound = _Group(folder, 1), list[Commit]()
+    commits = read_markers(folder, [])
+    for last, commit in zip((None, *commits), commits, strict=False):
+        if not commit.follows(last) or any(group.file(f"{DRAWS}/{name}", [*sound, commit]) for name in commit.shards):
+            break
+        sound.append(commit)
+    descriptions = {name for commit in sound for name in commit.metadata}
+    if any(group.description(name, sound) for name in descriptions):
+        return []
+    return [commit for commit in sound if _hash_of(folder / commit.checkpoint) == commit.files[commit.checkpoint]]
+
+
+def files_after(folder: Path, last: Commit) -> list[Path]:
+    """Return the files of a chain group that no commit up to `last` names, and descriptions of arrays that begin later."""
+    commits = read_markers(folder, [])
+    kept = commits[: 1 + [commit.name for commit in commits].index(last.name)]
+    named = {name for commit in kept for name in (f"commits/{commit.name}", *commit.files)}
+    named |= {f"{DRAWS}/{name}/zarr.json" if name else f"{DRAWS}/zarr.json" for c in kept for name in c.metadata}
+    found = (path for path in sorted(folder.rglob("*")) if not path.is_dir() or path.is_symlink())
+    return [path for path in found if path.relative_to(folder).as_posix() not in named | {"store.json", LOCK_NAME}]
 
 
 def _confirmed(group: _Group, commits: Sequence[Commit], check: Check) -> Iterator[str]:
     """Yield the damage that a check finds if the markers are the same after it as before."""
     while line := check(commits):
-        before, commits = commits, read_markers(group.folder)
+        # The caller knows of damaged markers; one that is damaged meanwhile leaves a gap, or files without a marker.
+        before, commits = commits, read_markers(group.folder, [])
         if commits == before:
             yield line
             return

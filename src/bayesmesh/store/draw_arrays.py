@@ -140,13 +140,22 @@ class DrawArrays:
 
 
 def digest_of(about: Path) -> str:
-    """Return a sha256 over a ``zarr.json`` except the shape, which grows; empty if the file is missing or invalid."""
+    """Return a sha256 over a ``zarr.json`` except the number of draws, which grows; empty if it is missing or invalid.
+
+    One shard has all chains and the whole event, so a shape with another number of them is invalid.
+    """
     try:
         value = json.loads(about.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        shape, grid = value.pop("shape", None), value.get("chunk_grid")
+        if shape is not None:
+            shard = grid["configuration"]["chunk_shape"]
+            if (shape[:1], shape[2:]) != (shard[:1], shard[2:]):
+                return ""
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError):
         return ""
-    if isinstance(value, dict):
-        value.pop("shape", None)
+    except (AttributeError, RecursionError):
+        # Not an object, or one of countless levels.
+        return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -28,6 +28,9 @@ HEARTBEAT_SECONDS = 5.0
 LONGEST_HEARTBEAT = 20.0
 """Upper limit in seconds, whatever a lock says; the longest wait is three heartbeats."""
 
+STALE_BEATS = 6
+"""Heartbeats that a reader allows to be missed; more than a writer does, because clocks of two machines differ."""
+
 LOCK_NAME = "writer.json"
 
 _log = logging.getLogger("bayesmesh")
@@ -152,6 +155,35 @@ def is_process_there(owner: Owner) -> bool | None:
     if not is_in_sight or not owner.get("started_ticks"):
         return None
     return _start_of(owner["pid"]) == owner["started_ticks"]
+
+
+def is_at_work(owner: Owner, last_beat: float, now: float) -> bool:
+    """Return whether the holder of a lock is at work, without waiting for it.
+
+    Args:
+        owner: the content of the lock.
+        last_beat: time of its last heartbeat, in seconds since the epoch.
+        now: the present time, likewise.
+    """
+    # On another machine, only the heartbeat tells.
+    if (is_running := is_process_there(owner)) is not None:
+        return is_running
+    beat = min(float(owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
+    # A heartbeat far ahead is as old as one long ago: it is from before a clock was set back.
+    return abs(now - last_beat) < STALE_BEATS * beat
+
+
+def describe_writer(path: Path) -> str:
+    """Return a text that names the holder of a lock; empty if nobody is at work.
+
+    Raises:
+        StoreError: a folder is in its place.
+        OSError: it cannot be read.
+    """
+    owner = read_owner(path)
+    if owner is None or not is_at_work(owner, path.stat().st_mtime, time.time()):
+        return ""
+    return f"is being written by {_name(owner)}"
 
 
 def read_owner(path: Path) -> Owner | None:

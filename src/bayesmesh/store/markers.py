@@ -122,23 +122,32 @@ def marker_names(folder: Path) -> set[str]:
     return {path.name for path in (folder / "commits").glob("*.json") if MARKER.match(path.name)}
 
 
-def read_markers(folder: Path) -> list[Commit]:
+def read_markers(folder: Path, damaged: list[str] | None = None) -> list[Commit]:
     """Return the markers of a chain group without replaced ones: warmup first, then by start.
 
     A writer may commit meanwhile.
+
+    Args:
+        folder: the group's folder.
+        damaged: receives one line per damaged marker, which is left out; without it, a damaged marker is an error.
 
     Raises:
         StoreError: a marker cannot be read, or lacks a key.
     """
     while True:
-        names = marker_names(folder)
-        try:
-            found = [_read_marker(folder / "commits" / name) for name in sorted(names)]
-        except StoreError:
-            if names <= marker_names(folder):
-                raise
+        names, found, problems = marker_names(folder), list[Commit](), list[StoreError]()
+        for name in sorted(names):
+            try:
+                found.append(_read_marker(folder / "commits" / name))
+            except StoreError as error:
+                problems.append(error)
+        if problems and not names <= marker_names(folder):
             # A writer has just removed a replaced marker.
             continue
+        if problems and damaged is None:
+            raise problems[0]
+        if damaged is not None:
+            damaged += [error.message for error in problems]
         replaced = {commit.replaces for commit in found}
         kept = (commit for commit in found if commit.name not in replaced)
         return sorted(kept, key=lambda commit: (commit.phase == "sample", commit.start, commit.stop))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -140,7 +141,7 @@ def find_seal(results: Path, path: Path) -> Seal:
     Raises:
         StoreError: no seal has it among its outputs; damaged seals are named.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise StoreError(f"{path}: does not exist", MISSING_REMEDY)
     name, damaged = path.relative_to(results).as_posix(), []
     for file in _seals_for(results, path):
@@ -158,11 +159,15 @@ def find_seal(results: Path, path: Path) -> Seal:
 def _seals_for(results: Path, path: Path) -> list[Path]:
     """Return the seals that may have a path: those of its experiment, or of its dataset and splits."""
     parts = path.relative_to(results).parts
-    if parts[0] == "data":
-        return sorted((results / FOLDER / "data" / parts[1]).rglob("*.json"))
     # Results of no experiment, such as the index, lie beside the experiments.
-    folder = results / FOLDER / parts[0] if len(parts) > 1 else results / FOLDER
-    return sorted(folder.glob("[!.]*.json"))
+    owner = "" if len(parts) == 1 else "/".join(parts[:2]) if parts[0] == "data" else parts[0]
+    return seal_files(results, owner)
+
+
+def seal_files(results: Path, owner: str) -> list[Path]:
+    """Return the seals of an experiment, or of a dataset such as ``data/digits-1a2b3c4d`` with all its splits."""
+    folder = results / FOLDER / owner
+    return sorted((folder.rglob if owner.startswith("data/") else folder.glob)("[!.]*.json"))
 
 
 def check_output(results: Path, path: Path) -> str:
@@ -207,26 +212,30 @@ def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterat
         seal: of the job.
         is_thorough: read every file; otherwise only those that are small, or whose size or time has changed.
     """
-    folders = _folders(seal)
-    gone = [folder for folder in folders if not (results / folder).is_dir()]
-    yield from (f"{results / folder}: is missing" for folder in gone)
-    there = {n: s for n, s in seal.outputs.items() if not any(n.startswith(f"{folder}/") for folder in gone)}
-    yield from _differences(results, there, is_thorough=is_thorough)
-    for folder in folders:
-        known = seal.below(folder)
+    yield from _damage(results, seal.outputs, is_thorough=is_thorough)
+
+
+def kept_damage(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+    """Yield the same for what a job keeps, such as committed draws; meaningful until another job extends them."""
+    yield from _damage(results, seal.kept, is_thorough=is_thorough)
+
+
+def _damage(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
+    yield from _differences(results, stamps, is_thorough=is_thorough)
+    for folder in _folders(stamps):
         for file in _files([results / folder]):
-            if file.relative_to(results).as_posix() not in known:
+            if file.relative_to(results).as_posix() not in stamps:
                 yield f"{file}: does not belong there: the job that wrote {results / folder} did not write it"
 
 
-def kept_damage(results: Path, seal: Seal) -> Iterator[str]:
-    """Yield one line per file that a job keeps, such as committed draws, and that is missing or altered."""
-    yield from _differences(results, seal.kept, is_thorough=False)
-
-
 def _differences(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
-    lines = (_difference(results / name, stamp, is_thorough=is_thorough) for name, stamp in stamps.items())
-    return (line for line in lines if line is not None)
+    lost = ""
+    for name, stamp in stamps.items():
+        # Of a folder that is gone, the files follow each other.
+        line = _difference(results / name, stamp, is_thorough=is_thorough)
+        if line is not None and line != lost:
+            yield line
+            lost = line
 
 
 def _difference(path: Path, stamp: Stamp, *, is_thorough: bool) -> str | None:
@@ -241,14 +250,16 @@ def _difference(path: Path, stamp: Stamp, *, is_thorough: bool) -> str | None:
             return f"{path}: has been altered: {about.st_size} bytes instead of {stamp.size}"
         return None if hash_file(path) == stamp.sha256 else f"{path}: has been altered: its sha256 is another one"
     except (FileNotFoundError, NotADirectoryError):
-        return f"{path}: is missing"
+        while not path.parent.is_dir():
+            path = path.parent
+        return f"{path}: is {'not a folder' if path.is_file() else 'missing'}"
     except OSError as error:
         return f"{path}: cannot be read: {error.strerror}"
 
 
-def _folders(seal: Seal) -> list[str]:
-    """Return the outermost Zarr stores among the outputs, in which a file too many changes what is read."""
-    parts = (name.split("/") for name in seal.outputs)
+def _folders(names: Iterable[str]) -> list[str]:
+    """Return the outermost Zarr stores among files, in which a file too many changes what is read."""
+    parts = (name.split("/") for name in names)
     ends = ((p, next((i for i, part in enumerate(p[:-1]) if part.endswith(".zarr")), None)) for p in parts)
     return sorted({"/".join(p[: i + 1]) for p, i in ends if i is not None})
 
@@ -257,7 +268,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
     """Return files, and those below folders, without hidden ones (temporary files, Snakemake's time stamps) and locks."""
     for path in paths:
         below = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (f for f in below if f.is_file() and not f.name.startswith(".") and f.name != LOCK_NAME)
+        yield from (f for f in below if os.path.isfile(f) and not f.name.startswith(".") and f.name != LOCK_NAME)
 
 
 def _stamp(path: Path, known: Mapping[Path, str]) -> Stamp:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.verify import damage_of
+from bayesmesh.operations.verify import check
 from bayesmesh.stages.assemble import _verified
 from bayesmesh.store.layout import ExperimentLayout, process_folder
 from bayesmesh.store.manifests import PROCESSES_REMEDY, read_manifest
 from bayesmesh.store.sealed import write_sealed
 from bayesmesh.store.segments import ChainStore
+from resealing import seal_as
 
 IDENTITY = "0123456789abcdef"
 DATA = {"source": "gaussian", "held_out_fraction": 0.0, "split_seed": 0}
@@ -31,6 +32,7 @@ def layout(tmp_path: Path) -> ExperimentLayout:
     content = {"identity": IDENTITY, "folder": f"chains/{IDENTITY}/group-000", "num_processes": 2, "num_chains": 2}
     content |= {"num_draws": 4, "committed_draws": 4, "segment_draws": 4, "environment": {}, "changed_environment": []}
     write_sealed(layout.sampled("group-000"), content)
+    seal_as(tmp_path, "some", "sample-group-000", [layout.sampled("group-000")], [layout.chains])
     return layout
 
 
@@ -43,8 +45,8 @@ def _sample(layout: ExperimentLayout, process: int, draws: int = 4) -> ChainStor
 
 
 def _damage(layout: ExperimentLayout) -> list[str]:
-    """Return what is wrong with the chains; there are no data."""
-    return [line for line in damage_of(layout) if "/chains/" in line]
+    """Return what is wrong with the chains; there are no ledgers."""
+    return [line for line in check(layout.results, "some").damaged if "/chains/" in line]
 
 
 def test_a_whole_group_is_no_damage(layout: ExperimentLayout) -> None:
@@ -82,6 +84,7 @@ def test_a_group_that_has_begun_and_committed_nothing_needs_no_other_process(lay
     shutil.rmtree(layout.identity(IDENTITY) / "group-000")
     shutil.rmtree(layout.identity(IDENTITY) / "group-000-process-001")
     layout.sampled("group-000").unlink()
+    shutil.rmtree(layout.results / "seals")
     ChainStore(layout.group(IDENTITY, 0), 4, {"identity": IDENTITY})
     assert _damage(layout) == []
 
@@ -91,8 +94,8 @@ def test_a_store_with_fewer_draws_than_its_manifest_tells_of(layout: ExperimentL
         shutil.rmtree(process_folder(layout.group(IDENTITY, 0), process))
         store = _sample(layout, process, draws=3)
     path = layout.sampled("group-000")
-    assert all("names 3 draws, though 4 were committed" in line for line in _damage(layout))
-    assert len(_damage(layout)) == 2
+    gone = [line for line in _damage(layout) if "commits/sample-000000000-000000004.json: is missing" in line]
+    assert len(gone) == 2
     again = ChainStore(store.folder, 4, {"identity": IDENTITY})
     with pytest.raises(StoreError, match=r"names 3 draws, though 4 were committed by .*: markers were lost\n  remedy"):
         again.reconcile_manifest(path)

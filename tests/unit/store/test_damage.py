@@ -261,3 +261,60 @@ def test_every_flipped_bit_of_a_checkpoint_is_an_error_or_harmless(folder: Path)
         except StoreError:
             continue
         assert all(found[k].tobytes() == v for k, v in expected.items() if k in found), position
+
+
+@pytest.mark.parametrize(
+    ("damage_one", "expected"),
+    [
+        ("draws.zarr/posterior/weights/c/0/2/0/0", 3),
+        (CHECKPOINT, 3),
+        ("commits/sample-000000008-000000010.json", 3),
+        (OLDER_CHECKPOINT, 4),
+        ("draws.zarr/posterior/weights/c/0/0/0/0", 0),
+        (WARMUP, 0),
+        ("commits/sample-000000000-000000004.json", 0),
+    ],
+)
+def test_what_is_left_after_the_last_whole_commit_continues_to_the_same_draws(
+    folder: Path, undamaged: Path, advance: Advance, flip_bit: Callable[[Path], None], damage_one: str, expected: int
+) -> None:
+    flip_bit(folder / damage_one)
+    points = damage.resumable(folder)
+    assert (points[-1].stop if points else 0) == {4: 10, 3: 8, 0: 0}[expected]
+    if not points:
+        return
+    for path in damage.files_after(folder, points[-1]):
+        path.unlink()
+    (folder / damage_one).unlink(missing_ok=True)
+    advance(folder, 10)
+    names = [path.relative_to(undamaged) for path in (undamaged / "draws.zarr").rglob("*") if path.is_file()]
+    assert {name: hash_file(folder / name) for name in names} == {name: hash_file(undamaged / name) for name in names}
+    assert len(ChainStore(folder, 4, {"identity": "0123456789abcdef"}).commits()) == 4
+
+
+def test_a_group_whose_arrays_are_described_otherwise_cannot_be_resumed(folder: Path) -> None:
+    about = folder / "draws.zarr" / "posterior" / "weights" / "zarr.json"
+    value = json.loads(about.read_text())
+    value["shape"][0] += 1
+    about.write_text(json.dumps(value))
+    lines = list(damage.find_damage(folder, 4, markers.read_markers(folder)))
+    assert [line.partition(": ")[0] for line in lines] == [str(about)]
+    assert damage.resumable(folder) == []
+
+
+def test_all_damaged_markers_are_named_and_the_others_read(folder: Path) -> None:
+    for name in MARKERS[:2]:
+        (folder / "commits" / f"{name}.json").write_text("{")
+    lines: list[str] = []
+    assert [commit.stop for commit in markers.read_markers(folder, lines)] == [8, 10]
+    assert [Path(line.partition(": ")[0]).stem for line in lines] == sorted(MARKERS[:2])
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_check(folder: Path) -> None:
+    shard = folder / SHARDS[0]
+    shard.unlink()
+    shard.symlink_to(shard.name)
+    (folder / CHECKPOINT).unlink()
+    lines = list(damage.find_damage(folder, 4, markers.read_markers(folder), goes_on=True))
+    assert any(line.startswith(f"{shard}: cannot be read") for line in lines)
+    assert any(f"{CHECKPOINT}: is missing" in line for line in lines)

@@ -72,7 +72,7 @@ def test_large_files_are_read_where_time_differs_or_thoroughly(results: Path) ->
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda toy: shutil.rmtree(toy / "posterior.zarr"), "posterior.zarr: is missing"),
+        (lambda toy: shutil.rmtree(toy / "posterior.zarr"), "posterior.zarr: does not exist"),
         (lambda toy: (toy / "posterior.zarr" / "x" / "c" / "0").unlink(), "c/0: is missing"),
         (lambda toy: (toy / "posterior.zarr" / "y").write_text("?"), "y: does not belong there"),
         (lambda toy: (toy / "posterior.zarr" / "zarr.json").write_text("{} "), "3 bytes instead of 2"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pydantic
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.lock import HEARTBEAT_SECONDS, LOCK_NAME, LONGEST_HEARTBEAT, Owner, is_process_there, read_owner
+from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
 from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Ended
 
 FEWEST_DRAWS = 8
@@ -22,9 +22,6 @@ FEWEST_DRAWS = 8
 
 NEWEST = 8
 """Number of newest markers to open; of the others the names suffice."""
-
-STALE_BEATS = 6
-"""Heartbeats that may be missed; more than a writer allows, because clocks of two machines differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +56,7 @@ class GroupProgress:
 
     def is_written(self, now: float) -> bool:
         """Return whether the holder of the lock is at work at `now`, in seconds since the epoch."""
-        if self.owner is None:
-            return False
-        # On another machine, only the heartbeat tells.
-        if (is_running := is_process_there(self.owner)) is not None:
-            return is_running
-        beat = min(float(self.owner.get("heartbeat_seconds", HEARTBEAT_SECONDS)), LONGEST_HEARTBEAT)
-        # A heartbeat far ahead is as old as one long ago: it is from before a clock was set back.
-        return abs(now - self.last_beat) < STALE_BEATS * beat
+        return self.owner is not None and is_at_work(self.owner, self.last_beat, now)
 
 
 class _Environment(pydantic.BaseModel):

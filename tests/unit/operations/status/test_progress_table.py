@@ -15,10 +15,9 @@ import pytest
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Verdict, write_verdict
 from bayesmesh.operations.status import progress_table, status_table
-from bayesmesh.operations.status.chain_progress import STALE_BEATS
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
-from bayesmesh.store.lock import LOCK_NAME, WriterLock
+from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
 from bayesmesh.store.segments import ChainStore
 
 NOW = 1_800_000_000.0
