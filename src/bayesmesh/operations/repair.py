@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.operations.verify import GROUP, Findings, check
+from bayesmesh.operations.findings import GROUP, Findings, check
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.store.damage import files_after, resumable

@@ -1,43 +1,13 @@
-"""verify: name every damage of every file that Bayesmesh stored, and go on after any error."""
+"""verify: name everything that is damaged or out of date, and make it again if asked."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.planning.specs import is_altered
-from bayesmesh.running.ledger import check_ledger
-from bayesmesh.store.damage import find_damage
-from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
-from bayesmesh.store.lock import describe_writer
-from bayesmesh.store.markers import MARKER, marker_names, read_markers
-from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_files, stale_inputs
-from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
-
-GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
-"""Name of the folder of one process of a chain group."""
-
-
-class Findings(NamedTuple):
-    """What is wrong with the results of one owner, one line each.
-
-    Attributes:
-        damaged: files that are missing, altered, unreadable or too many; a line begins with the path.
-        outdated: results that were made from something else than what is there now.
-        writers: jobs at work, whose results were not checked.
-    """
-
-    damaged: list[str]
-    outdated: list[str]
-    writers: list[str]
+from bayesmesh.operations.findings import Findings, check, is_stored, list_owners, read_seals
+from bayesmesh.operations.repair import repair
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,16 +18,10 @@ def run(arguments: argparse.Namespace) -> int:
         _show(results, owner, findings)
     if not owners:
         print("nothing to check: nothing is stored yet")
-    if arguments.repair and any(map(_is_wrong, found.values())):
-        # Imported late, because it reads the whole configuration.
-        from bayesmesh.operations.repair import repair
-
-        return repair(results, {owner: findings for owner, findings in found.items() if _is_wrong(findings)})
-    return StoreError.exit_code if any(map(_is_wrong, found.values())) else 0
-
-
-def _is_wrong(findings: Findings) -> bool:
-    return bool(findings.damaged or findings.outdated)
+    wrong = {owner: findings for owner, findings in found.items() if findings.is_wrong}
+    if wrong and arguments.repair:
+        return repair(results, wrong)
+    return StoreError.exit_code if wrong else 0
 
 
 def _show(results: Path, owner: str, findings: Findings) -> None:
@@ -78,189 +42,11 @@ def _asked(name: str | None) -> tuple[Path, list[str]]:
         return Path("results"), list_owners(Path("results"))
     folder = Path(name) if "/" in name else Path("results", name)
     results, owner = folder.parent, folder.name
-    if not owner or len(name) > 4096 or not _is_stored(results, owner):
+    if not owner or len(name) > 4096 or not is_stored(results, owner):
         raise ConfigError(
             f"{name}: nothing is stored under this name",
             "name an experiment that has run, or its folder: bayesmesh verify results/NAME",
         )
-    read = (name for seal in _read_seals(results, owner)[0] for name in seal.inputs)
+    read = (name for seal in read_seals(results, owner)[0] for name in seal.inputs)
     data = {"/".join(Path(each).parts[:2]) for each in read if each.startswith("data/")}
     return results, [*sorted(data), owner]
-
-
-def list_owners(results: Path) -> list[str]:
-    """Return whose results are stored: datasets, experiments and others by the folder of their records, the index as ""."""
-
-    def names(*folders: Path) -> list[str]:
-        return sorted({path.name for folder in folders for path in folder.glob("[!.]*") if path.is_dir()})
-
-    data = [f"data/{name}" for name in names(results / "data", results / FOLDER / "data")]
-    others = [name for name in names(results, results / FOLDER) if name not in ("data", FOLDER)]
-    return [owner for owner in (*data, *others, "") if _is_stored(results, owner)]
-
-
-def _is_stored(results: Path, owner: str) -> bool:
-    has_chains = owner != "" and ExperimentLayout(results, owner).chains.is_dir()
-    return has_chains or bool(seal_files(results, owner)) or any(map(os.path.lexists, _outputs(results, owner)))
-
-
-def _outputs(results: Path, owner: str) -> Iterator[Path]:
-    """Yield the results that an owner may have, each of which has a record once its job has succeeded."""
-    if not owner:
-        yield results / "index.html"
-    elif owner.startswith("data/"):
-        name = owner.partition("/")[2]
-        yield DataLayout(results, name).fetched
-        for split in (results / owner).glob("*/"):
-            layout = DataLayout(results, name, split.name)
-            yield from (layout.sharded, layout.shards, layout.shards.with_suffix(".sha256"))
-    else:
-        experiment = ExperimentLayout(results, owner)
-        yield from (experiment.audit, *experiment.chains.glob("group-*.json"), experiment.posterior)
-        yield from (experiment.posterior_hashes, *experiment.tables, experiment.page)
-        yield from (path for each in list_analyses() for path in each.files(experiment.folder).values())
-
-
-def check(results: Path, owner: str) -> Findings:
-    """Check all results of an owner, and again if a job has finished meanwhile.
-
-    Files are hashed in pieces, so memory is bounded.
-    """
-    while True:
-        before = _times(seal_files(results, owner))
-        found = _check(results, owner)
-        if _times(seal_files(results, owner)) == before:
-            return found
-
-
-def _times(paths: Iterable[Path]) -> dict[Path, int]:
-    times = {}
-    for path in paths:
-        with contextlib.suppress(OSError):
-            times[path] = path.stat().st_mtime_ns
-    return times
-
-
-def _check(results: Path, owner: str) -> Findings:
-    seals, lines = _read_seals(results, owner)
-    at_work = dict(_jobs_at_work(results, owner))
-    settled = [seal for seal in seals if seal.job not in at_work]
-    if owner and not owner.startswith("data/"):
-        lines += _chains(ExperimentLayout(results, owner), settled)
-    for seal in settled:
-        lines += damage_of(results, seal, is_thorough=True)
-    if not at_work:
-        lines += _without_record(results, owner, seals)
-    lines += _records_of_jobs(results / owner, settled) if owner else []
-    outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
-    # Several checks may find the same file; the first says most.
-    damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
-    writers = [f"{results / owner}: {job} {writer}; its results were not checked" for job, writer in at_work.items()]
-    return Findings(list(damaged.values())[::-1], outdated, writers)
-
-
-def _read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
-    """Return the seals, and one line per damaged one."""
-    seals, lines = [], []
-    for path in seal_files(results, owner):
-        try:
-            seals.append(read_seal(path))
-        except StoreError as error:
-            lines.append(error.message)
-    return seals, lines
-
-
-def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
-    """Yield job and writer of each job that a process is running."""
-    folder = results / FOLDER / owner
-    for path in (folder.rglob if owner.startswith("data/") else folder.glob)(".*.lock"):
-        # A lock that vanishes or cannot be read is not held.
-        with contextlib.suppress(OSError, StoreError):
-            if writer := describe_writer(path):
-                yield path.name[1:].removesuffix(".lock"), writer
-
-
-def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:
-    for path in _outputs(results, owner):
-        name = path.relative_to(results).as_posix()
-        if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
-            yield f"{path}: no record of the job that wrote it"
-
-
-def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
-    """Check the specifications and the ledgers of jobs."""
-    for path in sorted((folder / "specs").glob("[!.]*.json")):
-        try:
-            if is_altered(path, path.read_bytes()):
-                yield f"{path}: has been altered: its name holds the digest of another content"
-        except OSError as error:
-            yield f"{path}: cannot be read: {error.strerror}"
-    ledgers = folder / "ledger"
-    there = sorted(ledgers.glob("[!.]*.jsonl"))
-    for path in there:
-        yield from check_ledger(path)
-    for seal in seals:
-        if (path := ledgers / f"{seal.job}.jsonl") not in there:
-            yield f"{path}: is missing, though {seal.job} has run"
-
-
-def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:
-    """Check the chains of all identities by their markers, and by the records of the jobs that last extended them."""
-    for identity in sorted(path for path in layout.chains.glob("[!.]*") if path.is_dir()):
-        num_processes = yield from _identity(identity / "identity.json")
-        groups = sorted(path for path in identity.glob("*") if path.is_dir() and GROUP.match(path.name))
-        for group in groups:
-            yield from _group(group)
-        yield from _processes(identity, groups, num_processes)
-    for seal in seals:
-        commits = [layout.results / name for name in seal.kept if "/commits/" in name]
-        there = {name for folder in {path.parent.parent for path in commits} for name in marker_names(folder)}
-        if commits and _end(there) > _end(path.name for path in commits):
-            # Draws were committed since, and replaced some of these files.
-            fixed = {n: s for n, s in seal.kept.items() if n.endswith(("/identity.json", "/store.json"))}
-            seal = seal.model_copy(update={"kept": fixed})
-        yield from kept_damage(layout.results, seal, is_thorough=True)
-
-
-def _end(names: Iterable[str]) -> tuple[bool, int]:
-    """Return phase and end of the last commit, from the names of markers."""
-    parts = (match for name in names if (match := MARKER.match(name)))
-    return max(((match[1] == "sample", int(match[3])) for match in parts), default=(False, 0))
-
-
-def _identity(path: Path) -> Generator[str, None, int]:
-    """Check the record of an identity; return the number of processes per group."""
-    try:
-        return int(read_sealed(path, IDENTITY_REMEDY)["config"]["compute"].get("processes", 1))
-    except StoreError as error:
-        yield error.message
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        yield f"{path}: is damaged: {error!r}"
-    return 1
-
-
-def _group(folder: Path) -> Iterator[str]:
-    """Check the chains of one process of a group by their markers."""
-    damaged: list[str] = []
-    commits = read_markers(folder, damaged)
-    yield from damaged
-    segment_draws = max((commit.stop - commit.start for commit in commits), default=1)
-    about = folder / "store.json"
-    if os.path.exists(about):
-        try:
-            segment_draws = ChainStore(folder, 1, {"identity": folder.parent.name}).segment_draws
-        except StoreError as error:
-            yield error.message
-    elif commits or damaged:
-        yield f"{about}: is missing"
-    yield from find_damage(folder, segment_draws, commits, goes_on=True)
-
-
-def _processes(identity: Path, folders: Sequence[Path], num_processes: int) -> Iterator[str]:
-    """Check that every group with commits has one folder per process."""
-    begun = [match[1] for folder in folders if marker_names(folder) and (match := GROUP.match(folder.name))]
-    for group in sorted(set(begun)):
-        for process in range(num_processes):
-            folder = process_folder(identity / group, process)
-            if not folder.is_dir():
-                yield f"{folder}: is missing, although {num_processes} processes made the draws of {group}"

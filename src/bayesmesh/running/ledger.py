@@ -140,7 +140,7 @@ def _extend(digest: str, text: str) -> str:
 
 
 def _walk(path: Path) -> Iterator[_Line]:
-    """Yield the lines of a ledger that are not blank.
+    """Yield the lines of a ledger that are not empty.
 
     Raises:
         OSError: the file cannot be read.
@@ -149,7 +149,7 @@ def _walk(path: Path) -> Iterator[_Line]:
     texts = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
     before, is_older, is_over = path.name, True, False
     for number, text in enumerate(texts, 1):
-        if not text.strip():
+        if not text:
             continue
         entry, problem = _parse(text), ""
         stated = entry.pop(_DIGEST, None)
