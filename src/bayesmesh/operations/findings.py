@@ -15,7 +15,7 @@ from bayesmesh.planning.specs import is_altered
 from bayesmesh.running.ledger import check_ledger
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
-from bayesmesh.store.lock import describe_writer
+from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.markers import MARKER, marker_names, read_markers
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_files, stale_inputs
@@ -128,11 +128,14 @@ def read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
 def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
     """Yield job and writer of each job that a process is running."""
     folder = results / FOLDER / owner
-    for path in (folder.rglob if owner.startswith("data/") else folder.glob)(".*.lock"):
+    locks = {path: path.name[1:].removesuffix(".lock") for path in folder.rglob(".*.lock")} if owner else {}
+    chains = (results / owner).glob(f"chains/*/group-*/{LOCK_NAME}") if owner else ()
+    locks |= {path: f"sample-{match[1]}" for path in chains if (match := GROUP.match(path.parent.name))}
+    for path, job in locks.items():
         # A lock that vanishes or cannot be read is not held.
         with contextlib.suppress(OSError, StoreError):
             if writer := describe_writer(path):
-                yield path.name[1:].removesuffix(".lock"), writer
+                yield job, writer
 
 
 def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:

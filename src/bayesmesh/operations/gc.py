@@ -20,6 +20,7 @@ from bayesmesh.sampling.chain_identity import chain_identity, observed_digests
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.markers import read_markers
 from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.seals import check_output, read_seal, seal_files
 
 _IDENTITY = re.compile(r"^[0-9a-f]{16}$")
 _HALF_REMOVED = re.compile(r"^\.[0-9a-f]{16}\.removed\.\d+$")
@@ -78,7 +79,13 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
 
 
 def _identity(plan: Plan, name: str) -> str:
-    """Return the identity of chains sampled with the current configuration."""
+    """Return the identity of chains sampled with the current configuration.
+
+    Raises:
+        StoreError: the data are missing or damaged.
+    """
+    # Damaged data would have another fingerprint, and good chains would count as unused.
+    check_output(Path(plan.results), plan.data_layout(name).sharded)
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     data = Shards(plan.data_layout(name).shards).fingerprint
     return chain_identity(spec.config, data, spec.num_chains, observed_digests(spec.layout.audit))
@@ -129,4 +136,10 @@ def remove(one: Unnamed) -> None:
         with contextlib.suppress(StoreError):
             if read_sealed(manifest).get("identity") == identity:
                 manifest.unlink()
+    experiment = one.folder.parents[1]
+    for path in seal_files(experiment.parent, experiment.name):
+        with contextlib.suppress(StoreError):
+            # What was removed on purpose is not missing.
+            if any(f"/chains/{identity}/" in name for name in read_seal(path).kept):
+                path.unlink()
     shutil.rmtree(aside)

@@ -13,12 +13,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
 from bayesmesh.operations.findings import GROUP, Findings, check
-from bayesmesh.planning.jobs import Job, job_of
+from bayesmesh.planning.condition import jobs_of
+from bayesmesh.planning.jobs import Job
 from bayesmesh.planning.plan import Plan
 from bayesmesh.store.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
@@ -36,7 +37,7 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
         found: what is wrong, by owner.
     """
     plan = Plan(results=str(results), is_partial=True)
-    jobs = list(_jobs(plan))
+    jobs = [job for name in plan.experiments for _, job in jobs_of(plan, name)]
     aside = results / ASIDE / time.strftime("%Y-%m-%dT%H-%M-%S")
     targets: set[str] = set()
     for owner, findings in found.items():
@@ -61,15 +62,6 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
 
 def _lines(findings: Findings) -> list[str]:
     return [*findings.damaged, *findings.outdated]
-
-
-def _jobs(plan: Plan) -> Iterator[Job]:
-    """Yield the jobs of all experiments of the configuration."""
-    for name, experiment in plan.experiments.items():
-        verbs = [each.verb for each in plan.analyses() if each.name in experiment.analyses()]
-        for stage in ("fetch", "shard", "compile", "assemble", "diagnose", *verbs, "report"):
-            yield job_of(plan.specification(stage, name))
-        yield from (job_of(plan.specification("sample", name), group) for group in plan.groups(name))
 
 
 def _targets(plan: Plan, owner: str) -> set[str]:

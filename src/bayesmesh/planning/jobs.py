@@ -37,6 +37,11 @@ class Job(NamedTuple):
         """The record of the job's last run."""
         return seal_file(self.results, self.owner, self.name)
 
+    @property
+    def lock(self) -> Path:
+        """The lock that the job holds while it runs."""
+        return self.seal.with_name(f".{self.name}.lock")
+
 
 def job_of(spec: StageSpec, group: str = "") -> Job:
     """Return the job of a specification; for `sample`, of one chain group."""

@@ -6,10 +6,13 @@ was deleted or altered, or one whose params it no longer knows.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.jobs import Job
 from bayesmesh.planning.observed import changed
-from bayesmesh.store.seals import damage_of, kept_damage, read_seal, stale_inputs
+from bayesmesh.store.seals import Seal, damage_of, kept_damage, read_seal, stale_inputs
 
 
 def why_lost(job: Job) -> str:
@@ -18,21 +21,35 @@ def why_lost(job: Job) -> str:
     Args:
         job: the job.
     """
+    if (line := find_damage(job)) or not job.seal.exists():
+        return line
+    seal = read_seal(job.seal)
+    return next((line for lines in (kept_damage(job.results, seal), _causes(job, seal)) for line in lines), "")
+
+
+def find_damage(job: Job) -> str:
+    """Return the first output of a job that is missing, altered or without record; empty if there is none."""
     try:
         seal = read_seal(job.seal)
     except StoreError as error:
-        if job.seal.exists():
+        if os.path.lexists(job.seal):
             return error.message
-        there = next((path for path in job.outputs if path.exists()), None)
+        there = next((path for path in job.outputs if os.path.lexists(path)), None)
         return f"{there}: no record of the job that wrote it" if there else ""
     for path in job.outputs:
         if path.is_file() and path.relative_to(job.results).as_posix() not in seal.outputs:
             return f"{path}: is not in the record of the job that wrote it"
-    problems = (
-        damage_of(job.results, seal), kept_damage(job.results, seal), stale_inputs(job.results, seal),
-        (f"{file}: has changed since {job.name} read it" for file in changed(seal.observed)),
-    )  # fmt: skip
-    return next((line for lines in problems for line in lines), "")
+    return next(damage_of(job.results, seal), "")
+
+
+def is_up_to_date(job: Job) -> bool:
+    """Return whether all that a job read is as it was."""
+    return not any(_causes(job, read_seal(job.seal)))
+
+
+def _causes(job: Job, seal: Seal) -> Iterator[str]:
+    yield from stale_inputs(job.results, seal)
+    yield from (f"{file}: has changed since {job.name} read it" for file in changed(seal.observed))
 
 
 def is_made_with(job: Job, specification: str, code: str) -> bool:

@@ -10,8 +10,10 @@ from typing import Any
 
 import yaml
 
+from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.files import read_json
+from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.time_spent import (
     AROUND,
@@ -120,10 +122,12 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
     Raises:
         StoreError: a file is damaged.
     """
-    folder = layout.spec("any").parent
-    return [
-        (path.stem, json.dumps(read_json(path), indent=2, ensure_ascii=False)) for path in sorted(folder.glob("*.json"))
-    ]
+    found = sorted(layout.spec("any").parent.glob("*.json"))
+    contents = {path: read_json(path) for path in found}
+    for path in found:
+        if is_altered(path, path.read_bytes()):
+            raise StoreError(f"{path}: has been altered, as its name tells", "run snakemake, which writes it again")
+    return [(path.stem, json.dumps(value, indent=2, ensure_ascii=False)) for path, value in contents.items()]
 
 
 def dump_settings(config: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
@@ -24,12 +25,21 @@ NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
 
 
 class IndexedPage(TypedDict):
-    """An experiment of the index; `analyses` maps the names of those that it asks for to their settings."""
+    """An experiment of the index.
+
+    Attributes:
+        experiment, title, category: names.
+        analyses: names of the analyses that it asks for -> their settings.
+        damage: a file that is damaged, and what is wrong with it; then no number is shown.
+        older: the first job whose results are older than the configuration or their inputs.
+    """
 
     experiment: str
     title: NotRequired[str]
     category: NotRequired[str]
     analyses: NotRequired[Mapping[str, object]]
+    damage: NotRequired[str]
+    older: NotRequired[str]
 
 
 def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
@@ -42,15 +52,14 @@ def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
 
     Returns:
         The path of the index, which is replaced atomically.
-
-    Raises:
-        StoreError: a file of an experiment is damaged.
     """
     rows = [read_index_row(results, page) for page in pages]
     groups: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         groups.setdefault(row["category"], []).append(row)
-    tally = {name: sum(row["verdict"] == name for row in rows) for name in ("fail", "warn", "pass", NO_VERDICT)}
+    tally = {
+        name: sum(row["verdict"] == name for row in rows) for name in ("damaged", "fail", "warn", "pass", NO_VERDICT)
+    }
     numbers = {"groups": groups, "tally": tally, "num_rows": len(rows), "others": _other_pages(results)}
     path = results / "index.html"
     write_text(path, render("index.html", title="Bayesmesh experiments", **numbers))
@@ -64,11 +73,7 @@ def _other_pages(results: Path) -> list[tuple[str, str]]:
 
 
 def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
-    """Return the line of one experiment, as text; its verdict is pass, warn, fail or none.
-
-    Raises:
-        StoreError: a file of the experiment is damaged.
-    """
+    """Return the line of one experiment, as text; its verdict is pass, warn, fail, none or damaged."""
     layout = ExperimentLayout(results, str(page["experiment"]))
     row = {
         "experiment": layout.experiment,
@@ -76,15 +81,29 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         "category": str(page.get("category") or "Experiments"),
         "link": f"{layout.experiment}/{layout.page.name}" if layout.page.exists() else "",
     }
-    if not layout.verdict.exists():
-        return {**dict.fromkeys(NUMBERS, ""), **row, "verdict": NO_VERDICT}
+    older = page.get("older")
+    row |= dict.fromkeys(NUMBERS, "") | {"note": f"older than the configuration: {older}" if older else ""}
+    try:
+        damage = page.get("damage", "")
+        numbers = {"verdict": NO_VERDICT} if damage or not layout.verdict.exists() else _numbers(layout, page)
+    except StoreError as error:
+        damage = error.message
+    # Without the folder of results, which differs between machines.
+    return row | ({"verdict": "damaged", "note": damage.removeprefix(f"{results}/")} if damage else numbers)
+
+
+def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
+    """Return the cells of an experiment with a verdict.
+
+    Raises:
+        StoreError: a file of the experiment is damaged.
+    """
     origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
     verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin).phases)
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must be visible.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)
     return {
-        **row,
         "verdict": verdict.verdict,
         "r_hat": verdict_text.value_text(r_hat) if r_hat else formats.NOT_RECORDED,
         "ess": verdict_text.value_text(ess) if ess else formats.NOT_RECORDED,

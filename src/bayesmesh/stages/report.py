@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
+from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, write_index
@@ -36,11 +37,15 @@ def run_index(arguments: argparse.Namespace) -> int:
     plan = Plan(is_partial=True)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
+    conditions = {name: condition_of(plan, name) for name in plan.experiments}
     named: list[IndexedPage] = [
-        {"experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses()}
+        {
+            "experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses(),
+            "damage": conditions[name].damage, "older": conditions[name].older,
+        }
         for name, e in plan.experiments.items()
-        if plan.layout(name).page.exists()
-    ]
+        if plan.layout(name).page.exists() or conditions[name].damage
+    ]  # fmt: skip
     results, inputs = Path(plan.results), dict[str, str]()
     for page in (plan.layout(each["experiment"]).page for each in named):
         # The index names a damaged result, and is not made from it.

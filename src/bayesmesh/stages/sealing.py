@@ -35,7 +35,7 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
     observed: dict[str, str] = {}
     # Chains have locks of their own, which also hold for several processes.
     is_sampling = job.name.startswith("sample-")
-    with contextlib.nullcontext() if is_sampling else WriterLock(job.seal.parent, name=f".{job.name}.lock") as lock:
+    with contextlib.nullcontext() if is_sampling else WriterLock(job.lock.parent, name=job.lock.name) as lock:
         inputs = check_inputs(job)
         yield observed
         for name, digest in inputs.items():

@@ -40,6 +40,7 @@ def _plan(config: Path, **workflow: Any) -> Plan:
         SimpleNamespace(
             **{
                 "dryrun": False,
+                "is_main_process": False,
                 "local_exec": True,
                 "remote_exec": False,
                 "cores": 2,

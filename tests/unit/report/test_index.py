@@ -52,6 +52,22 @@ def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., Ex
     assert 'href="later' not in text
 
 
+def test_damaged_results_are_named_instead_of_shown_and_older_ones_marked(
+    complete: ExperimentLayout, minimal: Callable[..., ExperimentLayout]
+) -> None:
+    damage = f"{complete.verdict}: has been altered"
+    row = read_index_row(complete.results, {"experiment": "everything", "analyses": ASKED, "damage": damage})
+    assert (row["verdict"], row["r_hat"], row["score"]) == ("damaged", "", "")
+    assert row["note"] == "everything/diagnostics/verdict.json: has been altered"
+    row = read_index_row(complete.results, {"experiment": "everything", "older": "average"})
+    assert (row["verdict"], row["note"]) == ("pass", "older than the configuration: average")
+    layout = minimal()
+    layout.verdict.write_text("{")
+    text = write_index(layout.results, [{"experiment": "small"}]).read_text(encoding="utf-8")
+    assert "1 damaged" in text
+    assert "verdict.json: is damaged" in text
+
+
 def test_index_without_experiments(tmp_path: Path) -> None:
     assert "No experiment has been run yet" in write_index(tmp_path, []).read_text(encoding="utf-8")
 

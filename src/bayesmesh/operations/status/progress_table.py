@@ -13,6 +13,7 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
+from bayesmesh.planning.condition import Condition, condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import QueuedJob, read_queue
 from bayesmesh.store.layout import ExperimentLayout
@@ -36,13 +37,15 @@ class Standing:
         groups: chain groups that have begun.
         num_draws: draws per chain if all groups have finished, else None.
         reason: why a rule ended sampling; empty without a rule.
-        verdict: verdict of the gates on these draws; None if missing or about other draws.
+        verdict: verdict of the gates on these draws; None if missing, damaged, or about other draws.
+        condition: condition of the results.
     """
 
     groups: Sequence[GroupProgress]
     num_draws: int | None
     reason: str
     verdict: Verdict | None
+    condition: Condition
 
     @property
     def phase(self) -> str:
@@ -64,9 +67,10 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     for name in plan.experiments:
         try:
             if name in plan.run.experiments or plan.layout(name).folder.exists():
-                standing = _standing(plan, name)
+                standing = _standing(plan, name, condition_of(plan, name))
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
                 notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]
+                errors += _explain_condition(name, standing.condition)
         except (StoreError, OSError) as error:
             # Show the other experiments regardless.
             rows.append((name, "unreadable", *["-"] * (len(HEADER) - 2)))
@@ -85,29 +89,37 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     return "\n".join([*lines, *errors, "", report])
 
 
+def _explain_condition(name: str, condition: Condition) -> list[str]:
+    if condition.damage:
+        remedy = f"run snakemake, which makes it again; `bayesmesh verify {name}` lists all damage"
+        return ["", f"{name}: {StoreError(condition.damage, remedy)}"]
+    older = f"{name}: older than the configuration, its code or its inputs: {condition.older}"
+    return ["", older] if condition.older else []
+
+
 def _explain(error: StoreError | OSError) -> UserError:
     if isinstance(error, StoreError):
         return error
     return explain_os_error(error) or StoreError(f"{error.filename}: {error.strerror}", "restore it, or move it away")
 
 
-def _standing(plan: Plan, name: str) -> Standing:
+def _standing(plan: Plan, name: str, condition: Condition) -> Standing:
     layout, sampling = plan.layout(name), plan.experiments[name].sampling
     paths = sorted((path for path in plan.manifests(name) if path.exists()), key=lambda path: path.stat().st_mtime)
     manifests = {path: read_manifest(path) for path in paths}
     written_at = {manifest.identity: path.stat().st_mtime for path, manifest in manifests.items()}
     groups = [read_group(folder) for folder in current_groups(layout.chains, plan.groups(name), written_at)]
     if not groups:
-        return Standing(groups, None, "", _verdict(layout))
+        return Standing(groups, None, "", _verdict(layout, condition), condition)
     identity = groups[0].folder.parent.name
     ended = [m for m in manifests.values() if m.identity == identity and _satisfies(m, sampling)]
     if len(ended) < sampling.chain_groups:
-        return Standing(groups, None, "", None)
+        return Standing(groups, None, "", None, condition)
     # The posterior has as many draws of each group as the group with the fewest.
     fewest = min(ended, key=lambda m: m.num_draws)
     reason = str((fewest.stop or {}).get("reason", ""))
-    verdict = _verdict(layout, identity, min(fewest.num_draws, sampling.draws))
-    return Standing(groups, fewest.num_draws, reason, verdict)
+    verdict = _verdict(layout, condition, identity, min(fewest.num_draws, sampling.draws))
+    return Standing(groups, fewest.num_draws, reason, verdict, condition)
 
 
 def _satisfies(manifest: GroupManifest, sampling: SamplingSettings) -> bool:
@@ -118,9 +130,9 @@ def _satisfies(manifest: GroupManifest, sampling: SamplingSettings) -> bool:
     return manifest.stop is not None and manifest.stop.get("rule") == rule
 
 
-def _verdict(layout: ExperimentLayout, identity: str = "", num_draws: int = 0) -> Verdict | None:
-    """Return the verdict, or None if it is about other chains or another number of draws."""
-    if not layout.verdict.exists():
+def _verdict(layout: ExperimentLayout, condition: Condition, identity: str = "", num_draws: int = 0) -> Verdict | None:
+    """Return the verdict, or None if results are damaged, or it is about other chains or another number of draws."""
+    if condition.damage or not layout.verdict.exists():
         return None
     verdict = read_verdict(layout.verdict)
     about = layout.posterior / "zarr.json"
@@ -169,8 +181,10 @@ def _state(standing: Standing, jobs: Sequence[QueuedJob], *, is_busy: bool) -> s
         return f"running {', '.join(running)}"
     if jobs:
         return f"queued: {jobs[0].reason}"
+    if standing.condition.damage:
+        return "damaged"
     if standing.verdict is not None:
-        return standing.verdict.verdict
+        return standing.verdict.verdict + (", older" if standing.condition.older else "")
     if standing.num_draws is not None:
         return "sampled"
     if any(g.owner is not None for g in standing.groups):

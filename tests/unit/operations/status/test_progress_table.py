@@ -19,6 +19,7 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.running.slurm.queue import Queue, parse_queue
 from bayesmesh.store.lock import LOCK_NAME, STALE_BEATS, WriterLock
 from bayesmesh.store.segments import ChainStore
+from resealing import seal_as
 
 NOW = 1_800_000_000.0
 SEGMENT = 10
@@ -37,6 +38,13 @@ def _finish(plan: Plan, name: str, r_hat: float | None) -> None:
     )  # fmt: skip
     plan.layout(name).verdict.parent.mkdir(parents=True)
     write_verdict(plan.layout(name).verdict, verdict)
+    _seal(plan, name, "diagnose", plan.layout(name).verdict)
+
+
+def _seal(plan: Plan, name: str, stage: str, *outputs: Path) -> None:
+    """Seal results as made with the configuration."""
+    made_with = {"specification": plan.specification(stage, name).digest, "code": plan.code_of_stage(stage, name)}
+    seal_as(Path(plan.results), name, stage, outputs, **made_with)
 
 
 def row(plan: Plan, name: str, now: float = NOW) -> dict[str, str]:
@@ -135,7 +143,7 @@ def test_damage_stays_in_the_row_of_its_experiment(
     path = plan.layout("listed").folder / name
     assert path.exists() or "group-001" in name
     path.write_text(content)
-    assert row(plan, "listed")["state"] == "unreadable"
+    assert row(plan, "listed")["state"] == ("damaged" if "verdict" in name else "unreadable")
     assert row(plan, "other")["state"] == "pass"
     assert path.name in status_table(plan)
     assert "\n  remedy: " in status_table(plan)
@@ -294,7 +302,37 @@ def test_a_verdict_about_other_chains_is_not_shown(plan: Plan, sample: Callable[
     about.parent.mkdir()
     for identity, state in (("0" * 16, "pass"), ("1" * 16, "sampled")):
         about.write_text(json.dumps({"attributes": {"identity": identity}}))
+        _seal(plan, "listed", "assemble", about.parent)
         assert row(plan, "listed")["state"] == state
+
+
+def test_an_edited_verdict_is_not_taken_for_true(plan: Plan) -> None:
+    _finish(plan, "listed", 1.2)
+    path = plan.layout("listed").verdict
+    path.write_text(path.read_text().replace("1.2", "1.0"))
+    found = row(plan, "listed")
+    assert (found["state"], found["R-hat"]) == ("damaged", "-")
+    assert f"listed: {path}: has been altered: its sha256 is another one\n  remedy: " in status_table(plan)
+    path.unlink()
+    assert row(plan, "listed")["state"] == "damaged"
+    assert f"listed: {path}: is missing" in status_table(plan)
+
+
+def test_a_verdict_without_record_is_not_taken_for_true(plan: Plan) -> None:
+    _finish(plan, "listed", 1.0)
+    (Path(plan.results) / "seals" / "listed" / "diagnose.json").unlink()
+    assert row(plan, "listed")["state"] == "damaged"
+    assert "no record of the job that wrote it" in status_table(plan)
+
+
+def test_a_verdict_of_other_settings_is_marked(plan: Plan) -> None:
+    _finish(plan, "listed", 1.0)
+    assert row(plan, "listed")["state"] == "pass"
+    path = plan.config / "experiments" / "listed.yaml"
+    path.write_text(path.read_text() + "gates: {r_hat: 1.5}\n")
+    other = Plan(str(plan.config), plan.results)
+    assert row(other, "listed")["state"] == "pass, older"
+    assert "listed: older than the configuration, its code or its inputs: diagnose" in status_table(other)
 
 
 @pytest.mark.parametrize(

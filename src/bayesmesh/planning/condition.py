@@ -1,0 +1,52 @@
+"""Say whether the stored results of an experiment are as their jobs left them, and as the configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bayesmesh.planning.jobs import Job, job_of
+from bayesmesh.planning.lost import find_damage, is_made_with, is_up_to_date
+from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.specs import LATER
+from bayesmesh.store.lock import describe_writer
+
+
+class Condition(NamedTuple):
+    """The condition of an experiment's results.
+
+    Attributes:
+        damage: first file that is missing, altered or without record, and what is wrong with it; empty without.
+        older: first job whose results are older than the configuration or than what they were made from; empty without.
+    """
+
+    damage: str = ""
+    older: str = ""
+
+
+def jobs_of(plan: Plan, name: str) -> Iterator[tuple[str, Job]]:
+    """Yield stage and job of all jobs of an experiment, in the order of the flow."""
+    asked = [verb for verb, key in LATER.items() if key in plan.experiments[name].analyses()]
+    for stage in ("fetch", "shard", "compile", "sample", "assemble", "diagnose", *asked, "report"):
+        for group in plan.groups(name) if stage == "sample" else [""]:
+            yield stage, job_of(plan.specification(stage, name), group)
+
+
+def condition_of(plan: Plan, name: str) -> Condition:
+    """Return the condition of an experiment's results; those of a job at work, or that never ran, are left out.
+
+    Raises:
+        OSError: a lock cannot be read.
+    """
+    older = ""
+    for stage, job in jobs_of(plan, name):
+        if describe_writer(job.lock) or (stage == "sample" and not job.seal.exists()):
+            continue
+        if line := find_damage(job):
+            return Condition(line)
+        if job.seal.exists() and not older:
+            is_as_configured = is_made_with(
+                job, plan.specification(stage, name).digest, plan.code_of_stage(stage, name)
+            )
+            older = "" if is_as_configured and is_up_to_date(job) else job.name
+    return Condition("", older)
