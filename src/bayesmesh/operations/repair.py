@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,8 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
             continue
         targets |= wanted
         for line in findings.damaged:
-            for path in _to_move(Path(line.partition(": ")[0]), results, owner, jobs):
+            damaged = Path(re.sub(r", line \d+$", "", line.partition(": ")[0]))
+            for path in _to_move(damaged, results, owner, jobs):
                 if os.path.lexists(path):
                     _move(path, aside / path.relative_to(results))
     if not targets:
@@ -55,6 +57,10 @@ def repair(results: Path, found: Mapping[str, Findings]) -> int:
     command = ["snakemake", "--cores", "all", *sorted(targets)]
     print(f"made again by: {' '.join(command)}", flush=True)
     code = subprocess.run([sys.executable, "-m", *command], check=False).returncode
+    if code == 0 and (results / "index.html").exists():
+        # Not a target, because that would run everything that the configuration lists.
+        index = ["-m", "bayesmesh.cli", "index", "--code", plan.code_of("report")]
+        code = subprocess.run([sys.executable, *index], check=False).returncode
     left = [line for owner in found for line in _lines(check(results, owner))]
     print("\n".join([*left, f"{len(left)} damaged or out of date after the repair" if left else "everything is whole"]))
     return code or (StoreError.exit_code if left else 0)
