@@ -15,6 +15,7 @@ from bayesmesh.operations.findings import check, list_owners
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.sealed import read_sealed, write_sealed
 from resealing import reseal
+from workspace import hashes
 
 SHARD = "chains/*/group-000/draws.zarr/posterior/film_biases/c/0/0/0"
 CHECKPOINT = "chains/*/group-000/checkpoints/sample-*8.npz"
@@ -206,6 +207,47 @@ def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any)
     assert done.returncode == 0, done.stderr
     assert read_sealed(record)["segment_draws"] == lengths["segment_draws"]
     assert not [line for line in check(copy.results, "films").damaged if "/chains/" in line]
+
+
+def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_path: Path) -> None:
+    copy = workspace.copy(tmp_path / "copy")
+    films, seals = copy.results / "films", copy.results / "seals" / "films"
+    (shard,) = films.glob(SHARD)
+    damaged = [shard.parent.parent / "3" / "0", *films.glob("chains/*/group-001/checkpoints/sample-*8.npz")]
+    damaged += [
+        films / "diagnostics" / "verdict.json",
+        films / "ledger" / "sample-group-001.jsonl",
+        films / "report.html",
+    ]
+    damaged += [*films.glob("specs/diagnose-*.json"), seals / "recommend.json", sorted(films.glob(ROWS))[0]]
+    for path in damaged:
+        _flip(path)
+    (films / "recommendations" / "top.csv").unlink()
+    (films / "recommendations" / "top.csv").mkdir()
+    before = {path: path.read_bytes() for path in damaged}
+    done = copy.run("bayesmesh.cli", "verify", "films", "--repair")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("everything is whole\n")
+    for folder in ("posterior.zarr", "diagnostics", "recommendations"):
+        now, then = hashes(films / folder), hashes(workspace.results / "films" / folder)
+        assert {n: d for n, d in now.items() if "receipt" not in n} == {
+            n: d for n, d in then.items() if "receipt" not in n
+        }
+    aside = [path.read_bytes() for path in (copy.results / ".damaged").rglob("*") if path.is_file()]
+    draws = [content for path, content in before.items() if "/chains/" in str(path)]
+    assert all(content in aside for content in draws), "draws are never deleted"
+    assert copy.run("bayesmesh.cli", "verify").returncode == 0
+    assert copy.planned() == []
+
+
+def test_what_the_configuration_asks_for_no_longer_is_left_where_it_is(damaged: Any) -> None:
+    copy = damaged("diagnostics/verdict.json", _flip)
+    copy.experiment("films").unlink()
+    (copy.root / "config" / "config.yaml").write_text("experiments: [digits]\n")
+    done = copy.run("bayesmesh.cli", "verify", "films", "--repair")
+    assert done.returncode == 5
+    assert "results/films: cannot be made again: the configuration asks for no such results" in done.stdout
+    assert (copy.results / "films" / "diagnostics" / "verdict.json").exists()
 
 
 def test_of_two_jobs_that_assemble_the_second_is_refused(workspace: Any, tmp_path: Path) -> None:

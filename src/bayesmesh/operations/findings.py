@@ -18,7 +18,7 @@ from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.markers import MARKER, marker_names, read_markers
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_files, stale_inputs
+from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_file, seal_files, stale_inputs
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
 
 GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
@@ -56,24 +56,33 @@ def list_owners(results: Path) -> list[str]:
 
 def is_stored(results: Path, owner: str) -> bool:
     has_chains = owner != "" and ExperimentLayout(results, owner).chains.is_dir()
-    return has_chains or bool(seal_files(results, owner)) or any(map(os.path.lexists, _outputs(results, owner)))
+    return (
+        has_chains
+        or bool(seal_files(results, owner))
+        or any(os.path.lexists(path) for path, _ in _outputs(results, owner))
+    )
 
 
-def _outputs(results: Path, owner: str) -> Iterator[Path]:
-    """Yield the results that an owner may have, each of which has a record once its job has succeeded."""
+def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the results that an owner may have, each with the seal that its job leaves."""
     if not owner:
-        yield results / "index.html"
+        yield results / "index.html", seal_file(results, owner, "index")
     elif owner.startswith("data/"):
         name = owner.partition("/")[2]
-        yield DataLayout(results, name).fetched
+        yield DataLayout(results, name).fetched, seal_file(results, owner, "fetch")
         for split in (results / owner).glob("*/"):
-            layout = DataLayout(results, name, split.name)
-            yield from (layout.sharded, layout.shards, layout.shards.with_suffix(".sha256"))
+            data, seal = DataLayout(results, name, split.name), seal_file(results, f"{owner}/{split.name}", "shard")
+            yield from ((path, seal) for path in (data.sharded, data.shards, data.shards.with_suffix(".sha256")))
     else:
-        experiment = ExperimentLayout(results, owner)
-        yield from (experiment.audit, *experiment.chains.glob("group-*.json"), experiment.posterior)
-        yield from (experiment.posterior_hashes, *experiment.tables, experiment.page)
-        yield from (path for each in list_analyses() for path in each.files(experiment.folder).values())
+        layout = ExperimentLayout(results, owner)
+        groups = layout.chains.glob("group-*.json")
+        jobs = {
+            "compile": [layout.audit], **{f"sample-{path.stem}": [path] for path in groups},
+            "assemble": [layout.posterior, layout.posterior_hashes], "diagnose": [layout.summary, layout.verdict],
+            **{each.verb: each.files(layout.folder).values() for each in list_analyses()},
+            "report": [layout.page, layout.ledger],
+        }  # fmt: skip
+        yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
 
 
 def check(results: Path, owner: str) -> Findings:
@@ -139,10 +148,10 @@ def _jobs_at_work(results: Path, owner: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterator[str]:
-    for path in _outputs(results, owner):
+    for path, record in _outputs(results, owner):
         name = path.relative_to(results).as_posix()
         if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
-            yield f"{path}: no record of the job that wrote it"
+            yield f"{path}: no record of the job that wrote it: {record} is missing, damaged or of another job"
 
 
 def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
