@@ -100,7 +100,17 @@ def write_json(path: Path, value: object) -> None:
     Raises:
         ValueError: the value contains NaN or infinity, which JSON cannot represent.
     """
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, _render(value))
+
+
+def _render(value: object) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def is_as_written(path: Path) -> bool:
+    """Return whether the text of a file is that of `write_json` for its content, without a blank more or less."""
+    text = path.read_text(encoding="utf-8")
+    return text == _render(json.loads(text))
 
 
 def write_json_once(path: Path, value: object) -> bool:

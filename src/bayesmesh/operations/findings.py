@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
+from bayesmesh.files import is_as_written
 from bayesmesh.planning.specs import is_altered
 from bayesmesh.running.ledger import check_ledger
 from bayesmesh.store.damage import find_damage
-from bayesmesh.store.layout import DataLayout, ExperimentLayout, process_folder
+from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, process_folder
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.markers import MARKER, marker_names, read_markers
+from bayesmesh.store.receipts import ENDING, check_receipt
 from bayesmesh.store.sealed import read_sealed
 from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_file, seal_files, stale_inputs
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
@@ -55,12 +57,10 @@ def list_owners(results: Path) -> list[str]:
 
 
 def is_stored(results: Path, owner: str) -> bool:
-    has_chains = owner != "" and ExperimentLayout(results, owner).chains.is_dir()
-    return (
-        has_chains
-        or bool(seal_files(results, owner))
-        or any(os.path.lexists(path) for path, _ in _outputs(results, owner))
-    )
+    """Return whether anything of an owner is stored, or a record of it."""
+    there = [*seal_files(results, owner), *(path for path, _ in _outputs(results, owner) if os.path.lexists(path))]
+    others = ("chains/*/",) if owner != "benchmarks" else (f"*{ENDING}",)
+    return bool(there) or (owner != "" and any(any((results / owner).glob(other)) for other in others))
 
 
 def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
@@ -73,6 +73,13 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         for split in (results / owner).glob("*/"):
             data, seal = DataLayout(results, name, split.name), seal_file(results, f"{owner}/{split.name}", "shard")
             yield from ((path, seal) for path in (data.sharded, data.shards, data.shards.with_suffix(".sha256")))
+    elif owner == "benchmarks":
+        yield BenchmarkLayout(results).page, seal_file(results, owner, "page")
+    elif owner == "reproduction":
+        pages = ReproductionLayout(results)
+        yield from ((path, seal_file(results, owner, "claims")) for path in (pages.table, pages.page))
+    elif owner == "studies":
+        yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
         groups = layout.chains.glob("group-*.json")
@@ -115,7 +122,10 @@ def _check(results: Path, owner: str) -> Findings:
         lines += damage_of(results, seal, is_thorough=True)
     if not at_work:
         lines += _without_record(results, owner, seals)
-    lines += _records_of_jobs(results / owner, settled) if owner else []
+    if owner == "benchmarks":
+        lines += _measured_tables(results)
+    elif owner not in ("", "reproduction", "studies"):
+        lines += _records_of_jobs(results / owner, settled)
     outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
     # Several checks may find the same file; the first says most.
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
@@ -129,6 +139,7 @@ def read_seals(results: Path, owner: str) -> tuple[list[Seal], list[str]]:
     for path in seal_files(results, owner):
         try:
             seals.append(read_seal(path))
+            lines += [] if is_as_written(path) else [f"{path}: is damaged: its text is not what was written"]
         except StoreError as error:
             lines.append(error.message)
     return seals, lines
@@ -152,6 +163,23 @@ def _without_record(results: Path, owner: str, seals: Sequence[Seal]) -> Iterato
         name = path.relative_to(results).as_posix()
         if os.path.lexists(path) and not any(seal.below(name) for seal in seals):
             yield f"{path}: no record of the job that wrote it: {record} is missing, damaged or of another job"
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(path for ending in ("csv", "svg") for path in folder.glob(f"[!.]*.{ending}"))
+
+
+def _measured_tables(results: Path) -> Iterator[str]:
+    """Compare the tables of benchmarks with their receipts; the history of all runs grows and has none."""
+    folder, history = results / "benchmarks", BenchmarkLayout(results).history
+    signed = {path.with_name(path.name.removesuffix(ENDING)) for path in folder.glob(f"[!.]*{ENDING}")}
+    for path in sorted(signed | {*folder.glob("[!.]*.csv")} - {history}):
+        try:
+            check_receipt(results, path)
+        except StoreError as error:
+            yield error.message
+        except OSError as error:
+            yield f"{path}: cannot be read: {error.strerror}"
 
 
 def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:

@@ -9,8 +9,12 @@ from typing import Any
 
 from bayesmesh.reproduction.benchmarks.command import PAGE, add_benchmark, list_benchmarks, run_benchmark
 from bayesmesh.running.arguments import JOB, add_options
+from bayesmesh.store.layout import ReproductionLayout, study_file
+from bayesmesh.store.seals import seal_other
 
 _log = logging.getLogger("bayesmesh")
+
+_RESULTS = Path("results")
 
 
 def add_verbs(verbs: Any) -> None:
@@ -31,14 +35,19 @@ def _run_benchmark(arguments: argparse.Namespace) -> int:
         return run_benchmark(arguments)
     from bayesmesh.reproduction.pages.benchmark_page import write_benchmark_page
 
-    _log.info("benchmark %s: %s", PAGE, write_benchmark_page(Path("results"), list_benchmarks().items()))
+    page = write_benchmark_page(_RESULTS, list_benchmarks().items())
+    seal_other(_RESULTS, "benchmarks", PAGE, [page], arguments.code or "")
+    _log.info("benchmark %s: %s", PAGE, page)
     return 0
 
 
 def _run_claims(arguments: argparse.Namespace) -> int:
     from bayesmesh.reproduction.pages.claim_page import run_claims
 
-    said, num_failed = run_claims(Path("results"), is_gate=arguments.gate)
+    said, num_failed = run_claims(_RESULTS, is_gate=arguments.gate)
+    if not arguments.gate:
+        layout = ReproductionLayout(_RESULTS)
+        seal_other(_RESULTS, "reproduction", "claims", [layout.table, layout.page], arguments.code or "")
     _log.info("claims: %s", said)
     return 1 if arguments.gate and num_failed else 0
 
@@ -46,5 +55,8 @@ def _run_claims(arguments: argparse.Namespace) -> int:
 def _run_study(arguments: argparse.Namespace) -> int:
     from bayesmesh.reproduction.studies.study_files import run_stopping
 
-    _log.info("study %s: %s", arguments.name, run_stopping(Path("results")))
+    said, name = run_stopping(_RESULTS), arguments.name
+    outputs = [study_file(_RESULTS, name, ending) for ending in ("csv", "svg")]
+    seal_other(_RESULTS, "studies", name, outputs, arguments.code or "")
+    _log.info("study %s: %s", name, said)
     return 0

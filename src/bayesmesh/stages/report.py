@@ -17,7 +17,7 @@ from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
 from bayesmesh.store.receipts import write_receipts
-from bayesmesh.store.seals import check_output, seal_file, write_seal
+from bayesmesh.store.seals import check_output, seal_other
 
 
 def run(spec: StageSpec, ledger: Ledger) -> str:
@@ -52,7 +52,6 @@ def run_index(arguments: argparse.Namespace) -> int:
         with contextlib.suppress(StoreError):
             inputs[page.relative_to(results).as_posix()] = check_output(results, page)
     index = write_index(results, named)
-    made_from = {"job": "index", "specification": "", "code": arguments.code or "", "inputs": inputs}
-    write_seal(seal_file(results, "", "index"), results, [index], made_from)
+    seal_other(results, "", "index", [index], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("index: %s", index)
     return 0

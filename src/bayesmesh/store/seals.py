@@ -115,6 +115,28 @@ def write_seal(
     return seal
 
 
+def seal_other(
+    results: Path,
+    owner: str,
+    job: str,
+    outputs: Iterable[Path],
+    code: str = "",
+    inputs: Mapping[str, str] | None = None,
+) -> None:
+    """Seal what was written outside of the flow, without a specification: the index, pages of benchmarks, claims, studies.
+
+    Args:
+        results: folder of all results.
+        owner: folder of the seal, such as ``studies``; empty for the index.
+        job: name of the job.
+        outputs: files that it wrote.
+        code: fingerprint of its code.
+        inputs: as in `Seal`.
+    """
+    made_from = {"job": job, "specification": "", "code": code, "inputs": inputs or {}}
+    write_seal(seal_file(results, owner, job), results, outputs, made_from)
+
+
 def read_seal(path: Path) -> Seal:
     """Return a seal.
 
