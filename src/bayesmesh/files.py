@@ -37,7 +37,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield an empty temporary file beside `path`; flush and rename it on success, remove it on failure.
 
     Its permissions follow the umask, like those of any new file.
+
+    Raises:
+        StoreError: `path` is a folder.
     """
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder, not a file", "move it away and run again")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
     temporary.touch(exist_ok=False)

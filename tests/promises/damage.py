@@ -93,7 +93,9 @@ class Answer(NamedTuple):
 
 def choose(count: int, seed: int) -> list[Damage]:
     """Return `count` damages, or all there are, each kind for each file at most once."""
-    files = [p for p in sorted(RESULTS.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    # The page that explains the folder belongs to the project.
+    found = (p for p in sorted(RESULTS.rglob("*")) if p.is_file() and not p.name.startswith("."))
+    files = [p for p in found if p != RESULTS / "README.md"]
     every = [
         Damage(file, kind) for file in files if ".cache" not in file.parts for kind in KINDS if _is_possible(file, kind)
     ]

@@ -199,3 +199,10 @@ def test_a_file_that_another_process_made_is_on_disk_too(tmp_path: Path, monkeyp
         order.clear()
         write_json_once(path, {"pid": 1})
         assert order[-2:] == ["link", tmp_path.name]
+
+
+def test_a_file_never_replaces_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").mkdir()
+    with pytest.raises(StoreError, match=r"table.csv: is a folder, not a file"):
+        write_text(tmp_path / "table.csv", "a")
+    assert list(tmp_path.iterdir()) == [tmp_path / "table.csv"]

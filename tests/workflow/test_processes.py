@@ -20,11 +20,13 @@ import zarr
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.files import write_json
+from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.distributed import LEAVE_SECONDS
 from bayesmesh.stages import fetch, shard
 from bayesmesh.store.layout import process_folder
+from resealing import seal_as
 from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +127,8 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
         if cache_of is not None:
             shutil.copytree(cache_of.results / ".cache", results / ".cache")
         write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
+        for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):
+            seal_as(results, job.owner, job.name, job.outputs)
         return experiment
 
     return make
