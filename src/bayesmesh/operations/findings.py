@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -11,8 +12,9 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
-from bayesmesh.files import is_as_written
+from bayesmesh.files import is_as_written, read_json
 from bayesmesh.planning.specs import is_altered
+from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, process_folder
@@ -126,6 +128,7 @@ def _check(results: Path, owner: str) -> Findings:
         lines += _measured_tables(results)
     elif owner not in ("", "reproduction", "studies"):
         lines += _records_of_jobs(results / owner, settled)
+        lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner), seals)
     outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
     # Several checks may find the same file; the first says most.
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
@@ -197,6 +200,26 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
     for seal in seals:
         if (path := ledgers / f"{seal.job}.jsonl") not in there:
             yield f"{path}: is missing, though {seal.job} has run"
+
+
+def _time_table(layout: ExperimentLayout, seals: Sequence[Seal]) -> Iterator[str]:
+    """Compare the table of times with the ledgers, of which one may be an older whole copy, unless a job ran since."""
+
+    def written(seal: Seal) -> datetime.datetime:
+        return datetime.datetime.strptime(seal.written_at, "%Y-%m-%dT%H:%M:%S%z")
+
+    report = next((seal for seal in seals if seal.job == "report"), None)
+    if report is None or max(map(written, seals)) > written(report):
+        return
+    read = {layout.results / name for name in report.inputs}
+    asked = {each.name: True for each in list_analyses() if read & {*each.files(layout.folder).values()}}
+    try:
+        yield from check_table(layout, asked, read_json(layout.posterior / "zarr.json")["attributes"])
+    except StoreError as error:
+        yield error.message
+    except (OSError, LookupError, TypeError, AttributeError):
+        # The table or the posterior is damaged, and named by the record of its job.
+        return
 
 
 def _chains(layout: ExperimentLayout, seals: Iterable[Seal]) -> Iterator[str]:

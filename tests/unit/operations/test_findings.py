@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.operations.findings import Findings, check, list_owners
+from bayesmesh.report.time_spent import read_time, write_ledger
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.lock import WriterLock
@@ -131,6 +132,24 @@ def test_what_is_being_written_is_told_apart(layout: ExperimentLayout) -> None:
     assert found.damaged == []
     assert f"diagnose is being written by process {os.getpid()} of" in found.writers[0]
     assert check(layout.results, "toy").damaged
+
+
+def test_an_older_whole_copy_of_a_ledger_is_noticed_by_the_table_of_times(layout: ExperimentLayout) -> None:
+    (layout.posterior / "zarr.json").write_text('{"attributes": {}}')
+    _seal(layout, "assemble", layout.posterior)
+    name = layout.posterior.relative_to(layout.results).as_posix()
+    inputs = {name: read_seal(seal_file(layout.results, "toy", "assemble")).digest(name)}
+    _seal(layout, "diagnose", layout.summary, inputs=inputs)
+    ledger = Ledger(layout.ledger_part("diagnose"), "diagnose")
+    older = ledger.path.read_bytes()
+    ledger.add("diagnose", 1.0)
+    ledger.finish()
+    ledger.save()
+    write_ledger(layout, read_time(layout, {}, {}).phases)
+    _seal(layout, "report", layout.ledger)
+    assert check(layout.results, "toy") == WHOLE
+    ledger.path.write_bytes(older)
+    assert [line.partition(": ")[0] for line in check(layout.results, "toy").damaged] == [str(layout.ledger)]
 
 
 @pytest.mark.parametrize(
