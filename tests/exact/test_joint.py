@@ -96,14 +96,22 @@ def make_joint(name: str) -> Joint:
     return Joint(softmax_regression.SoftmaxRegression, options, fields, constants, {"features": features}, "label")
 
 
-def keys(seed: int, iteration: Any, num: int) -> jax.Array:
+def keys(seed: Any, iteration: Any, num: int) -> jax.Array:
     chains = jax.vmap(lambda c: jax.random.fold_in(jax.random.key(seed), c))(jnp.arange(num))
     return jax.vmap(lambda k: jax.random.fold_in(k, iteration))(chains)
 
 
 def exact_draws(joint: Joint, num: int, seed: int) -> tuple[Position, jax.Array]:
-    position = jax.vmap(joint.target.sample_prior)(keys(seed, 0, num))
-    return position, jax.vmap(joint.draw_data)(keys(seed, 1, num), position)
+    return _drawing(joint, num)(seed)
+
+
+@functools.cache
+def _drawing(joint: Joint, num: int) -> Callable[[int], tuple[Position, jax.Array]]:
+    def draw(seed: jax.Array) -> tuple[Position, jax.Array]:
+        position = jax.vmap(joint.target.sample_prior)(keys(seed, 0, num))
+        return position, jax.vmap(joint.draw_data)(keys(seed, 1, num), position)
+
+    return jax.jit(draw)
 
 
 def kernel_and_tuning(num_steps: int) -> tuple[Hmc, HamiltonianTuning]:

@@ -71,18 +71,19 @@ def log_density(case, latents: Mapping[str, jax.Array], rows: Mapping[str, jax.A
 
 @pytest.fixture(scope="module")
 def latents(case) -> dict[str, jax.Array]:
-    drawn = case.model.prior(case.spec).sample(seed=jax.random.key(1))
+    drawn = jax.jit(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(1)))()
     return {k: drawn[k] for k in lies(case)}
 
 
 def one_chain(program: Any, latents: Mapping[str, jax.Array]) -> Position:
     """Named arrays, of latents or of momenta, as a position of one chain."""
-    return jax.tree.map(lambda x: x[None], program.target.position.pack(latents))
+    return jax.jit(lambda z: jax.tree.map(lambda x: x[None], program.target.position.pack(z)))(latents)
 
 
 def by_name(program: Any, position: Position) -> dict[str, jax.Array]:
     """A position of one chain as named arrays."""
-    return program.target.position.unpack(jax.tree.map(lambda x: x[0], position), jnp.dtype("float64"))
+    unpack = program.target.position.unpack
+    return jax.jit(lambda q: unpack(jax.tree.map(lambda x: x[0], q), jnp.dtype("float64")))(position)
 
 
 def near(found: Any, expected: Any, precision: float = 1e-12) -> None:
@@ -165,7 +166,7 @@ def test_a_sharded_trajectory_is_ours_from_the_same_momentum(case, latents, make
 def test_sharded_distributions_count_padding(make_case) -> None:
     """Reason one why programs do without: three rows of padding cost their prior and their likelihood."""
     case = make_case("matrix_factorization", num_rows=NUM_ROWS, width=3)
-    full = case.model.prior(case.spec).sample(seed=jax.random.key(1))
+    full = jax.jit(lambda: case.model.prior(case.spec).sample(seed=jax.random.key(1)))()
     is_row = jnp.arange(NUM_ROWS) < NUM_ROWS - 3
 
     def cut(x: jax.Array) -> jax.Array:
@@ -176,8 +177,9 @@ def test_sharded_distributions_count_padding(make_case) -> None:
     shards = on_devices(lambda z, rows: log_density(case, z, rows), (lies(case), P(DATA_AXIS)), P())
     fewer = dataclasses.replace(case.spec, num_rows=NUM_ROWS - 3)
     kept = {k: v[: NUM_ROWS - 3] if k in case.model_class.local_latents else v for k, v in latents.items()}
-    whole = case.model.prior(fewer).log_prob(kept) + case.model.log_likelihood(latents, rows)[: NUM_ROWS - 3].sum()
-    likelihood_of_zeros = case.model.log_likelihood(latents, rows)[-3:].sum()
+    likelihood = jax.jit(case.model.log_likelihood)(latents, rows)
+    whole = jax.jit(case.model.prior(fewer).log_prob)(kept) + likelihood[: NUM_ROWS - 3].sum()
+    likelihood_of_zeros = likelihood[-3:].sum()
     near(shards(latents, rows) - whole, likelihood_of_zeros - 3 * 4 * 0.5 * np.log(2 * np.pi), 1e-9)
 
 
