@@ -57,18 +57,20 @@ def case(make_case):
 @pytest.fixture(scope="module")
 def z(case) -> dict[str, jax.Array]:
     """Unconstrained latents of draws of the prior, in the prior's axes."""
-    prior = case.model.prior(case.spec)
-    bijector = prior.experimental_default_event_space_bijector()
-    keys = jax.random.split(jax.random.key(0), NUM_CHAINS)
-    return jax.jit(jax.vmap(lambda key: bijector.inverse(prior.sample(seed=key))))(keys)
+
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        prior = case.model.prior(case.spec)
+        return prior.experimental_default_event_space_bijector().inverse(prior.sample(seed=key))
+
+    return jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), NUM_CHAINS))
 
 
 @pytest.fixture(scope="module")
 def expected(case, z) -> tuple[Any, Any, Any]:
     """From textbook densities; the Jacobian by differentiating the map, which acts on each coordinate alone."""
-    bijector = case.model.prior(case.spec).experimental_default_event_space_bijector()
 
     def parts(z: Any) -> tuple[jax.Array, jax.Array]:
+        bijector = case.model.prior(case.spec).experimental_default_event_space_bijector()
         latents, slopes = jax.jvp(bijector.forward, (z,), (jax.tree.map(jnp.ones_like, z),))
         prior = jnp.log(2.0) + norm.logpdf(latents["spread"])
         prior += gamma.logpdf(latents["sizes"], 2.0, scale=latents["spread"]).sum()
@@ -90,14 +92,18 @@ def evaluate(case, make_program, z, sharding: str, mesh: tuple[int, int], row_ti
     """Log prior, log likelihood and gradient by latents, over a mesh."""
     program = make_program(case, "hmc", num_chains=NUM_CHAINS, mesh=mesh, row_tile=row_tile, sharding=sharding)
     target, layout = program.target, program.target.position
-    position = jax.vmap(layout.pack)(z)
+    position = jax.jit(jax.vmap(layout.pack))(z)
     assert position.local.shape == (NUM_CHAINS, target.layout.padded_entries, 2)
     placed = place(program.mesh, jax.eval_shape(lambda: position), POSITION)
-    run = jax.jit(lambda q, d: target.bind(d).log_density(q))
-    found = run(jax.device_put(position, placed), program.put_data(case.rows))
+
+    @jax.jit
+    def run(position: Any, data: Any) -> tuple[Any, Any]:
+        density = target.bind(data).log_density(position)
+        return density, jax.vmap(lambda g: layout.unpack(g, jnp.dtype("float64")))(density.gradient)
+
+    found, by_latent = run(jax.device_put(position, placed), program.put_data(case.rows))
     # Behind the rows there is padding, whose gradient is zero.
     assert not np.asarray(found.gradient.local)[:, case.spec.num_rows :].any()
-    by_latent = jax.vmap(lambda g: layout.unpack(g, jnp.dtype("float64")))(found.gradient)
     return jax.device_get((found.log_prior, found.log_likelihood, by_latent))
 
 
@@ -121,16 +127,20 @@ def test_a_missing_jacobian_is_noticed(case, make_program, z, expected, monkeypa
         assert_near(evaluate(case, make_program, z, "named", (1, 1), 37), expected)
 
 
+def latents_of_one_chain(target: Target, z: Mapping[str, jax.Array]) -> Any:
+    return jax.jit(lambda z: target.constrain(target.position.pack({k: v[0] for k, v in z.items()})))(z)
+
+
 def test_latents_are_positive_and_in_the_prior_s_axes(case, make_target, z) -> None:
     target = make_target(case, 4, 5)
-    latents = target.constrain(target.position.pack({k: v[0] for k, v in z.items()}))
+    latents = latents_of_one_chain(target, z)
     assert latents["sizes"].shape == (2, case.spec.num_rows)
     assert all((v > 0).all() for v in latents.values())
 
 
 def test_latents_keep_their_axes_with_the_padding_behind_them(case, make_target, z) -> None:
     target = make_target(case, 4, 5)
-    latents = target.constrain(target.position.pack({k: v[0] for k, v in z.items()}))
+    latents = latents_of_one_chain(target, z)
     padded = target.pad_entries(latents)
     assert padded["sizes"].shape == (2, target.layout.padded_entries)
     np.testing.assert_array_equal(padded["sizes"][:, : case.spec.num_rows], latents["sizes"])

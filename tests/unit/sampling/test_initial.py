@@ -22,7 +22,7 @@ def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> No
     case = make_case(name)
     target = make_target(case, 4, 3)
     data = target.lay_out(case.rows)
-    position = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 3))
+    position = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 3))
 
     @jax.jit
     def run(position):

@@ -46,7 +46,8 @@ def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:
 @pytest.fixture
 def folder(case: Any, tmp_path: Path) -> Path:
     """A chain group's folder, with draws of the prior in place of a posterior."""
-    drawn = jax.device_get(case.model.prior(case.spec).sample((CHAINS, DRAWS), seed=jax.random.key(1)))
+    prior = case.model.prior(case.spec)
+    drawn = jax.device_get(jax.jit(lambda: prior.sample((CHAINS, DRAWS), seed=jax.random.key(1)))())
     root = open_group(tmp_path / "draws.zarr", "w")
     for name, value in drawn.items():
         dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2)))
@@ -69,11 +70,15 @@ def test_every_summary_is_named(case: Any) -> None:
         "log_likelihood",
         *(n for n in MODELS.get(case.name, ()) if n != "film_biases"),
     }
-    latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
     entries = case.spec.entries_of(np.arange(case.spec.num_rows))
     axes = case.model.local_latents
-    aligned = {k: jnp.take(v, entries, axis=axes[k]) if k in axes else v for k, v in latents.items()}
-    found = case.model.summaries(aligned, case.arrays)
+
+    def summaries() -> Any:
+        latents = case.model.prior(case.spec).sample(seed=jax.random.key(0))
+        aligned = {k: jnp.take(v, entries, axis=axes[k]) if k in axes else v for k, v in latents.items()}
+        return case.model.summaries(aligned, case.arrays)
+
+    found = jax.eval_shape(summaries)
     assert set(names) == {*found, "log_density", "log_likelihood"}
 
 
@@ -91,7 +96,8 @@ def test_values_are_those_of_the_posterior(case: Any, folder: Path) -> None:
 def test_a_probe_row_takes_the_latents_of_its_group(make_case: Callable[..., Any], tmp_path: Path) -> None:
     case = groups_case(make_case)
     root = open_group(tmp_path / "draws.zarr", "w")
-    drawn = jax.device_get(case.model.prior(case.spec).sample((CHAINS, DRAWS), seed=jax.random.key(1)))
+    prior = case.model.prior(case.spec)
+    drawn = jax.device_get(jax.jit(lambda: prior.sample((CHAINS, DRAWS), seed=jax.random.key(1)))())
     for name, value in drawn.items():
         dims = (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(value.ndim - 2)))
         write_array(root.require_group("posterior"), name, value, dims)

@@ -138,7 +138,7 @@ def test_the_density_of_groups_is_the_plain_one(case, make_program, z, expected,
     program = make_program(case, "hmc", num_chains=NUM_CHAINS, mesh=mesh, row_tile=tile, sharding=sharding)
     target, layout = program.target, program.target.position
     assert target.layout.num_tiles > 1 or mesh[1] > 3 or tile == 37
-    position = jax.vmap(layout.pack)(z)
+    position = jax.jit(jax.vmap(layout.pack))(z)
     placed = place(program.mesh, jax.eval_shape(lambda: position), POSITION)
     data = program.put_data(case.rows)
     bound = jax.jit(lambda q, d: target.bind(d).log_density(q))
@@ -147,7 +147,7 @@ def test_the_density_of_groups_is_the_plain_one(case, make_program, z, expected,
     np.testing.assert_allclose(found.log_prior, log_prior, rtol=1e-12)
     np.testing.assert_allclose(found.log_likelihood, log_likelihood, rtol=1e-12)
     assert not np.asarray(found.gradient.local)[:, len(GROUP_SIZES) :].any(), "padding has a gradient"
-    by_latent = jax.vmap(lambda g: layout.unpack(g, jnp.dtype("float64")))(found.gradient)
+    by_latent = jax.jit(jax.vmap(lambda g: layout.unpack(g, jnp.dtype("float64"))))(found.gradient)
     for name, want in gradient.items():
         atol = 1e-12 * max(1.0, np.abs(want).max())
         np.testing.assert_allclose(by_latent[name], want, rtol=0, atol=atol, err_msg=name)
@@ -160,7 +160,7 @@ def test_padding_never_spoils_the_gradient_of_a_shared_latent(case, make_target,
     found = []
     for layout in ((1, 37), (7, 4)):
         target = make_target(case, *layout)
-        position = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(6), 2))
+        position = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(6), 2))
         density = jax.jit(target.bind(target.lay_out(case.rows)).log_density)(position)
         found.append(jax.tree.map(np.asarray, density))
     assert target.layout.is_padded

@@ -63,7 +63,7 @@ def per_row(z: Mapping[str, Any]) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def latents() -> dict[str, jax.Array]:
-    return MODEL.prior(SPEC).sample(seed=jax.random.key(1))
+    return jax.jit(lambda: MODEL.prior(SPEC).sample(seed=jax.random.key(1)))()
 
 
 def test_prior_and_likelihood_are_apart_and_scipy_s(latents) -> None:
@@ -77,7 +77,8 @@ def test_fewer_rows_are_fewer_terms(latents) -> None:
 
 
 def test_draws_of_the_prior_come_from_the_prior() -> None:
-    draws = jax.vmap(lambda key: MODEL.prior(SPEC).sample(seed=key))(jax.random.split(jax.random.key(0), 4000))
+    draw = jax.jit(jax.vmap(lambda key: MODEL.prior(SPEC).sample(seed=key)))
+    draws = draw(jax.random.split(jax.random.key(0), 4000))
     for values, law in [
         (draws["weights"][:, 0], stats.norm(0, 2)),
         (draws["noise"], stats.halfnorm()),
@@ -103,7 +104,8 @@ def test_it_predicts_its_observed_variable(latents) -> None:
     np.testing.assert_allclose(MODEL.outcome(ROWS), ROWS["y"])
     assert predictive.batch_shape == (NUM_ROWS,)
     np.testing.assert_allclose(predictive.log_prob(ROWS["y"]), per_row(latents), rtol=1e-10)
-    drawn = jax.vmap(lambda key: predictive.sample(seed=key))(jax.random.split(jax.random.key(2), 2000))
+    draw = jax.jit(jax.vmap(lambda key: predictive.sample(seed=key)))
+    drawn = draw(jax.random.split(jax.random.key(2), 2000))
     standard = (drawn - (X @ latents["weights"] + latents["mixture"][0])) / latents["noise"]
     assert stats.kstest(np.asarray(standard).ravel(), "norm").pvalue > 1e-5
 
