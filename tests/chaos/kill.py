@@ -9,6 +9,7 @@ process that samples. The suite runs 30 of them, `make chaos` as many as you lik
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import hashlib
 import importlib
@@ -54,28 +55,30 @@ def run_stage(stage: str, spec: str) -> None:
     subprocess.run([sys.executable, "-m", "bayesmesh.cli", stage, "--spec", spec], check=True, capture_output=True)
 
 
-def sample_and_die(spec: str, step: str, number: int, seconds: float) -> int:
-    """Fork a process that samples and is killed right before the `number`-th `step`; returns its number.
+def begin_stage(stage: str, spec: str, prepare: Callable[[], None] = lambda: None) -> int:
+    """Fork a process that runs one stage; returns its number.
 
-    Modules are imported before the fork and devices opened after it: a start costs a second instead of six. Without a
-    step it is killed so many seconds after its first commit. Its own clock tells: on a busy machine somebody who watched
-    from outside could come too late.
+    Modules are imported before the fork and devices opened after it: a start costs a second instead of six.
     """
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            _prepare_death(step, number, seconds)
+            prepare()
             from bayesmesh.cli import main
 
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of this process
-            status = main(["sample", "--spec", spec])
+            status = main([stage, "--spec", spec])
         finally:
             os._exit(status)
     return child
 
 
-def _prepare_death(step: str, number: int, seconds: float) -> None:
+def prepare_death(step: str, number: int, seconds: float) -> None:
+    """Have this process killed right before the `number`-th `step`; without a step, so many seconds after its first commit.
+
+    Its own clock tells: on a busy machine somebody who watched from outside could come too late.
+    """
     from bayesmesh.store import draw_arrays, segments
 
     count = 0
@@ -144,21 +147,25 @@ def main() -> int:
         whole, killed = Path(folder, "whole"), Path(folder, "killed")
         config = experiment(arguments.kernel, arguments.kills)
         told = specs(config, whole)
-        for stage in ("fetch", "shard", "compile"):
-            run_stage(stage, told[stage])
-        shutil.copytree(whole, killed)
-        run_stage("sample", told["sample"])
+        for stage in ("fetch", "shard", "compile", "sample"):
+            if stage == "sample":
+                shutil.copytree(whole, killed)
+            _, status = os.waitpid(begin_stage(stage, told[stage]), 0)
+            if status:
+                print(f"{stage} ended with {status}", file=sys.stderr)
+                return 1
         spec = specs(config, killed)["sample"]
         deaths = dict.fromkeys(("", *STEPS), 0)
         for step, share in moments:
             # A stage has a dozen arrays, the other steps come once a commit.
             number = 1 + int(share * (40 if step == "stage" else 4))
-            child = sample_and_die(spec, step, number, share * 0.05)
+            child = begin_stage("sample", spec, functools.partial(prepare_death, step, number, share * 0.05))
             _, status = os.waitpid(child, 0)
             if not os.WIFSIGNALED(status):
                 print(f"a process ended with {status} before it was to be killed: {step} {number}", file=sys.stderr)
                 return 1
             deaths[step] += 1
+        # By what a user starts anew, which has none of this process's modules.
         run_stage("sample", spec)
         expected, found = bytes_of(whole), bytes_of(killed)
     different = sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n))
