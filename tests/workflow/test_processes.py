@@ -72,7 +72,7 @@ class Experiment:
         options = ["--processes", f"1x{processes}"] if stage == "sample" else []
         # What starts processes of its own, and looks for them, is one itself.
         anew = [sys.executable, "-m", "bayesmesh.cli"]
-        command = [str(zygote().bin / "bayesmesh")] if processes == 1 and not variables else anew
+        command = [str(zygote().bin / "bayesmesh")] if processes == 1 else anew
         file = self.results / f"{stage}.json"
         file.write_text(self.spec(stage).canonical())
         return subprocess.Popen(
