@@ -98,7 +98,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             path.unlink(missing_ok=True)
 
 
-LONGEST_FIRST = ("test_docs", "workflow", "chaos", "scaffold", "compile", "exact", "contract", "browser")
+LONGEST_FIRST = ("test_docs", "workflow", "chaos", "scaffold", "compile", "exact", "contract", "sampling", "browser")
 """Modules, and folders of modules, that take a minute or more: begun last, one of them would keep one worker busy and the
 others idle."""
 
