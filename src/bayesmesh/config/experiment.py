@@ -19,7 +19,7 @@ from bayesmesh.config.blocks import (
 )
 from bayesmesh.config.declarations import STAGE_NAMES, TARGET_NAMES, list_analyses
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import Name, Settings, does_not_fit
+from bayesmesh.config.settings import NO_SOURCE, Name, Settings, does_not_fit
 from bayesmesh.errors import ConfigError
 
 RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}
@@ -181,6 +181,7 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
         variant = create_model(
             f"{name}_{kind}",
             __base__=(options, base),
+            __cls_kwargs__=NO_SOURCE,
             **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]  # a field by a computed name
         )
         variants.append(Annotated[variant, Tag(name)])
@@ -197,7 +198,9 @@ def _analysis_fields() -> dict[str, Any]:
             raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "choose another name")
         options = read_options(each.path)
         # Give the class a unique name, because all are called Options in their files.
-        block = create_model(f"{each.name}_settings", __base__=options, __doc__=options.__doc__)
+        block = create_model(
+            f"{each.name}_settings", __base__=options, __doc__=options.__doc__, __cls_kwargs__=NO_SOURCE
+        )
         meaning = (options.__doc__ or each.pretty_name).partition("\n")[0].rstrip(".")
         fields[each.name] = (block | None, Field(None, description=f"{meaning}; left out when absent."))
     return fields
@@ -209,6 +212,7 @@ def experiment_class() -> type[ExperimentBase]:
     return create_model(
         "Experiment",
         __base__=ExperimentBase,
+        __cls_kwargs__=NO_SOURCE,
         **_analysis_fields(),
         data=(_union("source", "source", SourceBlock), Field(description="Data source and held-out split.")),
         model=(_union("model", "name", NamedBlock), Field(description="Model and its options.")),

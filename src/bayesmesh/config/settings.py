@@ -44,6 +44,10 @@ class Settings(BaseModel):
         return {k: _as_tuple(fields[k].annotation, v) if k in fields else v for k, v in values.items()}
 
 
+NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
+"""Keywords of classes that have no source of their own: Pydantic would look for it in every file of the call stack, 10 ms each."""
+
+
 def describe(field: FieldInfo | None) -> str:
     """Return the description of a field in one line; empty without one."""
     return " ".join((field.description or "").split()) if field else ""

@@ -17,7 +17,7 @@ from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
 from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import component_files, resolve_component
-from bayesmesh.config.settings import Name, Settings
+from bayesmesh.config.settings import NO_SOURCE, Name, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 from bayesmesh.store.seals import digest_of
@@ -186,7 +186,10 @@ def _class_of(keys: tuple[str, ...]) -> type[Settings]:
     """Return the class of some top-level keys of an experiment."""
     fields = experiment_class().model_fields
     return create_model(
-        "Part", __base__=Settings, **{k: (fields[k].annotation, fields[k]) for k in keys if k in fields}
+        "Part",
+        __base__=Settings,
+        __cls_kwargs__=NO_SOURCE,
+        **{k: (fields[k].annotation, fields[k]) for k in keys if k in fields},
     )  # type: ignore[call-overload]  # fields by computed names
 
 
