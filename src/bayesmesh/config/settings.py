@@ -45,7 +45,7 @@ class Settings(BaseModel):
 
 
 NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
-"""Keywords of classes that have no source of their own: Pydantic would look for it in every file of the call stack, 10 ms each."""
+"""Keywords of classes that have no source of their own: Pydantic would look for it in every file of the call stack."""
 
 
 def describe(field: FieldInfo | None) -> str:
