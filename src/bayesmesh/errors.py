@@ -78,6 +78,8 @@ class NotFinished(UserError):
     exit_code = 75
 
 
+_MISPLACED = "move away what lies in its place, a folder, a file or a link, and run it again"
+
 _CIRCUMSTANCES = {
     errno.ENOSPC: "free some space and run it again: it continues from the last commit",
     errno.EDQUOT: "the quota is exhausted; free some space and run it again: it continues from the last commit",
@@ -85,6 +87,9 @@ _CIRCUMSTANCES = {
     errno.EACCES: "check the permissions of the file and its folder",
     errno.EPERM: "check the permissions of the file and its folder",
     errno.ESTALE: "the network file system lost the file; run it again",
+    errno.EISDIR: _MISPLACED,
+    errno.ENOTDIR: _MISPLACED,
+    errno.ELOOP: _MISPLACED,
     errno.EIO: "the disk or the network file system has errors; run it again, on another file system if necessary",
 }
 

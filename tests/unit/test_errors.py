@@ -46,7 +46,13 @@ def test_suggestions(name: str, valid: list[str], said: str) -> None:
     assert suggest(name, valid) == said
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ESTALE, errno.EIO])
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ESTALE, errno.EIO, errno.EISDIR, errno.ENOTDIR,
+        errno.ELOOP,
+    ],
+)  # fmt: skip
 def test_a_full_disk_and_its_like_are_explained(number: int) -> None:
     error = explain_os_error(OSError(number, os.strerror(number), "results/digits/chains/x"))
     assert error is not None
