@@ -180,10 +180,12 @@ def describe_writer(path: Path) -> str:
         StoreError: a folder is in its place.
         OSError: it cannot be read.
     """
-    owner = read_owner(path)
-    if owner is None or not is_at_work(owner, path.stat().st_mtime, time.time()):
-        return ""
-    return f"is being written by {_name(owner)}"
+    # A job that ends between the two calls removes its lock.
+    with contextlib.suppress(FileNotFoundError):
+        owner = read_owner(path)
+        if owner is not None and is_at_work(owner, path.stat().st_mtime, time.time()):
+            return f"is being written by {_name(owner)}"
+    return ""
 
 
 def read_owner(path: Path) -> Owner | None:
@@ -193,11 +195,11 @@ def read_owner(path: Path) -> Owner | None:
     """
     try:
         owner: Owner = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError as error:
         raise StoreError(f"{path}: is a folder, not a lock", "move it away") from error
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     types = {"pid": int, "token": str, "heartbeat_seconds": int | float}
     is_whole = isinstance(owner, dict) and all(isinstance(owner.get(key), kind) for key, kind in types.items())

@@ -16,7 +16,7 @@ import pytest
 
 from bayesmesh.errors import NotFinished, StoreError
 from bayesmesh.store import lock as lock_module
-from bayesmesh.store.lock import LOCK_NAME, WriterLock
+from bayesmesh.store.lock import LOCK_NAME, WriterLock, describe_writer
 
 SHORT = 0.05
 """Seconds between heartbeats; a lock is watched for three of them."""
@@ -133,7 +133,7 @@ def test_an_owner_elsewhere_that_gives_signs_of_life_is_respected(tmp_path: Path
         process.kill()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"{}", b'"x"'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"{}", b'"x"', b"[" * 100_000])
 def test_a_damaged_lock_is_followed_when_nobody_keeps_it_alive(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK_NAME).write_bytes(content)
     with WriterLock(tmp_path, SHORT) as lock:
@@ -223,6 +223,16 @@ def test_a_folder_in_the_place_of_a_lock_or_a_file_in_that_of_the_group_is_named
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="link: is a link or a file, not a folder"):
         WriterLock(tmp_path / "link").__enter__()
+
+
+def test_a_file_in_the_place_of_the_folder_holds_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "seals").write_text("x")
+    assert describe_writer(tmp_path / "seals" / LOCK_NAME) == ""
+
+
+def test_a_lock_that_is_removed_while_it_is_read_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "read_owner", lambda _path: {"pid": os.getpid()})
+    assert describe_writer(tmp_path / LOCK_NAME) == ""
 
 
 def test_a_user_without_a_name_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
