@@ -94,9 +94,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
+    """Write UTF-8 text atomically; bytes of a file name that are not UTF-8 are written as escapes, which JSON reads back."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.write_bytes(_encode(text))
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -114,8 +118,8 @@ def _render(value: object) -> str:
 
 def is_as_written(path: Path) -> bool:
     """Return whether the text of a file is that of `write_json` for its content, without a blank more or less."""
-    text = path.read_text(encoding="utf-8")
-    return text == _render(json.loads(text))
+    written = path.read_bytes()
+    return written == _encode(_render(json.loads(written)))
 
 
 def write_json_once(path: Path, value: object) -> bool:

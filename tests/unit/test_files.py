@@ -17,6 +17,7 @@ from bayesmesh.files import (
     atomic_folder,
     atomic_path,
     hash_file,
+    is_as_written,
     read_json,
     write_json,
     write_json_once,
@@ -124,6 +125,22 @@ def test_folder_replaces_the_old_one_only_when_complete(tmp_path: Path) -> None:
         assert [p.name for p in path.iterdir()] == ["old"]
     assert [p.name for p in path.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_names_that_are_not_utf8_can_be_written(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.json")
+    write_text(tmp_path / "page.html", name)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == r"\udcff.json"
+    write_json(tmp_path / "a.json", [name])
+    assert read_json(tmp_path / "a.json") == [name]
+    assert is_as_written(tmp_path / "a.json")
+
+
+def test_json_with_other_line_ends_is_not_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert not is_as_written(path)
 
 
 def test_json_is_strict_sorted_and_readable(tmp_path: Path) -> None:
