@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.cli import main
+from bayesmesh.operations import findings, verify
 from bayesmesh.planning.specs import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
@@ -159,3 +162,23 @@ def test_verify_checks_all_that_were_run_when_none_is_named(folder: Path, capsys
     assert "results/one: 1 damaged" in said
     assert re.search("^results/three: ", said, re.M)
     assert "two" not in said
+
+
+def test_verify_goes_on_after_results_that_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check_others(results: Path, owner: str) -> findings.Findings:
+        if owner == "one":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "results/one/chains")
+        return findings.check(results, owner)
+
+    for name in ("one", "two"):
+        (folder / "results" / name / "posterior.zarr").mkdir(parents=True)
+    monkeypatch.setattr(verify, "check", check_others)
+    assert main(["verify"]) == 5
+    said = capsys.readouterr().out
+    assert "results/one/chains: cannot be read: Permission denied; results/one was not checked" in said
+    assert "results/two: 1 damaged" in said
+    (folder / "results" / "two" / "posterior.zarr").rmdir()
+    assert main(["verify", "--repair"]) == 5
+    assert (folder / "results" / "one" / "posterior.zarr").exists(), "it may be whole"

@@ -13,15 +13,22 @@ from bayesmesh.operations.repair import repair
 def run(arguments: argparse.Namespace) -> int:
     """Check one experiment and its data, or everything stored; return the exit code."""
     results, owners = _asked(arguments.experiment)
-    found = {owner: check(results, owner) for owner in owners}
-    for owner, findings in found.items():
-        _show(results, owner, findings)
+    found: dict[str, Findings] = {}
+    for owner in owners:
+        try:
+            found[owner] = check(results, owner)
+        except OSError as error:
+            # Not among the damaged, because `--repair` would move away results that may be whole.
+            print(f"{error.filename}: cannot be read: {error.strerror}; {results / owner} was not checked")
+        else:
+            _show(results, owner, found[owner])
     if not owners:
         print("nothing to check: nothing is stored yet")
     wrong = {owner: findings for owner, findings in found.items() if findings.is_wrong}
-    if wrong and arguments.repair:
-        return repair(results, wrong)
-    return StoreError.exit_code if wrong else 0
+    if wrong and arguments.repair and (code := repair(results, wrong)):
+        return code
+    is_known = len(found) == len(owners) and (arguments.repair or not wrong)
+    return 0 if is_known else StoreError.exit_code
 
 
 def _show(results: Path, owner: str, findings: Findings) -> None:
