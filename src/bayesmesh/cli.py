@@ -11,6 +11,8 @@ import contextlib
 import importlib
 import logging
 import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,7 +135,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     # First of all, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
-        return _main(words)
+        try:
+            code = _main(words)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            if not _is_output_unread():
+                raise
+            # What is left of the output would fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+    return code
+
+
+def _is_output_unread() -> bool:
+    """Return whether the reader of our output, such as `head`, has gone."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _main(words: list[str]) -> int:

@@ -182,3 +182,12 @@ def test_verify_goes_on_after_results_that_cannot_be_read(
     (folder / "results" / "two" / "posterior.zarr").rmdir()
     assert main(["verify", "--repair"]) == 5
     assert (folder / "results" / "one" / "posterior.zarr").exists(), "it may be whole"
+
+
+def test_nobody_reads_the_output_any_more(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "bayesmesh.cli", "verify"]
+    done = subprocess.run(command, cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
