@@ -110,13 +110,20 @@ def test_manifest_names_source_options_and_origin(source: Fragile, layout: DataL
     assert (layout.records / "part").exists()
 
 
-def test_failed_fetch_leaves_nothing_that_looks_complete(source: Fragile, layout: DataLayout) -> None:
-    fetch(source, {}, layout)
+def test_failed_fetch_leaves_the_files_of_the_last_one(source: Fragile, layout: DataLayout) -> None:
     source.fails = True
     with pytest.raises(DataError):
         fetch(source, {}, layout)
     assert not layout.fetched.exists()
     assert not layout.records.exists()
+    source.fails = False
+    fetch(source, {}, layout)
+    before = layout.fetched.read_bytes()
+    source.fails = True
+    with pytest.raises(DataError):
+        fetch(source, {}, layout)
+    assert layout.fetched.read_bytes() == before
+    assert (layout.records / "part").exists()
 
 
 def test_fetch_after_a_failed_one_starts_clean(source: Fragile, layout: DataLayout) -> None:

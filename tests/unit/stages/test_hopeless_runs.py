@@ -31,7 +31,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function of model, kernel and stages that runs them, and gives the last exit code."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "mine.py").write_text(MODEL)
+    (tmp_path / "model_without_start.py").write_text(MODEL)
     (tmp_path / "config" / "experiments").mkdir(parents=True)
     (tmp_path / "config" / "config.yaml").write_text("experiments: [some]\n")
     for module in (compile, sample):
@@ -56,7 +56,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_without_a_finite_start_the_row_and_the_file_are_named(
     stages: Any, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert stages("mine:Nowhere", {"name": "hmc"}, "fetch", "shard", "compile", "sample") == 2
+    assert stages("model_without_start:Nowhere", {"name": "hmc"}, "fetch", "shard", "compile", "sample") == 2
     said = capfd.readouterr().err
     assert "error: config/experiments/some.yaml: no start with a finite log density and gradient" in said
     assert "for chains 0, 1; in the last attempt of chain 0, the log likelihood is -inf in row 3 (x = [" in said
