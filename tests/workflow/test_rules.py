@@ -58,12 +58,16 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
     elif rule in OF_REPRODUCTION:
         assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
     elif rule == "analyse":
-        params = "config=PLAN.trigger(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
+        params = "config=PLAN.trigger(_analysis.verb), spec=PLAN.spec(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
         assert " ".join(text.split()) == params
-        assert "bayesmesh {params.verb:q} --spec {resources.spec:q}" in WORKING[file, rule]
+        assert "bayesmesh {params.verb:q} --spec {params.spec:q}" in WORKING[file, rule]
     else:
-        assert text.split() == [f'config=PLAN.trigger("{rule}"),', f'code=PLAN.code("{rule}"),']
-        assert f"bayesmesh {rule} --spec {{resources.spec:q}}" in WORKING[file, rule]
+        assert text.split() == [
+            f'config=PLAN.trigger("{rule}"),',
+            f'spec=PLAN.spec("{rule}"),',
+            f'code=PLAN.code("{rule}"),',
+        ]
+        assert f"bayesmesh {rule} --spec {{params.spec:q}}" in WORKING[file, rule]
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])

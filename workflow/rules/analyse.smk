@@ -25,14 +25,14 @@ for _analysis in PLAN.analyses():
             "../../envs/bayesmesh.yaml"
         threads: PLAN.cores
         resources:
-            spec=PLAN.spec(_analysis.verb),
             gpu=0,
         params:
             config=PLAN.trigger(_analysis.verb),
+            spec=PLAN.spec(_analysis.verb),
             code=PLAN.code(_analysis.verb),
             verb=_analysis.verb,
         message:
             _analysis.message.replace("{experiment}", "{wildcards.experiment}")
         shell:
-            "bayesmesh {params.verb:q} --spec {resources.spec:q} --code {params.code:q} --cores {threads}"
+            "bayesmesh {params.verb:q} --spec {params.spec:q} --code {params.code:q} --cores {threads}"
             " --gpus {resources.gpu:q} --log {log:q}"

@@ -11,13 +11,13 @@ rule assemble:
         "../../envs/bayesmesh.yaml"
     threads: PLAN.cores
     resources:
-        spec=PLAN.spec("assemble"),
         gpu=0,
     params:
         config=PLAN.trigger("assemble"),
+        spec=PLAN.spec("assemble"),
         code=PLAN.code("assemble"),
     message:
         "Assemble the posterior of {wildcards.experiment}"
     shell:
-        "bayesmesh assemble --spec {resources.spec:q} --code {params.code:q} --cores {threads}"
+        "bayesmesh assemble --spec {params.spec:q} --code {params.code:q} --cores {threads}"
         " --gpus {resources.gpu:q} --log {log:q}"

@@ -14,15 +14,15 @@ rule compile:
     # `later` is checked before sampling. It is not a param, so changing it does not recompile.
     # A profile may set GPUs per job, or nodes x processes.
     resources:
-        spec=PLAN.spec("compile"),
         gpu=0,
         processes=lambda wildcards: PLAN.processes(wildcards.experiment),
         later=lambda wildcards: PLAN.later(wildcards.experiment),
     params:
         config=PLAN.trigger("compile"),
+        spec=PLAN.spec("compile"),
         code=PLAN.code("compile"),
     message:
         "Compile the programs of {wildcards.experiment}"
     shell:
-        "bayesmesh compile --spec {resources.spec:q} --code {params.code:q} --later={resources.later:q}"
+        "bayesmesh compile --spec {params.spec:q} --code {params.code:q} --later={resources.later:q}"
         " --cores {threads} --gpus {resources.gpu:q} --processes {resources.processes:q} --log {log:q}"

@@ -20,12 +20,11 @@ rule diagnose:
         "results/{experiment}/benchmarks/diagnose.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    resources:
-        spec=PLAN.spec("diagnose"),
     params:
         config=PLAN.trigger("diagnose"),
+        spec=PLAN.spec("diagnose"),
         code=PLAN.code("diagnose"),
     message:
         "Diagnose {wildcards.experiment}"
     shell:
-        "bayesmesh diagnose --spec {resources.spec:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh diagnose --spec {params.spec:q} --code {params.code:q} --log {log:q}"

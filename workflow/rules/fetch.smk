@@ -9,12 +9,11 @@ rule fetch:
         "results/data/{dataset}/benchmarks/fetch.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    resources:
-        spec=PLAN.spec("fetch"),
     params:
         config=PLAN.trigger("fetch"),
+        spec=PLAN.spec("fetch"),
         code=PLAN.code("fetch"),
     message:
         "Fetch dataset {wildcards.dataset}"
     shell:
-        "bayesmesh fetch --spec {resources.spec:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh fetch --spec {params.spec:q} --code {params.code:q} --log {log:q}"

@@ -15,15 +15,14 @@ rule report:
         "results/{experiment}/benchmarks/report.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    resources:
-        spec=PLAN.spec("report"),
     params:
         config=PLAN.trigger("report"),
+        spec=PLAN.spec("report"),
         code=PLAN.code("report"),
     message:
         "Report {wildcards.experiment}"
     shell:
-        "bayesmesh report --spec {resources.spec:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh report --spec {params.spec:q} --code {params.code:q} --log {log:q}"
 
 
 rule index:

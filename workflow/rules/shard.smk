@@ -10,12 +10,11 @@ rule shard:
         "results/data/{dataset}/{split}/benchmarks/shard.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    resources:
-        spec=PLAN.spec("shard"),
     params:
         config=PLAN.trigger("shard"),
+        spec=PLAN.spec("shard"),
         code=PLAN.code("shard"),
     message:
         "Shard dataset {wildcards.dataset}, split {wildcards.split}"
     shell:
-        "bayesmesh shard --spec {resources.spec:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh shard --spec {params.spec:q} --code {params.code:q} --log {log:q}"

@@ -286,13 +286,18 @@ class Plan:
         """Return a function of wildcards that returns the digest of the settings that trigger the stage, for `params`."""
         return lambda wildcards: self._trigger(stage, self._name(wildcards))
 
-    def spec(self, stage: str) -> Callable[[_Wildcards], str]:
-        """Return a function of wildcards that returns the file of the stage's spec, for `resources`.
+    def spec(self, stage: str) -> Callable[..., str]:
+        """Return a function of wildcards that returns the file of the stage's spec, for `params`.
 
-        The file is named after its content, so it never changes. It is not a param, because not every setting that a stage
-        is told makes it run again.
+        The file is named after its content, so it never changes. Not every setting that a stage is told makes it run again:
+        Snakemake does not compare params that are derived from inputs, and takes this one for such because of an argument.
         """
-        return lambda wildcards: self._spec(stage, self._name(wildcards))
+
+        def spec(wildcards: _Wildcards, input: object = None) -> str:
+            del input
+            return self._spec(stage, self._name(wildcards))
+
+        return spec
 
     def later(self, name: str) -> str:
         """Return the specs of the stages for which `compile` checks data and model, separated by commas.
