@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
-from bayesmesh.files import is_as_written, read_json
+from bayesmesh.files import is_as_written
 from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger
@@ -128,7 +127,7 @@ def _check(results: Path, owner: str) -> Findings:
         lines += _measured_tables(results)
     elif owner not in ("", "reproduction", "studies"):
         lines += _records_of_jobs(results / owner, settled)
-        lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner), seals)
+        lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
     outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
     # Several checks may find the same file; the first says most.
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
@@ -202,23 +201,14 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
             yield f"{path}: is missing, though {seal.job} has run"
 
 
-def _time_table(layout: ExperimentLayout, seals: Sequence[Seal]) -> Iterator[str]:
-    """Compare the table of times with the ledgers, of which one may be an older whole copy, unless a job ran since."""
-
-    def written(seal: Seal) -> datetime.datetime:
-        return datetime.datetime.strptime(seal.written_at, "%Y-%m-%dT%H:%M:%S%z")
-
-    report = next((seal for seal in seals if seal.job == "report"), None)
-    if report is None or max(map(written, seals)) > written(report):
-        return
-    read = {layout.results / name for name in report.inputs}
-    asked = {each.name: True for each in list_analyses() if read & {*each.files(layout.folder).values()}}
+def _time_table(layout: ExperimentLayout) -> Iterator[str]:
+    """Compare the table of times with the ledgers, of which one may be an older whole copy."""
     try:
-        yield from check_table(layout, asked, read_json(layout.posterior / "zarr.json")["attributes"])
+        yield from check_table(layout)
     except StoreError as error:
         yield error.message
-    except (OSError, LookupError, TypeError, AttributeError):
-        # The table or the posterior is damaged, and named by the record of its job.
+    except (OSError, UnicodeDecodeError):
+        # The table is missing or damaged, and named by the record of its job.
         return
 
 

@@ -169,9 +169,9 @@ def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None
     assert {row["bytes"] for row in rows} == {"0", "188160000"}
     assert list(jobs_of(phases))[:2] == ["compile", "sample-group-000"]
     assert sampling_seconds(phases) == pytest.approx(4 * 31 + 18 + 238)
-    assert not list(check_table(complete, {}, origin))
+    assert not list(check_table(complete))
     complete.ledger.write_text(complete.ledger.read_text(encoding="utf-8").replace("58.0", "5.8"), encoding="utf-8")
-    (line,) = check_table(complete, {}, origin)
+    (line,) = check_table(complete)
     assert "ledger.csv: differs" in line
 
 
