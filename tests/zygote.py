@@ -120,7 +120,7 @@ def serve(listening: socket.socket, python: str) -> None:
     base = [entry for entry in sys.path[1:] if entry]
     for module in PRELOADED:
         importlib.import_module(module)
-    # Forks neither walk nor copy what is imported.
+    # Forks then need not collect or copy imported modules.
     gc.freeze()
     sys.executable = python
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -139,7 +139,7 @@ def main() -> int:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     for module in ("cli", "stages.job", "stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
         importlib.import_module(f"bayesmesh.{module}")
-    # Forks neither walk nor copy what is imported.
+    # Forks then need not collect or copy imported modules.
     gc.freeze()
     chance = random.Random(arguments.seed)  # noqa: S311 - moments, not secrets
     moments = [(STEPS[i // 2 % len(STEPS)] if i % 2 else "", chance.random()) for i in range(arguments.kills)]

@@ -9,9 +9,9 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
 from bayesmesh.files import is_as_written
+from bayesmesh.planning.jobs import data_outputs, experiment_outputs
 from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger
@@ -72,8 +72,8 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         name = owner.partition("/")[2]
         yield DataLayout(results, name).fetched, seal_file(results, owner, "fetch")
         for split in (results / owner).glob("*/"):
-            data, seal = DataLayout(results, name, split.name), seal_file(results, f"{owner}/{split.name}", "shard")
-            yield from ((path, seal) for path in (data.sharded, data.shards, data.shards.with_suffix(".sha256")))
+            made = data_outputs(DataLayout(results, name, split.name))["shard"]
+            yield from ((path, seal_file(results, f"{owner}/{split.name}", "shard")) for path in made)
     elif owner == "benchmarks":
         yield BenchmarkLayout(results).page, seal_file(results, owner, "page")
     elif owner == "reproduction":
@@ -83,13 +83,7 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
-        groups = layout.chains.glob("group-*.json")
-        jobs = {
-            "compile": [layout.audit], **{f"sample-{path.stem}": [path] for path in groups},
-            "assemble": [layout.posterior, layout.posterior_hashes], "diagnose": [layout.summary, layout.verdict],
-            **{each.verb: each.files(layout.folder).values() for each in list_analyses()},
-            "report": [layout.page, layout.ledger],
-        }  # fmt: skip
+        jobs = experiment_outputs(layout, (path.stem for path in layout.chains.glob("group-*.json")))
         yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
 
 

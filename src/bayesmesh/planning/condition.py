@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.lost import find_damage, is_made_with, is_up_to_date
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import LATER
+from bayesmesh.planning.specs import LATER, STAGES
 from bayesmesh.store.lock import describe_writer
 
 
@@ -26,8 +26,8 @@ class Condition(NamedTuple):
 
 def jobs_of(plan: Plan, name: str) -> Iterator[tuple[str, Job]]:
     """Yield stage and job of all jobs of an experiment, in the order of the flow."""
-    asked = [verb for verb, key in LATER.items() if key in plan.experiments[name].analyses()]
-    for stage in ("fetch", "shard", "compile", "sample", "assemble", "diagnose", *asked, "report"):
+    asked = plan.experiments[name].analyses()
+    for stage in (each for each in STAGES if LATER.get(each) in (None, *asked)):
         for group in plan.groups(name) if stage == "sample" else [""]:
             yield stage, job_of(plan.specification(stage, name), group)
 

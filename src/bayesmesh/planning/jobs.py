@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.planning.specs import LATER, StageSpec
-from bayesmesh.store.layout import group_name
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.receipts import receipt_file
 from bayesmesh.store.seals import seal_file
 
@@ -38,50 +38,67 @@ class Job(NamedTuple):
         return seal_file(self.results, self.owner, self.name)
 
     @property
+    def is_sampling(self) -> bool:
+        """Whether it extends chains, which have locks and markers of their own."""
+        return self.name.startswith("sample-")
+
+    @property
     def lock(self) -> Path:
         """The lock that the job holds while it runs."""
         return self.seal.with_name(f".{self.name}.lock")
 
 
+def data_outputs(data: DataLayout) -> dict[str, tuple[Path, ...]]:
+    """Return job -> files and folders that it writes, the one first by which Snakemake knows it."""
+    return {
+        "fetch": (data.fetched, data.records),
+        "shard": (data.sharded, data.shards, data.shards.with_suffix(".sha256")),
+    }
+
+
+def experiment_outputs(layout: ExperimentLayout, groups: Iterable[str] = ()) -> dict[str, tuple[Path, ...]]:
+    """Return the same for an experiment with these chain groups, and for all analyses."""
+    return {
+        "compile": (layout.audit,),
+        **{f"sample-{group}": (layout.sampled(group),) for group in groups},
+        "assemble": (layout.posterior, layout.posterior_hashes),
+        "diagnose": (layout.summary, layout.verdict),
+        **{verb: tuple(declared(key).files(layout.folder).values()) for verb, key in LATER.items()},
+        "report": (layout.page, layout.ledger),
+    }
+
+
 def job_of(spec: StageSpec, group: str = "") -> Job:
     """Return the job of a specification; for `sample`, of one chain group."""
     results, stage = Path(spec.results), spec.stage
-    name = f"{stage}-{group}" if group else stage
     if stage in ("fetch", "shard"):
         data = spec.data_layout
-        if stage == "fetch":
-            outputs: tuple[Path, ...] = (data.fetched, data.records)
-            inputs: tuple[Path, ...] = ()
-            folder = data.folder
-        else:
-            outputs, inputs = (data.sharded, data.shards, data.shards.with_suffix(".sha256")), (data.fetched,)
-            folder = data.sharded.parent
-        return Job(name, folder.relative_to(results).as_posix(), results, inputs, outputs, outputs[0])
-    inputs, outputs = _files_of(spec, group)
-    return Job(name, spec.experiment, results, inputs, (*outputs, *_receipts(spec, outputs)), outputs[0])
+        outputs, inputs = data_outputs(data)[stage], (data.fetched,) if stage == "shard" else ()
+        return Job(stage, outputs[0].parent.relative_to(results).as_posix(), results, inputs, outputs, outputs[0])
+    name = f"{stage}-{group}" if group else stage
+    outputs = experiment_outputs(spec.layout, [group] if group else [])[name]
+    return Job(name, spec.experiment, results, _inputs(spec), (*outputs, *_receipts(spec, outputs)), outputs[0])
 
 
-def _files_of(spec: StageSpec, group: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return inputs and outputs of a job of an experiment."""
+def _inputs(spec: StageSpec) -> tuple[Path, ...]:
+    """Return what a job of an experiment reads."""
     layout, stage = spec.layout, spec.stage
     if stage in LATER:
-        analysis = declared(LATER[stage])
-        read = (_read_by_analysis(each, analysis.reads) for each in (spec, *map(spec.of, spec.others)))
-        return tuple(itertools.chain(*read)), tuple(analysis.files(layout.folder).values())
+        words = declared(LATER[stage]).reads
+        return tuple(file for each in (spec, *map(spec.of, spec.others)) for file in _read_by_analysis(each, words))
     if stage == "diagnose":
-        return (layout.posterior,), (layout.summary, layout.verdict)
+        return (layout.posterior,)
     sharded = spec.data_layout.sharded
     if stage == "compile":
-        return (sharded,), (layout.audit,)
+        return (sharded,)
     if stage == "sample":
-        return (sharded, layout.audit), (layout.sampled(group),)
+        return (sharded, layout.audit)
     manifests = tuple(layout.sampled(group_name(g)) for g in range(spec.sampling.chain_groups))
     if stage == "assemble":
-        return (*manifests, sharded), (layout.posterior, layout.posterior_hashes)
-    asked = [declared(key) for key in LATER.values() if spec.config.get(key) is not None]
-    made = itertools.chain(*(each.files(layout.folder).values() for each in asked))
-    before = (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
-    return before, (layout.page, layout.ledger)
+        return (*manifests, sharded)
+    asked = (declared(key) for key in LATER.values() if spec.config.get(key) is not None)
+    made = (file for each in asked for file in each.files(layout.folder).values())
+    return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
 
 
 def _read_by_analysis(spec: StageSpec, words: tuple[str, ...]) -> list[Path]:

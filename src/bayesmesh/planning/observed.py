@@ -25,7 +25,7 @@ from bayesmesh.config.registry import PACKAGES, component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, digest_file, source_closure
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import hash_file
-from bayesmesh.planning.specs import COMPONENTS, StageSpec
+from bayesmesh.planning.specs import COMPONENTS, KEYS, StageSpec
 
 ALWAYS_HASHED, NEVER_HASHED = 2**20, 2**30
 """Sizes in bytes: files up to the first are compared by content; files above the second by size and time alone."""
@@ -92,8 +92,7 @@ class Observation:
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
         """Return those of some files that are part of the fingerprint of the job's code."""
-        blocks = {"source": "data", "model": "model", "kernel": "kernel"}
-        used = [(kind, blocks[kind]) for kind in COMPONENTS[self._spec.stage]]
+        used = [(kind, KEYS[kind]) for kind in COMPONENTS[self._spec.stage]]
         configs = [self._spec.config, *self._spec.others.values()]
         files = [file for config in configs for kind, key in used for file in component_files(kind, config[key])]
         covered = set(map(os.path.realpath, source_closure(files)))

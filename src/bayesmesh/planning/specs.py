@@ -20,7 +20,6 @@ from bayesmesh.config.registry import component_files, resolve_component
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
-from bayesmesh.store.seals import digest_of
 
 LATER = {each.verb: each.name for each in list_analyses()}
 """Verb of an analysis, which not all data and models support -> its key in an experiment."""
@@ -78,6 +77,9 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     **{each.verb: ("model",) if "data" in each.reads else () for each in list_analyses()},
 }  # fmt: skip
 """Stage -> kinds of component whose code the stage runs."""
+
+KEYS = {"source": "data", "model": "model", "kernel": "kernel"}
+"""Kind of component -> top-level key that names it."""
 
 
 class StageSpec(Settings):
@@ -170,9 +172,8 @@ class StageSpec(Settings):
     @property
     def digest(self) -> str:
         """Digest of the settings that make the stage run again where they change."""
-        return digest_of(
-            {key: value for key, value in triggering(self).items() if key not in ("experiment", "results")}
-        )
+        read = {key: value for key, value in triggering(self).items() if key not in ("experiment", "results")}
+        return _digest(read, 16)
 
     def canonical(self) -> str:
         """Return the spec as one line of JSON with sorted keys."""
@@ -249,17 +250,17 @@ def later_stages(experiment: ExperimentBase) -> list[str]:
 
 def component_sources(spec: StageSpec) -> list[Path]:
     """Return the source files of the components that a specification names, also for other experiments."""
-    blocks, files = {"source": "data", "model": "model", "kernel": "kernel"}, []
+    files = []
     for config in (spec.config, *spec.others.values()):
-        for kind, key in blocks.items():
+        for kind, key in KEYS.items():
             files += component_files(kind, config[key]) if key in config else []
         for path in (declared(name).path for name in LATER.values() if name in config):
             files += path.parent.glob("*.py") if path.stem == "analysis" else [path]
     return files
 
 
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+def _digest(value: object, length: int = 8) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:length]
 
 
 def dataset_name(data: Mapping[str, object]) -> str:

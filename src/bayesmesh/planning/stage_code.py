@@ -11,7 +11,7 @@ from bayesmesh.config.model_code import LATER as LATER_MEMBERS
 from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
-from bayesmesh.planning.specs import COMPONENTS, LATER
+from bayesmesh.planning.specs import COMPONENTS, KEYS, LATER
 
 _STAGES = PACKAGE_ROOT / "stages"
 
@@ -68,8 +68,7 @@ def _analysis_files(key: str, stage: str, names: list[str], experiments: Mapping
 
 def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
     whole = experiment.model_dump(mode="json")
-    chosen = {"source": whole["data"], "model": whole["model"], "kernel": whole["kernel"]}
-    return [file for kind in COMPONENTS[stage] for file in component_files(kind, chosen[kind])]
+    return [file for kind in COMPONENTS[stage] for file in component_files(kind, whole[KEYS[kind]])]
 
 
 def _templates(stage: str) -> list[Path]:

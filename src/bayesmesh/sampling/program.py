@@ -100,7 +100,7 @@ class Program:
         self.num_reported = kernel.num_chains_reported(num_chains)
 
     def with_slice(self, slice_draws: int) -> Program:
-        """Return the programs for calls of at most `slice_draws` iterations; what is traced of the start is kept."""
+        """Return the programs for calls of at most `slice_draws` iterations, with the trace of the start if there is one."""
         made = copy.copy(self)
         made.slice_draws = slice_draws
         return made

@@ -43,10 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     if stage == "compile":
         options["later"] = later
     _log.info("%s %s, code %s", stage, spec.experiment, code or "unknown")
-    ledger = _ledger(spec, f"{stage}-{group}" if group else stage)
+    job = job_of(spec, group)
+    ledger = _ledger(spec, job.name)
     seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
     if is_first:
-        seal = sealed(job_of(spec, group), spec.digest, code)
+        seal = sealed(job, spec.digest, code)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
             run_stage = _import("analyse" if stage in LATER else stage).run

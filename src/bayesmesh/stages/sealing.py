@@ -1,4 +1,4 @@
-"""Seal a job: one writer at a time, inputs checked before and after, and a record of what was read and written."""
+"""Seal a job: one process at a time, inputs checked before and after, and a record of what was read and written."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
             while the job ran.
     """
     observed: dict[str, str] = {}
-    # Chains have locks of their own, which also hold for several processes.
-    is_sampling = job.name.startswith("sample-")
-    with contextlib.nullcontext() if is_sampling else WriterLock(job.lock.parent, name=job.lock.name) as lock:
+    # The locks of chains also hold for several processes.
+    with contextlib.nullcontext() if job.is_sampling else WriterLock(job.lock.parent, name=job.lock.name) as lock:
         inputs = check_inputs(job)
         yield observed
         for name, digest in inputs.items():
@@ -64,7 +63,7 @@ def check_inputs(job: Job) -> dict[str, str]:
 
 def _kept(job: Job) -> list[Path]:
     """Return the folders of the chains that a job of `sample` extended, with the record that they share."""
-    if not job.name.startswith("sample-"):
+    if not job.is_sampling:
         return []
     manifest = read_manifest(job.declared)
     group = job.declared.parents[1] / manifest.folder

@@ -1,9 +1,9 @@
-"""Write and check the list of hashes of a folder, in the format of ``sha256sum``."""
+"""Write and read the list of hashes of a folder, in the format of ``sha256sum``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
@@ -60,27 +60,6 @@ def check_metadata(folder: Path) -> None:
             about = folder.parent / name
             if about.name == "zarr.json" and (not about.is_file() or hash_file(about) != value):
                 raise StoreError(f"{about}: is missing or damaged", _REMEDY)
-
-
-def check_hashes(folder: Path) -> Iterator[str]:
-    """Yield one line per file that is missing, has changed, or is not listed.
-
-    Hidden files, such as Snakemake's time stamp, are ignored.
-    """
-    try:
-        expected = hashes_of(folder)
-    except StoreError as error:
-        yield error.message
-        return
-    for name, value in expected.items():
-        path = folder.parent / name
-        if not path.is_file():
-            yield f"{path}: is missing, though {folder.with_suffix('.sha256')} names it"
-        elif hash_file(path) != value:
-            yield f"{path}: is damaged: its sha256 differs from that in {folder.with_suffix('.sha256')}"
-    for path in _files_below(folder):
-        if not path.name.startswith(".") and path.relative_to(folder.parent).as_posix() not in expected:
-            yield f"{path}: does not belong there: {folder.with_suffix('.sha256')} does not name it"
 
 
 def _files_below(folder: Path) -> list[Path]:

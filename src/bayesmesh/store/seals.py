@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -253,10 +252,10 @@ def _damage(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) ->
 def _differences(results: Path, stamps: Mapping[str, Stamp], *, is_thorough: bool) -> Iterator[str]:
     lost = ""
     for name, stamp in stamps.items():
-        # Of a folder that is gone, the files follow each other.
-        # Chunks have checksums, which those who read them check.
+        # Chunks have checksums, which are checked when they are read.
         is_chunk = ".zarr/" in name and "/c/" in name
         line = _difference(results / name, stamp, is_chunk=is_chunk, is_thorough=is_thorough)
+        # The files of a missing folder follow each other, and have the same line.
         if line is not None and line != lost:
             yield line
             lost = line
@@ -303,8 +302,3 @@ def _stamp(path: Path, known: Mapping[Path, str]) -> Stamp:
 def _again(results: Path, path: Path) -> str:
     parts = path.relative_to(results).parts
     return _AGAIN.format(owner="quickstart" if parts[0] == "data" or len(parts) == 1 else parts[0])
-
-
-def digest_of(value: object) -> str:
-    """Return 16 hexadecimal digits over a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What is damaged, out of date or being written is named, each for itself, and nothing else is."""
+"""Damaged, outdated and unfinished results are named apart from each other, and whole ones are not named."""
 
 from __future__ import annotations
 

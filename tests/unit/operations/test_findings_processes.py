@@ -45,7 +45,7 @@ def _sample(layout: ExperimentLayout, process: int, draws: int = 4) -> ChainStor
 
 
 def _damage(layout: ExperimentLayout) -> list[str]:
-    """Return what is wrong with the chains; there are no ledgers."""
+    """Return the damage found in chains; these experiments have no ledgers."""
     return [line for line in check(layout.results, "some").damaged if "/chains/" in line]
 
 

@@ -261,7 +261,7 @@ def test_size_and_time_stand_for_large_and_for_many_files(
     path.write_text("a,b\n1,3\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert bool(changed(found)) == is_seen
-    # Another time alone is no change.
+    # A different time alone is not a change.
     path.write_text("a,b\n1,2\n")
     assert changed(found) == []
 

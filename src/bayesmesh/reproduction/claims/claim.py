@@ -47,7 +47,7 @@ def _find_check(name: object) -> object:
     if not isinstance(name, str):
         return name
     if name not in CHECKS:
-        raise does_not_fit(name, "there is no such check", suggest(name, CHECKS))
+        raise does_not_fit(name, "unknown check", suggest(name, CHECKS))
     return CHECKS[name]
 
 

@@ -33,7 +33,7 @@ def declare(folder: Path, *rules: str) -> Path:
         (f"kind: shape, {CELL}, {IT}", "'shape' needs at_least or at_most"),
         (f"kind: shape, {CELL}, {IT}, at_least: 1, again: cell", "takes neither again"),
         (f"kind: hardware, {CELL}, {IT}", "'hardware' needs hardware"),
-        (f"kind: exact, check: cel, {IT}, again: cell", "there is no such check"),
+        (f"kind: exact, check: cel, {IT}, again: cell", "unknown check"),
         (f"kind: exact, {CELL}, again: cell, numbers: {{it: {{published: 1}}}}", "published"),
     ],
 )
