@@ -135,7 +135,7 @@ def test_status_of_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_fetch_by_hand_writes_manifest_log_and_ledger(folder: Path) -> None:
-    assert main(["fetch", "--experiment", "one", "--log", "fetch.log", "--code", "abc"]) == 0
+    assert main(["fetch", "--experiment", "one", "--log", "fetch.log"]) == 0
     (data,) = (folder / "results" / "data").iterdir()
     assert {"fetched.json", "ledger"} <= {p.name for p in data.iterdir()}
     assert "fetch" in (folder / "fetch.log").read_text()

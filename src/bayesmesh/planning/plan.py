@@ -362,4 +362,4 @@ class Plan:
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def code_of_stage(self, stage: str, name: str) -> str:
         """Return the fingerprint of a stage's code with the components of an experiment."""
-        return stage_fingerprint(stage, name, self.experiments)
+        return stage_fingerprint(self.specification(stage, name))

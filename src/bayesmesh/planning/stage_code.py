@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.config.declarations import declared
-from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.model_code import LATER as LATER_MEMBERS
 from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, source_closure
-from bayesmesh.planning.specs import COMPONENTS, KEYS, LATER
+from bayesmesh.planning.specs import COMPONENTS, KEYS, LATER, StageSpec
 
 _STAGES = PACKAGE_ROOT / "stages"
 
@@ -21,54 +19,39 @@ def files_without_components(stage: str) -> list[Path]:
     return [*source_closure([_STAGES / f"{stage}.py"]), *_templates(stage)]
 
 
-def stage_fingerprint(stage: str, name: str, experiments: Mapping[str, ExperimentBase]) -> str:
-    """Return the fingerprint of what a stage of an experiment runs; see `stage_files` for the arguments.
+def stage_fingerprint(spec: StageSpec) -> str:
+    """Return the fingerprint of what a job of a stage runs, the same when it is planned and in the job itself.
 
     Of a model, `compile` and `sample` run what draws depend on, and `sample` what a stopping rule monitors.
     """
-    files = stage_files(stage, name, experiments)
-    if stage not in ("compile", "sample"):
+    files = stage_files(spec)
+    if spec.stage not in ("compile", "sample"):
         return fingerprint(files)
-    is_monitored = stage == "sample" and experiments[name].sampling.stop is not None
-    return fingerprint(files, digest_without(files, LATER_MEMBERS - ({"summaries"} if is_monitored else set())))
+    return fingerprint(files, digest_without(files, LATER_MEMBERS - ({"summaries"} if _is_monitored(spec) else set())))
 
 
-def stage_files(stage: str, name: str, experiments: Mapping[str, ExperimentBase]) -> list[Path]:
-    """Return the files that a stage of an experiment runs.
-
-    Args:
-        stage: name of the stage.
-        name: name of the experiment.
-        experiments: all experiments, including those that an analysis names.
-    """
-    experiment = experiments[name]
+def stage_files(spec: StageSpec) -> list[Path]:
+    """Return the files that a job of a stage runs."""
+    stage = spec.stage
+    whole = [spec.config, *spec.others.values()]
+    components = [
+        f for kind in COMPONENTS[stage] for config in whole for f in component_files(kind, config[KEYS[kind]])
+    ]
     if stage in LATER:
-        return _analysis_files(LATER[stage], stage, [name, *experiment.named_experiments(LATER[stage])], experiments)
-    entries = [_STAGES / f"{stage}.py", *_components(stage, experiment)]
-    shown: list[Path] = []
-    if stage == "sample" and experiment.sampling.stop is not None:
+        analysis = declared(LATER[stage])
+        # The section of a folder belongs to the page, so changing it does not run the analysis again.
+        apart = {analysis.section_file} - {analysis.path}
+        return source_closure([_STAGES / "analyse.py", analysis.path, *components], without=apart)
+    entries = [_STAGES / f"{stage}.py", *components]
+    if _is_monitored(spec):
         entries.append(_STAGES / "stop_rule.py")
-    if stage == "report":
-        asked = [declared(each) for each in experiment.analyses()]
-        entries += [each.section_file for each in asked]
-        shown = [template for each in asked for template in each.templates]
-    return [*source_closure(entries), *shown, *_templates(stage)]
+    asked = [declared(key) for key in LATER.values() if stage == "report" and spec.config.get(key) is not None]
+    entries += [each.section_file for each in asked]
+    return [*source_closure(entries), *(file for each in asked for file in each.templates), *_templates(stage)]
 
 
-def _analysis_files(key: str, stage: str, names: list[str], experiments: Mapping[str, ExperimentBase]) -> list[Path]:
-    """Return the files that an analysis runs, with the models of all experiments that it reads.
-
-    The section of a folder belongs to the page, so changing it does not run the analysis again.
-    """
-    analysis = declared(key)
-    apart = {analysis.section_file} - {analysis.path}
-    models = [path for name in names for path in _components(stage, experiments[name])]
-    return source_closure([_STAGES / "analyse.py", analysis.path, *models], without=apart)
-
-
-def _components(stage: str, experiment: ExperimentBase) -> list[Path]:
-    whole = experiment.model_dump(mode="json")
-    return [file for kind in COMPONENTS[stage] for file in component_files(kind, whole[KEYS[kind]])]
+def _is_monitored(spec: StageSpec) -> bool:
+    return spec.stage == "sample" and spec.config["sampling"].get("stop") is not None
 
 
 def _templates(stage: str) -> list[Path]:

@@ -19,6 +19,7 @@ from bayesmesh.planning.specs import LATER, StageSpec, component_sources, later_
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_start
+from bayesmesh.stages.planned_code import PlannedCode
 from bayesmesh.stages.sealing import sealed
 from bayesmesh.store.layout import group_name
 
@@ -32,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         UserError: raised by the stage, or an invalid specification or chain group.
     """
     stage = arguments.verb
-    spec, later, code = _specs(arguments)
+    spec, later = _specs(arguments)
+    code = PlannedCode(spec, arguments.code)
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
     group = arguments.group if stage == "sample" else ""
@@ -42,12 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
         options["group"] = _group_number(group, spec.sampling.chain_groups)
     if stage == "compile":
         options["later"] = later
-    _log.info("%s %s, code %s", stage, spec.experiment, code or "unknown")
+    _log.info("%s %s, code %s", stage, spec.experiment, code.fingerprint)
     job = job_of(spec, group)
     ledger = _ledger(spec, job.name)
     seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
     if is_first:
-        seal = sealed(job, spec.digest, code)
+        seal = sealed(job, spec.digest, code.fingerprint)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
             run_stage = _import("analyse" if stage in LATER else stage).run
@@ -57,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ledger.save()
             with seal as observed, observe(spec) as observation:
                 said = run_stage(spec, ledger, **options)
+                code.check()
                 observed |= observation.files()
             ledger.finish()
     finally:
@@ -87,21 +90,18 @@ def _ledger(spec: StageSpec, job: str) -> Ledger:
     )
 
 
-def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec], str]:
-    """Return the specification, for `compile` those of the later stages to check, and the fingerprint of the code.
-
-    The last is empty for a job started by hand from a specification alone.
-    """
+def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
+    """Return the specification, and for `compile` those of the later stages to check."""
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
     later = [parse_spec(file, "sample", "assemble", *LATER, option="--later") for file in files]
     if arguments.spec is not None:
-        return parse_spec(arguments.spec, stage), later, arguments.code or ""
+        return parse_spec(arguments.spec, stage), later
     plan = Plan(is_partial=True)
     experiment = plan.experiments[name]
     wanted = [stage, *([] if later else later_stages(experiment))]
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
-    return spec, later or found, arguments.code or plan.code_of_stage(stage, name)
+    return spec, later or found
 
 
 def _group_number(name: str, num_groups: int) -> int:

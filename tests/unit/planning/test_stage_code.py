@@ -12,7 +12,7 @@ import pytest
 from bayesmesh.config import blocks, model_code, registry, source_imports
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.planning import stage_code
-from bayesmesh.planning.specs import STAGES
+from bayesmesh.planning.specs import STAGES, make_spec
 from bayesmesh.planning.stage_code import stage_fingerprint
 
 OWN = {
@@ -80,8 +80,8 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             "title": "Some", "data": {"source": "digits"}, "model": {"name": "own.model:Own"}, "kernel": {"name": "hmc"},
             "averaging": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
         }  # fmt: skip
-        some = {"some": experiment_class().model_validate(config)}
-        return {stage: stage_fingerprint(stage, "some", some) for stage in RUN}
+        some = experiment_class().model_validate(config)
+        return {stage: stage_fingerprint(make_spec(stage, "some", some, "results")) for stage in RUN}
 
     def changed(file: str, old: str, new: str, *, stop: bool = False) -> set[str]:
         path = root / file if file.startswith("own/") else package / file
