@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.errors import UserError, explain_os_error
+from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
 from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option
 from bayesmesh.running.early_stop import exiting_on_signal
 
@@ -166,6 +166,8 @@ def _main(words: list[str]) -> int:
         if error is None:
             raise
         _log.error("error: %s", error)
+        if "--log" in words and not error.may_pass:
+            _log.error(NOT_AGAIN)
         if error.is_abrupt:
             # Skip interpreter shutdown, which would wait for devices and other processes.
             logging.shutdown()

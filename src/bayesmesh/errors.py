@@ -12,6 +12,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+NOT_AGAIN = "not tried again in this run: another attempt would end in the same way"
+"""Last line in the log of a job that failed with an error of which `UserError.may_pass` is not set."""
+
 
 class UserError(Exception):
     """An error that the user can fix.
@@ -22,15 +25,18 @@ class UserError(Exception):
 
     Attributes:
         is_abrupt: whether to end the process without cleanup, because devices or other processes may still be busy.
+        may_pass: whether another attempt may succeed though the user changes nothing.
     """
 
     exit_code = 1
+    may_pass = False
 
-    def __init__(self, message: str, remedy: str = "", *, is_abrupt: bool = False) -> None:
+    def __init__(self, message: str, remedy: str = "", *, is_abrupt: bool = False, may_pass: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
         self.is_abrupt = is_abrupt
+        self.may_pass = may_pass or type(self).may_pass
 
     def __str__(self) -> str:
         return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message
@@ -64,6 +70,7 @@ class PeerError(UserError):
     """Another process of the same run failed, disappeared or did not join."""
 
     exit_code = 6
+    may_pass = True
 
 
 class SamplingError(UserError):
@@ -76,6 +83,7 @@ class NotFinished(UserError):
     """The job was asked to stop before its work was done; finished work is committed, and another run continues it."""
 
     exit_code = 75
+    may_pass = True
 
 
 _MISPLACED = "move away what lies in its place, a folder, a file or a link, and run it again"
@@ -98,7 +106,10 @@ def explain_os_error(error: OSError | MemoryError) -> UserError | None:
     """Return a user error for a full disk, too little memory, a missing permission and the like; None for other errors."""
     if isinstance(error, MemoryError):
         said = f"this machine or job has not enough memory: {error}".rstrip(": ")
-        return DeviceError(said, "use fewer rows, chains or draws, or a machine or a job with more memory")
+        # Later attempts request more memory.
+        return DeviceError(
+            said, "use fewer rows, chains or draws, or a machine or a job with more memory", may_pass=True
+        )
     if error.errno not in _CIRCUMSTANCES:
         return None
     names = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
@@ -106,7 +117,7 @@ def explain_os_error(error: OSError | MemoryError) -> UserError | None:
     where = next(
         (p for p in names if not p.name.startswith(".")), names[0].parent if names else "a file of the results"
     )
-    return StoreError(f"{where}: {error.strerror}", _CIRCUMSTANCES[error.errno])
+    return StoreError(f"{where}: {error.strerror}", _CIRCUMSTANCES[error.errno], may_pass=True)
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

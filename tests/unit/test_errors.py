@@ -29,6 +29,13 @@ def test_every_error_of_the_family_has_its_own_exit_code() -> None:
     assert all(issubclass(cls, UserError) for cls in family)
 
 
+def test_another_attempt_may_pass_where_nobody_has_to_change_anything() -> None:
+    lost, full = errors.PeerError("lost"), explain_os_error(OSError(errno.ENOSPC, "full", "x"))
+    assert full is not None
+    assert [each.may_pass for each in (lost, full, errors.NotFinished("stopped"))] == [True] * 3
+    assert not any(cls("wrong").may_pass for cls in (ConfigError, errors.StoreError, errors.SamplingError))
+
+
 def test_the_remedy_follows_the_message() -> None:
     assert str(ConfigError("a.yaml: no", "do this")) == "a.yaml: no\n  remedy: do this"
     assert str(ConfigError("a.yaml: no")) == "a.yaml: no"

@@ -90,6 +90,7 @@ def download(files: Mapping[str, RegisteredFile], folder: Path, dataset: str) ->
         raise DataError(
             f"download of {dataset} failed: {error}",
             f"run it again, or get the files by hand and set {MIRROR_VARIABLE}",
+            may_pass=True,
         ) from error
     finally:
         downloader._open_url, downloader.MAX_RETRIES = opened, retries

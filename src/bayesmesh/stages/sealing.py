@@ -39,7 +39,9 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
         yield observed
         for name, digest in inputs.items():
             if check_output(job.results, job.results / name) != digest:
-                raise StoreError(f"{job.results / name}: was replaced while {job.name} read it", "run it again")
+                raise StoreError(
+                    f"{job.results / name}: was replaced while {job.name} read it", "run it again", may_pass=True
+                )
         if lock is not None:
             lock.check()
         made_from = {

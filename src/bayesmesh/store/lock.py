@@ -83,7 +83,7 @@ class WriterLock:
                 continue
             if self._is_alive(owner):
                 wait, stop = "wait until it has finished, or stop it", _stop_command(owner)
-                raise StoreError(f"{self._what}: is being written by {_name(owner)}", f"{wait}{stop}")
+                raise StoreError(f"{self._what}: is being written by {_name(owner)}", f"{wait}{stop}", may_pass=True)
             _log.warning("%s: taking over the lock of %s, which has died", self._what, _name(owner))
             self._set_aside(owner)
         self._thread.start()
@@ -103,7 +103,7 @@ class WriterLock:
         """
         if not self._is_ours():
             remedy = "another job has taken over; stop one of the two"
-            raise StoreError(f"{self.path}: this process no longer holds the lock", remedy)
+            raise StoreError(f"{self.path}: this process no longer holds the lock", remedy, may_pass=True)
 
     def _is_ours(self) -> bool:
         return (read_owner(self.path) or {}).get("token") == self._token

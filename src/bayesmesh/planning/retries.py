@@ -1,0 +1,27 @@
+"""Let Snakemake's ``retries`` leave out jobs that say in their log that another attempt would end in the same way.
+
+Snakemake repeats a failed job whatever its exit code, which the executors of clusters do not even learn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from snakemake.jobs import GroupJob, Job
+
+from bayesmesh.errors import NOT_AGAIN
+
+
+def repeat_what_may_succeed() -> None:
+    """Let this process of Snakemake repeat only failed jobs of which another attempt may succeed."""
+    started = time.time()
+    Job.restart_times = property(lambda job: 0 if is_final(job.log, started) else job.rule.restart_times)
+    GroupJob.restart_times = property(lambda group: min(job.restart_times for job in group.jobs))
+
+
+def is_final(logs: Iterable[str], started: float) -> bool:
+    """Return whether a log that was written since some time, in seconds since 1970, ends with `NOT_AGAIN`."""
+    found = (path for path in map(Path, logs) if path.is_file() and path.stat().st_mtime >= started)
+    return any(path.read_text(encoding="utf-8", errors="replace").rstrip().endswith(NOT_AGAIN) for path in found)
