@@ -267,7 +267,7 @@ class Plan:
             self._force(job, why)
         is_reproduction = self.is_asked("reproduce")
         listed = self.reproduction() if is_reproduction else self.run.experiments
-        there = [n for n in self.experiments if n not in listed and self.layout(n).page.exists()]
+        there = [n for n in self.experiments if n not in listed and os.path.exists(self.layout(n).page)]
         pages = [self.layout(n).page for n in sorted({*listed, *there})]
         claims = ReproductionLayout(Path(self.results)).page
         return [*pages, claims] if is_reproduction or claims.exists() else pages

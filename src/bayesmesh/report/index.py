@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -79,7 +80,8 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         "experiment": layout.experiment,
         "title": str(page.get("title") or layout.experiment),
         "category": str(page.get("category") or "Experiments"),
-        "link": f"{layout.experiment}/{layout.page.name}" if layout.page.exists() else "",
+        # Unlike `Path.exists`, it raises nothing in a folder that cannot be read.
+        "link": f"{layout.experiment}/{layout.page.name}" if os.path.exists(layout.page) else "",
     }
     older = page.get("older")
     row |= dict.fromkeys(NUMBERS, "") | {"note": f"older than the configuration: {older}" if older else ""}
@@ -88,6 +90,8 @@ def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:
         numbers = {"verdict": NO_VERDICT} if damage or not layout.verdict.exists() else _numbers(layout, page)
     except StoreError as error:
         damage = error.message
+    except OSError as error:
+        damage = f"{error.filename}: cannot be read: {error.strerror}"
     # Without the folder of results, which differs between machines.
     return row | ({"verdict": "damaged", "note": damage.removeprefix(f"{results}/")} if damage else numbers)
 

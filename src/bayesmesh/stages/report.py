@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.condition import condition_of
+from bayesmesh.planning.condition import Condition, condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, write_index
@@ -37,14 +37,14 @@ def run_index(arguments: argparse.Namespace) -> int:
     plan = Plan(is_partial=True)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
-    conditions = {name: condition_of(plan, name) for name in plan.experiments}
+    conditions = {name: _condition(plan, name) for name in plan.experiments}
     named: list[IndexedPage] = [
         {
             "experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses(),
             "damage": conditions[name].damage, "older": conditions[name].older,
         }
         for name, e in plan.experiments.items()
-        if plan.layout(name).page.exists() or conditions[name].damage
+        if conditions[name].damage or plan.layout(name).page.exists()
     ]  # fmt: skip
     results, inputs = Path(plan.results), dict[str, str]()
     for page in (plan.layout(each["experiment"]).page for each in named):
@@ -55,3 +55,15 @@ def run_index(arguments: argparse.Namespace) -> int:
     seal_other(results, "", "index", [index], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("index: %s", index)
     return 0
+
+
+def _condition(plan: Plan, name: str) -> Condition:
+    """Return the condition of an experiment; files that cannot be read are damage, and stop no other experiment."""
+    try:
+        # Raises if the folder cannot be read, also where no job has left a record.
+        plan.layout(name).page.exists()
+        return condition_of(plan, name)
+    except StoreError as error:
+        return Condition(error.message)
+    except OSError as error:
+        return Condition(f"{error.filename}: cannot be read: {error.strerror}")

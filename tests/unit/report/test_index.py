@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.report.index import read_index_row, write_index
+from bayesmesh.stages.report import run_index
 from bayesmesh.store.layout import ExperimentLayout
 
 ASKED = {"averaging": {}, "recommendation": {}}
@@ -50,6 +52,31 @@ def test_index_lists_failed_and_unfinished_experiments(minimal: Callable[..., Ex
     assert "Other" in text
     assert "<script" not in text
     assert 'href="later' not in text
+
+
+def test_an_experiment_that_cannot_be_read_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tmp_path / "results"
+    text = "title: T\ndata: {source: digits}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [locked, closed, later]\n")
+    for name in ("locked", "closed", "later"):
+        (tmp_path / "config" / "experiments" / f"{name}.yaml").write_text(text)
+    (results / "seals" / "locked" / ".diagnose.lock").mkdir(parents=True)
+    closed, exists = Path("results", "closed"), Path.exists
+
+    def refuse(path: Path) -> bool:
+        if closed in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    # The permissions of a folder do not concern the superuser, who may run the tests.
+    monkeypatch.setattr(Path, "exists", refuse)
+    monkeypatch.chdir(tmp_path)
+    assert run_index(argparse.Namespace(code="")) == 0
+    shown = (results / "index.html").read_text()
+    assert "2 damaged" in shown
+    assert "seals/locked/.diagnose.lock: is a folder, not a lock" in shown
+    assert "closed/report.html: cannot be read: Permission denied" in shown
 
 
 def test_damaged_results_are_named_instead_of_shown_and_older_ones_marked(
