@@ -39,6 +39,7 @@ def test_counts_of_a_watch_matrix() -> None:
     ("dataset", "message"),
     [
         (table(declared_counts={"rows": 6}), "rows: expected 6, found 5"),
+        (table(declared_counts={"rows": 4}), "rows: expected 4, found 5"),
         (table(declared_counts={"test_rows": 1}), "test_rows: expected 1, found 0"),
         (table(declared_counts={"cells": 1}), "declared count 'cells'"),
         (table(rows={"x": np.zeros((5, 2)), "y": np.zeros(4)}), "unequal lengths"),

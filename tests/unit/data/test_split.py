@@ -43,6 +43,11 @@ def test_the_seed_decides(watched: np.ndarray) -> None:
     assert (one != other).any()
 
 
+def test_users_hide_films_by_permutations_of_their_own() -> None:
+    _, hidden = hold_out_interactions(np.ones((20, 40), np.uint8), 0.5, 3)
+    assert len({tuple(films) for films in hidden.indices.reshape(20, 20).tolist()}) == 20
+
+
 def test_a_user_does_not_depend_on_the_others(watched: np.ndarray) -> None:
     whole, _ = hold_out_interactions(watched, 0.3, 3)
     changed = watched.copy()

@@ -147,3 +147,13 @@ def test_an_edit_changes_the_stages_that_run_it(
 def test_a_stopping_rule_monitors_summaries_and_nothing_else(changed: Callable[..., set[str]]) -> None:
     assert changed("own/model.py", '{"a": latents', '{"b": latents', stop=True) == MONITORED
     assert changed("own/model.py", 'return inputs["x"]', 'return inputs["y"]', stop=True) == LATER
+
+
+def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[str]]) -> None:
+    edit = (
+        "stages/stop_rule.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n\nX = 1\n",
+    )
+    assert changed(*edit, stop=True) == {"sample"}
+    assert changed(*edit) == set()

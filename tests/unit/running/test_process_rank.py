@@ -58,6 +58,7 @@ def test_a_job_that_is_no_step_of_several_is_one_process() -> None:
         ("SLURM_STEP_NUM_TASKS", "abc", "SLURM_STEP_NUM_TASKS=abc: is not an integer of at least 1"),
         ("SLURM_NTASKS", "abc", "SLURM_NTASKS=abc: is not an integer"),
         ("SLURM_PROCID", "9", "SLURM_PROCID=9: is not one of 6 tasks"),
+        ("SLURM_PROCID", "6", "SLURM_PROCID=6: is not one of 6 tasks"),
         ("SLURM_PROCID", "-1", "SLURM_PROCID=-1: is not an integer"),
         ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not an integer"),
         ("SLURM_LOCALID", "²", "SLURM_LOCALID=²: is not an integer"),

@@ -31,7 +31,7 @@ def built(build: Callable[..., Any], make_case: Callable[..., Any]) -> Any:
 def run(built: Any, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
     """Return a function of (name of a store, aimed seconds of a segment) that samples and returns every commit."""
 
-    def run(name: str, segment_seconds: float, draws: int = DRAWS) -> list[tuple[str, int]]:
+    def run(name: str, segment_seconds: float, draws: int = DRAWS, **more: Any) -> list[tuple[str, int]]:
         program, made = copy.copy(built.program), []
         program.sampling = program.sampling.model_copy(update={"segment_seconds": segment_seconds})
         store = ChainStore(tmp_path / name, SEGMENT, {"identity": "one"})
@@ -45,7 +45,7 @@ def run(built: Any, tmp_path: Path) -> Callable[..., list[tuple[str, int]]]:
         with Interruption(0) as interruption:
             loop = Loop(
                 program, built.compiled, GroupKey(3, 0), built.data, store, Ledger(tmp_path / "ledger", "test"),
-                interruption, label=name, facts={},
+                interruption, label=name, facts={}, **more,
             )  # fmt: skip
             loop.run(draws, None)
         return made
@@ -60,6 +60,10 @@ def drawn(folder: Path) -> dict[str, np.ndarray]:
 
 def test_a_segment_is_committed_when_it_is_whole_and_the_last_one_at_the_end(run: Any) -> None:
     assert run("whole", 60.0) == [("warmup", 0), ("sample", 0), ("sample", 16)]
+
+
+def test_draws_that_a_look_wants_are_committed_for_it(run: Any) -> None:
+    assert run("looks", 60.0, commit_at=[6, 16]) == [("warmup", 0), ("sample", 0), ("sample", 6), ("sample", 16)]
 
 
 def test_what_has_waited_for_the_time_of_a_segment_is_committed(

@@ -205,6 +205,22 @@ def test_a_second_writer_is_noticed(tmp_path: Path, advance: Advance, make_value
     assert ChainStore(tmp_path, 4, {"identity": "0123456789abcdef"}).resume() == advance(tmp_path, 8).commits()[-1]
 
 
+def test_who_loses_the_lock_while_shards_are_written_leaves_no_marker(tmp_path: Path, advance: Advance) -> None:
+    before = markers.marker_names(advance(tmp_path, 4).folder)
+    holds_lock = iter([True])
+
+    def fence() -> None:
+        if not next(holds_lock, False):
+            raise StoreError("another process has the lock")
+
+    store = ChainStore(tmp_path, 4, {"identity": "0123456789abcdef"}, fence)
+    store.begin_writing()
+    values = {"posterior": {"weights": np.zeros((4, 2, 2, 3), np.float32)}}
+    with pytest.raises(StoreError, match="has the lock"):
+        store.commit("sample", 4, values, {"x": np.zeros(1)}, {})
+    assert markers.marker_names(tmp_path) == before
+
+
 def test_a_full_disk_leaves_a_store_that_goes_on(
     tmp_path: Path, advance: Advance, read_tree: ReadTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:

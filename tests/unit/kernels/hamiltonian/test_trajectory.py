@@ -160,6 +160,7 @@ def test_acceptance_is_the_metropolis_rule() -> None:
     assert 0.2 < rate.mean() < 0.9, "this test wants rejections"
     z = (np.asarray(info.accepted) - rate).sum() / np.sqrt((rate * (1 - rate)).sum())
     assert abs(z) < 4.5
+    assert state.num_steps == 1, "rejected or not, an iteration counts"
     sure = rate >= 1
     assert info.accepted[sure].all()
     moved = np.asarray((state.position.shared != position.shared).any(axis=1))

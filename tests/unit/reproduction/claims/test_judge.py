@@ -113,6 +113,8 @@ def test_printed_digits_are_compared() -> None:
     assert matches_digits("8, 1000, 2, 2", "8, 1000, 2, 2")
     assert not matches_digits("8, 1000, 2", "8, 1000, 2, 2")
     assert matches_digits(-1.504, "-1.5")
+    assert matches_digits(0.0657, "0.066")
+    assert not matches_digits(0.0667, "0.066")
     assert not matches_digits(float("nan"), "1")
     assert not matches_digits(0.1051, "0.10499357", 1e-6)
 
