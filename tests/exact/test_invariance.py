@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options
-from bayesmesh.kernels import chees, hmc, nuts, random_walk, replica_exchange
+from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, tree
 from bayesmesh.kernels.hamiltonian.metrics import base as metrics
@@ -296,6 +296,13 @@ DEFECTS_OF_KERNELS = {
         "accept(key_accept, log_ratio",
         "accept(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_noise), log_ratio",
     ),
+    "a microcanonical trajectory without its volume": (
+        mams,
+        "Mams",
+        "(proposal.log_likelihood - state.log_likelihood) + log_volume",
+        "(proposal.log_likelihood - state.log_likelihood)",
+    ),
+    "a volume of one dimension more": (mams, "Mams", "(1 - size) * log_stretch", "-size * log_stretch"),
     "swaps that go the wrong way": (replica_exchange, "ReplicaExchange", "(hot - cold)", "(cold - hot)"),
     "swaps that forget the temperature": (
         replica_exchange,

@@ -8,7 +8,7 @@ chain takes the same number of steps, so on an accelerator none waits for a deep
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
@@ -50,11 +50,14 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory of jittered length."""
+        num_steps = self.num_leapfrog_steps(state, tuning)
+        return run_trajectory(key, state, target, self.metric, tuning.metric, tuning.step_size, num_steps)
+
+    def num_leapfrog_steps(self, state: HamiltonianState, tuning: HamiltonianTuning) -> Int[Array, ""]:
+        """Return the jittered length of the next trajectory, () int32."""
         length = halton(state.num_steps) * tuning.extra
         num_steps = jnp.clip(jnp.ceil(length / tuning.step_size), 1, self.options.max_leapfrog_steps)
-        return run_trajectory(
-            key, state, target, self.metric, tuning.metric, tuning.step_size, num_steps.astype(jnp.int32)
-        )
+        return num_steps.astype(jnp.int32)
 
     def acceptance_statistic(self, info: HamiltonianInfo) -> Float[Array, ""]:
         """Return the harmonic mean of acceptance over chains."""

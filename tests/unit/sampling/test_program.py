@@ -20,6 +20,7 @@ NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 20
 OPTIONS: dict[str, dict[str, Any]] = {
     "hmc": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
     "chees": {"max_leapfrog_steps": 8},
+    "mams": {"max_leapfrog_steps": 8},
     "nuts": {"max_tree_depth": 4},
     "replica_exchange": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Float, Int, Key, Shaped
 
 from bayesmesh.kernels.base import Position, Statistic, Target, map_parts
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -171,26 +171,19 @@ def run_trajectory[Data](
         + (proposal.log_likelihood - state.log_likelihood)
         + (kinetic - kinetic_end)
     )
-    log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
-    next_state, accepted, acceptance_rate = accept(key_accept, log_ratio, proposal, state)
-    lp = next_state.log_prior + next_state.log_likelihood
-    info = HamiltonianInfo(
-        acceptance_rate=acceptance_rate,
-        accepted=accepted,
-        diverging=-log_ratio > DIVERGENCE_THRESHOLD,
-        energy=jnp.where(accepted, kinetic_end, kinetic) - lp,
-        lp=lp,
-        log_likelihood=next_state.log_likelihood,
-        n_steps=num_leapfrog_steps.astype(jnp.int32),
-        step_size=step_size,
-        trajectory=Trajectory(proposal, momentum_end, acceptance_rate),
-    )
-    return next_state, info
+    next_state, info = accept(key_accept, log_ratio, proposal, state, momentum_end, num_leapfrog_steps, step_size)
+    return next_state, info._replace(energy=jnp.where(info.accepted, kinetic_end, kinetic) - info.lp)
 
 
 def accept(
-    key: Key[Array, " chain"], log_ratio: Float[Array, " chain"], proposal: HamiltonianState, state: HamiltonianState
-) -> tuple[HamiltonianState, Bool[Array, " chain"], Float[Array, " chain"]]:
+    key: Key[Array, " chain"],
+    log_ratio: Float[Array, " chain"],
+    proposal: HamiltonianState,
+    state: HamiltonianState,
+    momentum: Position,
+    num_gradients: Int[Array, ""],
+    step_size: Float[Array, "*chain"],
+) -> tuple[HamiltonianState, HamiltonianInfo]:
     """Accept or reject proposals (Metropolis et al. 1953).
 
     Args:
@@ -198,14 +191,29 @@ def accept(
         log_ratio: (chain,) float64, log of the Metropolis ratio; non-finite values are rejected.
         proposal: proposed state.
         state: present state.
+        momentum: with which the proposal was reached.
+        num_gradients: () int32, gradients that the proposal took.
+        step_size: () float64.
 
     Returns:
-        The next state, and (chain,) whether each proposal was taken and with which probability.
+        The next state (a rejected chain keeps its own) and the info, without energy.
     """
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
     log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float64))(key))
     accepted = log_uniform < log_ratio
-    return _select(accepted, proposal, state), accepted, jnp.exp(jnp.minimum(log_ratio, 0.0))
+    acceptance_rate = jnp.exp(jnp.minimum(log_ratio, 0.0))
+    after = _select(accepted, proposal, state)
+    info = HamiltonianInfo(
+        acceptance_rate=acceptance_rate,
+        accepted=accepted,
+        diverging=-log_ratio > DIVERGENCE_THRESHOLD,
+        lp=after.log_prior + after.log_likelihood,
+        log_likelihood=after.log_likelihood,
+        n_steps=num_gradients.astype(jnp.int32),
+        step_size=step_size,
+        trajectory=Trajectory(proposal, momentum, acceptance_rate),
+    )
+    return after, info
 
 
 def _select(accepted: jax.Array, proposal: HamiltonianState, state: HamiltonianState) -> HamiltonianState:

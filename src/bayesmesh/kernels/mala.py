@@ -1,0 +1,44 @@
+"""The Metropolis-adjusted Langevin algorithm: one leapfrog step from a fresh momentum.
+
+That step of size e is the Langevin proposal of variance e**2, and the change of its energy is the log of the Metropolis
+ratio (Neal 2011, section 5.5.2). A draw costs one gradient; trajectories of several steps travel farther per gradient.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+from pydantic import Field
+
+from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.settings import Argument
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
+from bayesmesh.kernels.base import Target
+from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
+
+
+class Options(HamiltonianSettings):
+    """Options of `mala`."""
+
+    target_acceptance: Argument[float] = Field(
+        0.574, gt=0, lt=1, description="Mean acceptance that the step size is adapted to."
+    )
+
+
+class Mala(HamiltonianKernel[HamiltonianInfo]):
+    """The Metropolis-adjusted Langevin algorithm, preconditioned by the metric."""
+
+    pretty_name = "MALA"
+    reference = "Roberts and Tweedie 1996; scaling: Roberts and Rosenthal 1998"
+    statistics = STATISTICS
+
+    def expected_gradients(self) -> float:
+        """One gradient per draw."""
+        return 1.0
+
+    def step(
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, HamiltonianInfo]:
+        """Make one leapfrog step, and accept or reject it."""
+        one = jnp.ones((), jnp.int32)
+        return run_trajectory(key, state, target, self.metric, tuning.metric, tuning.step_size, one)

@@ -1,0 +1,141 @@
+"""The Metropolis-adjusted microcanonical sampler: trajectories of constant speed, for many chains in lock step.
+
+The direction of motion turns towards the gradient and its speed never changes, so that a step has the same length
+wherever a chain is. Momentum lies on the sphere whose radius is the square root of the number of coordinates: step sizes
+and lengths have the units of those of `chees`, from which the kernel takes its search for a trajectory length.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+from pydantic import Field
+
+from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.settings import Argument
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
+from bayesmesh.kernels.base import Position, Target, map_parts
+from bayesmesh.kernels.chees import Chees
+from bayesmesh.kernels.hamiltonian.metrics.base import apply_mask
+from bayesmesh.kernels.hamiltonian.trajectory import (
+    STATISTICS,
+    HamiltonianInfo,
+    HamiltonianState,
+    accept,
+    batch_dot,
+    over_chains,
+)
+
+# A speed that is constant has no energy to compare with that of other draws.
+_STATISTICS = {name: statistic for name, statistic in STATISTICS.items() if name != "energy"}
+
+
+class Options(HamiltonianSettings):
+    """Options of `mams`."""
+
+    target_acceptance: Argument[float] = Field(
+        0.8, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
+    )
+    initial_leapfrog_steps: Argument[float] = Field(
+        10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
+    )
+    max_leapfrog_steps: Argument[int] = Field(
+        256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+    )
+
+
+class Mams(Chees):
+    """Adjusted microcanonical sampling with full refreshment of the direction before each trajectory."""
+
+    pretty_name = "Adjusted microcanonical"
+    reference = "Robnik, Cohn-Gordon and Seljak 2025, arXiv:2503.01707; integrator: ver Steeg and Galstyan 2021"
+    min_chains = 2
+    statistics = _STATISTICS
+
+    def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
+        """Return the state at a position; needs one gradient and no randomness.
+
+        Raises:
+            ConfigError: there is only one coordinate, so that nothing can turn.
+        """
+        if sum(math.prod(x.shape[1:]) for x in jax.tree.leaves(position)) < 2:
+            raise ConfigError(
+                "kernel 'mams' needs at least 2 coordinates, and the model has 1",
+                "use for example kernel: {name: nuts}",
+            )
+        return super().init(key, position, target)
+
+    def step(
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, HamiltonianInfo]:
+        """Make one trajectory of jittered length."""
+        key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        num_steps, step_size = self.num_leapfrog_steps(state, tuning), tuning.step_size
+        size = num_coordinates(state.position, target.mask)
+        momentum = to_sphere(self.metric.draw_momentum(key_momentum, state.position, target.mask), size)
+
+        def kick(at: HamiltonianState, momentum: Position) -> tuple[Position, jax.Array]:
+            return turn(momentum, self.metric.whiten_gradient(tuning.metric, at.gradient), 0.5 * step_size, size)
+
+        def leapfrog(_: jax.Array, carry: tuple[HamiltonianState, Position, jax.Array]) -> Any:
+            at, momentum, log_volume = carry
+            momentum, first = kick(at, momentum)
+            direction = self.metric.move(tuning.metric, momentum)
+            position = map_parts(lambda q, v: q + step_size.astype(q.dtype) * v, at.position, direction)
+            at = HamiltonianState(position, *target.log_density(position), at.num_steps)
+            momentum, last = kick(at, momentum)
+            return at, momentum, log_volume + first + last
+
+        begin = (state, momentum, jnp.zeros_like(state.log_prior))
+        proposal, momentum, log_volume = jax.lax.fori_loop(0, num_steps, leapfrog, begin)
+        log_ratio = (
+            (proposal.log_prior - state.log_prior) + (proposal.log_likelihood - state.log_likelihood) + log_volume
+        )
+        return accept(key_accept, log_ratio, proposal, state, momentum, num_steps, step_size)
+
+
+def num_coordinates(position: Position, mask: Position) -> Float[Array, ""]:
+    """Return the number of coordinates of a chain, () float64, without padding."""
+    one = apply_mask(jax.tree.map(lambda x: jnp.ones_like(x[:1]), position), mask)
+    return batch_dot(one, one)[0]
+
+
+def to_sphere(momentum: Position, size: Float[Array, ""]) -> Position:
+    """Scale momenta (chain, ...) to the square root of the number of coordinates."""
+    scale = jnp.sqrt(size / batch_dot(momentum, momentum))
+    return map_parts(lambda p: p * over_chains(scale.astype(p.dtype), p), momentum)
+
+
+def turn(
+    momentum: Position, force: Position, time: Float[Array, ""], size: Float[Array, ""]
+) -> tuple[Position, Float[Array, " chain"]]:
+    """Turn momenta towards a constant force, exactly, for some time.
+
+    In a form without overflow (ver Steeg and Galstyan 2021, "Hamiltonian dynamics with non-Newtonian momentum for rapid
+    sampling").
+
+    Args:
+        momentum: (chain, ...), on the sphere.
+        force: (chain, ...), the gradient of the log density in the coordinates of the metric.
+        time: () float64, in units of step size.
+        size: () float64, number of coordinates.
+
+    Returns:
+        The momentum, and (chain,) float64, the log of the volume on the sphere after the turn for a unit before it.
+    """
+    strength, radius = jnp.sqrt(batch_dot(force, force)), jnp.sqrt(size)
+    cosine = batch_dot(momentum, force) / jnp.maximum(strength * radius, jnp.finfo(jnp.float64).tiny)
+    angle = time * strength * radius / (size - 1)
+    decay = jnp.exp(-angle)
+    along = (1 - decay) * (1 + decay + cosine * (1 - decay)) * radius / jnp.maximum(strength, 1e-300)
+
+    def one(p: jax.Array, f: jax.Array) -> jax.Array:
+        return over_chains(along.astype(p.dtype), p) * f + over_chains((2 * decay).astype(p.dtype), p) * p
+
+    log_stretch = angle - math.log(2) + jnp.log1p(cosine + (1 - cosine) * decay**2)
+    return to_sphere(map_parts(one, momentum, force), size), (1 - size) * log_stretch
