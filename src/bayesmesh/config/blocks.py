@@ -246,7 +246,8 @@ MetricName = Annotated[
     str,
     Field(
         description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
-        "gives each the scale that warmup estimates for it.",
+        "gives each the scale that warmup estimates for it, `low_rank` also stretches `metric_rank` directions, and "
+        "`dense` takes all correlations of at most 1,000 shared coordinates.",
         json_schema_extra={"enum": list(METRICS)},
     ),
 ]
@@ -263,6 +264,12 @@ class HamiltonianSettings(Settings):
         0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
     )
     metric: MetricName = "diagonal"
+    metric_rank: int = Field(
+        64,
+        ge=1,
+        le=1024,
+        description="Directions that `metric: low_rank` corrects; it learns them from twice as many points.",
+    )
 
     @model_validator(mode="after")
     def _check_metric(self) -> HamiltonianSettings:

@@ -67,7 +67,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
         super().__init__(options, num_warmup)
-        self.metric: Metric[Any, Any] = load_metric(self.options.metric)
+        self.metric: Metric[Any, Any] = load_metric(self.options.metric, self.options)
 
     def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
         """Return the state at a position; needs one gradient and no randomness."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
 
 
-def load_metric(name: str) -> Metric[Any, Any]:
+def load_metric(name: str, options: HamiltonianSettings | None = None) -> Metric[Any, Any]:
     """Return the metric of a file of this folder: the one subclass of `Metric` that the file defines.
+
+    Args:
+        name: of the file.
+        options: the kernel's.
 
     Raises:
         ConfigError: the file defines no metric, or several.
@@ -28,4 +33,4 @@ def load_metric(name: str) -> Metric[Any, Any]:
         raise ConfigError(
             f"{module.__file__}: {found[0].__name__} lacks {missing}", "docs/contracts/kernel.md lists them"
         )
-    return found[0]()
+    return found[0](options)

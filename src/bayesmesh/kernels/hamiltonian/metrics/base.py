@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
+from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.kernels.base import Position
 
 
@@ -25,9 +26,15 @@ class Metric[Data, Estimate](ABC):
 
     Class attributes:
         is_adaptive: whether warmup changes it.
+
+    Args:
+        options: the kernel's; by default those that all Hamiltonian kernels share.
     """
 
     is_adaptive: ClassVar[bool] = True
+
+    def __init__(self, options: HamiltonianSettings | None = None) -> None:
+        self.options = HamiltonianSettings() if options is None else options
 
     @abstractmethod
     def init(self, gradient: Position, mask: Position) -> Data:
