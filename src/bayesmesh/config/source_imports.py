@@ -8,9 +8,12 @@ nothing is imported.
 from __future__ import annotations
 
 import ast
+import atexit
+import contextlib
 import functools
 import hashlib
 import itertools
+import json
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +21,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.files import hash_file
+from bayesmesh.files import atomic_path, hash_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayesmesh"
 _LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli")
 INSTALLED = {"site-packages", "dist-packages"}
+_REMEMBERED, _MOST_REMEMBERED = PACKAGE_ROOT / "__pycache__" / "sources.json", 3000
 
 
 def python_path() -> list[Path]:
@@ -67,9 +71,38 @@ class _Source(NamedTuple):
 
 @functools.cache
 def _read_source(path: Path, content: bytes) -> _Source:
-    """Parse a file once for both its imports and its digest."""
-    tree = _parse(path, content)
-    return _Source(_list_imports(tree), digest_syntax(tree))
+    """Parse a file once for both its imports and its digest, and remember them for other processes."""
+    known, key = _remembered(), hashlib.sha256(content).hexdigest()
+    if key not in known:
+        tree = _parse(path, content)
+        known[key] = _Source(_list_imports(tree), digest_syntax(tree))
+    return known[key]
+
+
+@functools.cache
+def _remembered() -> dict[str, _Source]:
+    """Return digest of a content -> what is known of it; what is added is kept when the process ends.
+
+    As much trust as in the compiled modules beside it: whoever can write to one can write to the other.
+    """
+    known: dict[str, _Source] = {}
+    made_by = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        found = json.loads(_REMEMBERED.read_bytes())
+        if found["made_by"] == made_by:
+            known = {key: _Source([(level, name) for level, name in i], d) for key, (i, d) in found["sources"].items()}
+    if not sys.dont_write_bytecode:
+        atexit.register(_keep, known, len(known), made_by)
+    return known
+
+
+def _keep(known: Mapping[str, _Source], num_before: int, made_by: str) -> None:
+    # A read-only installation goes without.
+    with contextlib.suppress(OSError):
+        if len(known) > num_before:
+            recent = dict([*known.items()][-_MOST_REMEMBERED:])
+            with atomic_path(_REMEMBERED) as path:
+                path.write_text(json.dumps({"made_by": made_by, "sources": recent}), encoding="utf-8")
 
 
 @functools.cache

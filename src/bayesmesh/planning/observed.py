@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.config.registry import PACKAGES, component_files
-from bayesmesh.config.source_imports import PACKAGE_ROOT, digest_file, source_closure
+from bayesmesh.config.source_imports import INSTALLED, PACKAGE_ROOT, digest_file, source_closure
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import hash_file
 from bayesmesh.planning.specs import COMPONENTS, KEYS, StageSpec
@@ -88,7 +88,7 @@ class Observation:
         if any(_is_below(path, f) and not (is_own and _is_below(self._project, f)) for f in self._apart):
             return False
         folders = Path(self._name(path)).parts[:-1]
-        return not any(part.startswith(".") or part in ("site-packages", "dist-packages") for part in folders)
+        return not any(part.startswith(".") or part in {*INSTALLED, "__pycache__"} for part in folders)
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
         """Return those of some files that are part of the fingerprint of the job's code."""

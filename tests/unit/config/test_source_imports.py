@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -212,3 +214,49 @@ def test_a_file_that_is_no_python_is_named(own: Path) -> None:
     (own / "own/late.py").write_text("def (\n")
     with pytest.raises(ConfigError, match=r"own/late\.py, line 1: invalid Python"):
         source_closure([own / "own/models.py"])
+
+
+@pytest.fixture
+def next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A function that ends a process, as far as sources are remembered, and begins the next."""
+    ends: list[tuple[object, ...]] = []
+    monkeypatch.setattr(source_imports, "_REMEMBERED", tmp_path / "__pycache__" / "sources.json")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(source_imports.atexit, "register", lambda *call: ends.append(call))
+
+    def begin() -> None:
+        for function, *arguments in ends:
+            function(*arguments)
+        ends.clear()
+        source_imports._remembered.cache_clear()
+        source_imports._read_source.cache_clear()
+
+    begin()
+    yield begin
+    ends.clear()
+    begin()
+
+
+def test_a_source_is_parsed_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_process: Callable[[], None]
+) -> None:
+    path = tmp_path / "some.py"
+    path.write_text("import os.path\nfrom . import other  # a comment\n")
+    first = source_imports._read_source(path, path.read_bytes())
+    next_process()
+    with monkeypatch.context() as patch:
+        patch.setattr(source_imports, "_parse", None)
+        assert source_imports._read_source(path, path.read_bytes()) == first
+    path.write_text("import os\n")
+    assert source_imports._read_source(path, path.read_bytes()) != first
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"made_by": "another", "sources": {}}', '{"sources": 1}'])
+def test_what_was_remembered_otherwise_is_not_used(tmp_path: Path, next_process: Callable[[], None], text: str) -> None:
+    path = tmp_path / "some.py"
+    path.write_text("X = 1\n")
+    source_imports._REMEMBERED.parent.mkdir()
+    source_imports._REMEMBERED.write_text(text)
+    assert source_imports._read_source(path, path.read_bytes()).imports == []
+    next_process()
+    assert len(source_imports._remembered()) == 1
