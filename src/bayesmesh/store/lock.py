@@ -76,15 +76,17 @@ class WriterLock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise StoreError(f"{self.path.parent}: is a link or a file, not a folder", "move it away") from error
-        about = {**_this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
+        about = {**this_process(), "token": self._token, "heartbeat_seconds": self._heartbeat_seconds}
         while not write_json_once(self.path, about):
             if (owner := read_owner(self.path)) is None:
                 # The lock vanished in between: its owner has finished.
                 continue
             if self._is_alive(owner):
                 wait, stop = "wait until it has finished, or stop it", _stop_command(owner)
-                raise StoreError(f"{self._what}: is being written by {_name(owner)}", f"{wait}{stop}", may_pass=True)
-            _log.warning("%s: taking over the lock of %s, which has died", self._what, _name(owner))
+                raise StoreError(
+                    f"{self._what}: is being written by {owner_name(owner)}", f"{wait}{stop}", may_pass=True
+                )
+            _log.warning("%s: taking over the lock of %s, which has died", self._what, owner_name(owner))
             self._set_aside(owner)
         self._thread.start()
         return self
@@ -123,7 +125,7 @@ class WriterLock:
         if (is_there := is_process_there(owner)) is not None:
             return is_there
         patience = 3 * min(float(owner.get("heartbeat_seconds", self._heartbeat_seconds)), LONGEST_HEARTBEAT)
-        _log.info("%s: waiting %.0f s for a heartbeat of %s", self.path, patience, _name(owner))
+        _log.info("%s: waiting %.0f s for a heartbeat of %s", self.path, patience, owner_name(owner))
         first, until = self._last_beat(), time.monotonic() + patience
         while time.monotonic() < until:
             self._give_up()
@@ -149,7 +151,7 @@ class WriterLock:
 
 def is_process_there(owner: Owner) -> bool | None:
     """Return whether an owner's process still runs; None if it cannot be looked up from here."""
-    here = _this_process()
+    here = this_process()
     # Containers and clones may share a host name, so a process is looked up only within the same boot and PID namespace.
     is_in_sight = all(owner.get(name) == here[name] for name in ("host", "boot", "process_space"))
     if not is_in_sight or not owner.get("started_ticks"):
@@ -184,7 +186,7 @@ def describe_writer(path: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
         owner = read_owner(path)
         if owner is not None and is_at_work(owner, path.stat().st_mtime, time.time()):
-            return f"is being written by {_name(owner)}"
+            return f"is being written by {owner_name(owner)}"
     return ""
 
 
@@ -206,7 +208,8 @@ def read_owner(path: Path) -> Owner | None:
     return owner if is_whole else {}
 
 
-def _this_process() -> Owner:
+def this_process() -> Owner:
+    """Return this process as an owner, without token and heartbeat."""
     return {
         "host": socket.gethostname(),
         "user": _user(),
@@ -243,7 +246,8 @@ def _read(path: str) -> str:
         return ""
 
 
-def _name(owner: Owner) -> str:
+def owner_name(owner: Owner) -> str:
+    """Return the name of an owner for messages."""
     if not owner:
         return "an unknown owner"
     job = f", job {owner['job']}" if owner.get("job") else ""
