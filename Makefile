@@ -67,8 +67,8 @@ schema: env ## regenerate config/schema.json and config/README.md
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
 	@.venv/bin/bayesmesh new model "$${NAME:?set NAME, for example: make new-model NAME=my_model}"
 
-chaos: dev-env ## kill a sampling process KILLS times (200) and compare bytes with an uninterrupted run
-	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),200)
+chaos: dev-env ## kill commits, stages and whole sessions KILLS times (300), and compare values with an undisturbed run
+	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
 nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 300 kills, mutants
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py

@@ -21,6 +21,38 @@ from zygote import zygote
 
 ROOT = Path(__file__).resolve().parents[1]
 
+DIGITS = {
+    "title": "Digits & <b>tags</b>",
+    "data": {"source": "digits", "test_fraction": 0.8},
+    "model": {"name": "softmax_regression"},
+    "kernel": {"name": "chees", "max_leapfrog_steps": 8},
+    "sampling": {"chains": 4, "warmup": 20, "draws": 20, "seed": 1},
+    # No draws can pass it: a gate that fails must not fail the run.
+    "gates": {"r_hat": 0.5},
+    "averaging": {},
+}
+
+FILMS = {
+    "title": "Films",
+    "data": {"source": "films", "num_users": 12, "num_films": 10, "width": 1, "held_out_fraction": 0.2},
+    "model": {"name": "matrix_factorization", "width": 1},
+    "kernel": {"name": "hmc", "num_leapfrog_steps": 2, "initial_step_size": 0.1},
+    # The shortest segments, of one draw: a run of many draws is slow enough to be killed in the middle.
+    "sampling": {
+        "mode": "independent",
+        "chains": 4,
+        "chain_groups": 2,
+        "warmup": 8,
+        "draws": 8,
+        "segment_seconds": 1e-6,
+    },
+    "recommendation": {"num_films": 3, "top": 2, "cutoff": 3},
+}
+
+
+EXPERIMENTS: Mapping[str, Mapping[str, Any]] = {"digits": DIGITS, "films": FILMS}
+"""Two tiny experiments that have every stage between them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:

@@ -1,4 +1,4 @@
-"""A sampling process that is killed at 30 moments leaves, once it is let finish, the bytes of an undisturbed run."""
+"""A sampling process that is killed at 20 moments leaves, once it is let finish, the bytes of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-KILL = Path(__file__).with_name("kill.py")
+COMMITS = Path(__file__).with_name("commits.py")
 
 
-def test_thirty_kills_change_no_byte(user_environment: Mapping[str, str], tmp_path: Path) -> None:
+def test_twenty_kills_change_no_byte(user_environment: Mapping[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(KILL), "--kills", "30", "--kernel", "hmc"],
+        [sys.executable, str(COMMITS), "--kills", "20", "--kernel", "hmc"],
         capture_output=True, text=True, check=False, env={**user_environment, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(
-        "30 kills (15 at any moment, 3 before stage, 3 before checkpoint, 3 before marker, 3 before publish, 3 before tidy): 0 of "
+        "20 kills (10 at any moment, 2 before stage, 2 before checkpoint, 2 before marker, 2 before publish, 2 before tidy): 0 of "
     )
