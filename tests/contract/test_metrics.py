@@ -70,11 +70,16 @@ def metric(request: pytest.FixtureRequest) -> AnyMetric:
     return load_metric(request.param)
 
 
+@pytest.fixture(params=[name for name in METRICS if load_metric(name).is_adaptive])
+def adaptive(request: pytest.FixtureRequest) -> AnyMetric:
+    return load_metric(request.param)
+
+
 @pytest.fixture(params=["at the start", "after a window"])
 def data(request: pytest.FixtureRequest, metric: AnyMetric) -> Any:
     """The metric before any draws, and one learnt from thirty."""
     gradient = fit(metric, draw(0))
-    if request.param == "at the start":
+    if request.param == "at the start" or not metric.is_adaptive:
         return metric.init(gradient, MASK)
     return learn(metric, *((fit(metric, draw(i)), fit(metric, draw(i + 10))) for i in range(5)))
 
@@ -133,6 +138,8 @@ def test_arrays_have_the_axes_and_the_dtype_that_are_declared(metric: AnyMetric,
                 assert set(sizes) <= {NUM_ENTRIES}
 
         jax.tree.map(check, axes, arrays, is_leaf=lambda x: isinstance(x, Axes))
+    if not metric.is_adaptive:
+        return
     learnt = metric.estimate(metric.update_estimate(estimate, position, position))
     describe = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype.name), tree)  # noqa: E731 - of a tree, twice
     assert describe(learnt) == describe(first)
@@ -140,24 +147,24 @@ def test_arrays_have_the_axes_and_the_dtype_that_are_declared(metric: AnyMetric,
 
 
 @pytest.mark.parametrize("gradient", [0.0, jnp.nan], ids=["constant", "no finite gradient"])
-def test_a_window_that_teaches_nothing_gives_a_finite_metric(metric: AnyMetric, gradient: float) -> None:
-    position = jax.tree.map(jnp.ones_like, fit(metric, draw(5)))
+def test_a_window_that_teaches_nothing_gives_a_finite_metric(adaptive: AnyMetric, gradient: float) -> None:
+    position = jax.tree.map(jnp.ones_like, fit(adaptive, draw(5)))
     window = position, jax.tree.map(lambda x: jnp.full_like(x, gradient), position)
-    learnt = learn(metric, window, window)
+    learnt = learn(adaptive, window, window)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(learnt))
-    for moved in (metric.move(learnt, position), metric.whiten_position(learnt, position)):
+    for moved in (adaptive.move(learnt, position), adaptive.whiten_position(learnt, position)):
         assert all(jnp.isfinite(x).all() and x.all() for x in jax.tree.leaves(moved))
 
 
-def test_chains_without_a_finite_gradient_do_not_count(metric: AnyMetric) -> None:
-    position, gradient = fit(metric, draw(6, MANY)), fit(metric, draw(7, MANY))
+def test_chains_without_a_finite_gradient_do_not_count(adaptive: AnyMetric) -> None:
+    position, gradient = fit(adaptive, draw(6, MANY)), fit(adaptive, draw(7, MANY))
     spoilt = gradient._replace(shared=gradient.shared.at[2, 1].set(jnp.inf))
     rest = jnp.arange(MANY) != 2
     kept = [jax.tree.map(lambda x: x[rest], part) for part in (position, gradient)]
-    assert_same_maps(metric, learn(metric, (position, spoilt)), learn(metric, (kept[0], kept[1])))
+    assert_same_maps(adaptive, learn(adaptive, (position, spoilt)), learn(adaptive, (kept[0], kept[1])))
 
 
-def test_an_estimate_depends_on_the_points_and_not_on_their_batches(metric: AnyMetric) -> None:
-    position, gradient = fit(metric, draw(8, MANY)), fit(metric, draw(9, MANY))
+def test_an_estimate_depends_on_the_points_and_not_on_their_batches(adaptive: AnyMetric) -> None:
+    position, gradient = fit(adaptive, draw(8, MANY)), fit(adaptive, draw(9, MANY))
     halves = [tuple(jax.tree.map(lambda x: x[i::2], part) for part in (position, gradient)) for i in range(2)]  # noqa: B023
-    assert_same_maps(metric, learn(metric, (position, gradient)), learn(metric, *halves))  # type: ignore[arg-type]
+    assert_same_maps(adaptive, learn(adaptive, (position, gradient)), learn(adaptive, *halves))  # type: ignore[arg-type]

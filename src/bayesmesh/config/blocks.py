@@ -65,15 +65,16 @@ class StopSettings(Settings):
 class InitialSettings(Settings):
     """Where the chains start."""
 
-    method: Literal["prior", "zero", "mode"] = "prior"
+    method: Literal["prior", "zero", "mode", "laplace"] = "prior"
     """`prior`: a draw from the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain
-    optimises with Adam from its own prior draw."""
+    optimises with Adam from its own prior draw; `laplace`: draws of the normal with the curvature at the highest mode
+    that the chains find so."""
     spread: float = Field(1.0, gt=0, le=100)
     """Scales the starting draw in unconstrained space (no unit)."""
     steps: int = Field(150, ge=1, le=100_000)
-    """Adam steps, for `mode`."""
+    """Adam steps, for `mode` and `laplace`."""
     learning_rate: float = Field(0.05, gt=0, le=10)
-    """Adam learning rate, for `mode`."""
+    """Adam learning rate, for `mode` and `laplace`."""
 
 
 class SamplingSettings(Settings):
@@ -246,8 +247,9 @@ MetricName = Annotated[
     str,
     Field(
         description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
-        "gives each the scale that warmup estimates for it, `low_rank` also stretches `metric_rank` directions, and "
-        "`dense` takes all correlations of at most 1,000 shared coordinates.",
+        "gives each the scale that warmup estimates for it, `low_rank` also stretches `metric_rank` directions, "
+        "`dense` takes all correlations of at most 1,000 shared coordinates, and `curvature` takes those of the normal "
+        "from which chains start with `sampling.initial.method: laplace`.",
         json_schema_extra={"enum": list(METRICS)},
     ),
 ]

@@ -1,4 +1,4 @@
-"""Compute starting points: every chain optimises from its own prior draw towards a mode."""
+"""Compute starting points: chains optimise towards a mode, and may then start in draws of the normal there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
-from bayesmesh.kernels.base import Density, Position
+from bayesmesh.kernels.base import Density, Position, map_parts
+from bayesmesh.kernels.hamiltonian.laplace import Curvature, fit_normal
+from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
+from bayesmesh.sampling.density import BoundTarget
 
 
 def climb(
@@ -36,3 +39,23 @@ def climb(
         return optax.apply_updates(at, updates), memory
 
     return jax.lax.fori_loop(0, num_steps, step, (position, optimiser.init(position)))[0]
+
+
+def draw_at_mode(
+    key: Key[Array, " chain"], position: Position, target: BoundTarget, spread: float | Float[Array, ""]
+) -> tuple[Position, Curvature]:
+    """Return draws of the normal at the mode near the highest of some positions, and its curvature.
+
+    Args:
+        key: (chain,) typed keys.
+        position: (chain, ...), near modes.
+        target: the model on its data.
+        spread: the draws' distance from the mode is multiplied by it.
+    """
+    density = target.log_density(position)
+    best = jnp.argmax(jnp.nan_to_num(density.log_prior + density.log_likelihood, nan=-jnp.inf))
+    units = [b.indices for b in target.target.position.blocks().values() if b.part == "shared"]
+    mean, curvature = fit_normal(target, map_parts(lambda q: q[best][None], position), units)
+    noise = standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, 2))(key), position, target.mask)
+    moved = curvature.move(noise)
+    return map_parts(lambda m, d: m + (spread * d).astype(m.dtype), mean, moved), curvature

@@ -136,10 +136,12 @@ class Program:
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         start = jax.vmap(functools.partial(self.sample_start, target))(keys)
         position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), start)
-        if initial.method == "mode":
-            from bayesmesh.sampling.initial import climb  # loads optax: a tenth of the start
+        if initial.method in ("mode", "laplace"):
+            from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 
             position = climb(position, bound.log_density, initial.steps, arguments.learning_rate)
+            if initial.method == "laplace":
+                position, bound.curvature = draw_at_mode(keys, position, bound, arguments.spread)
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
         check_fields(kernel, state)

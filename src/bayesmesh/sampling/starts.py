@@ -136,7 +136,7 @@ def _faults(program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows) -
     in_dtype = {k: v.astype(target.dtype) for k, v in latents.items()}
     for first, rows in _row_blocks(target, program.rows_here, read_rows):
         yield from _likelihood_faults(target, in_dtype, first, rows)
-    if program.sampling.initial.method == "mode":
+    if program.sampling.initial.method in ("mode", "laplace"):
         yield "the start is finite and the climb from it is not: lower sampling.initial.learning_rate"
     yield "no single term is at fault: their sum over the rows overflows, or rows of another process are at fault"
 

@@ -9,6 +9,7 @@ import pytest
 
 from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.laplace import measure_curvature
 from bayesmesh.sampling.initial import climb
 from bayesmesh.sampling.program import GroupKey
 
@@ -49,6 +50,44 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     np.testing.assert_allclose(top.shared, np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
 
+@pytest.mark.parametrize("name", list_components("model"))
+def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target) -> None:
+    """Products with tangents give the blocks of the Hessian that JAX computes whole; padding has variance 1."""
+    case = make_case(name)
+    target = make_target(case, 4, 3)
+    bound = target.bind(target.lay_out(case.rows))
+    start = jax.tree.map(lambda x: 0.3 * x[None], target.sample_prior(jax.random.key(1)))
+    units = [b.indices for b in target.position.blocks().values() if b.part == "shared"]
+
+    @jax.jit
+    def compare(at):
+        at = climb(at, bound.log_density, 100, 0.1)
+        whole = jax.jacfwd(lambda q: jax.tree.map(jnp.negative, bound.log_density(q).gradient))(at)
+        return whole, measure_curvature(bound, at, units)
+
+    whole, curvature = compare(start)
+    pairs = []
+    if start.shared is not None:
+        hessian = np.asarray(whole.shared.shared)[0, :, 0]
+        if curvature.dense is not None:
+            pairs.append((curvature.dense, hessian[np.ix_(curvature.rest, curvature.rest)]))
+        if curvature.blocks is not None:
+            pairs += [(a, hessian[np.ix_(u, u)]) for a, u in zip(curvature.blocks, curvature.units, strict=True)]
+    if start.local is not None:
+        hessian = np.asarray(whole.local.local)[0, :, :, 0]
+        living = case.spec.num_entries
+        pairs += [(a, hessian[i, :, i]) for i, a in enumerate(curvature.local[:living])]
+        np.testing.assert_array_equal(
+            curvature.local[living:], np.eye(hessian.shape[1])[None] + 0 * curvature.local[living:]
+        )
+    assert pairs
+    for root, expected in pairs:
+        root = np.asarray(root)
+        if np.linalg.eigvalsh(expected).min() > 1e-6 * np.abs(expected).max():
+            np.testing.assert_allclose(root.T @ expected @ root, np.eye(len(root)), atol=1e-6)
+        assert np.isfinite(root).all()
+
+
 def initial_positions(make_program, case, initial, first_chain: int = 0):
     program = make_program(case, "hmc", num_chains=3, initial=initial)
     data = program.put_data(case.rows)
@@ -76,3 +115,17 @@ def test_a_start_at_the_mode_is_higher_than_the_prior_s(make_case, make_program)
     _, prior = initial_positions(make_program, case, {"method": "prior"})
     _, mode = initial_positions(make_program, case, {"method": "mode", "steps": 50})
     assert (total(mode) > total(prior) + 10).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_program, spread) -> None:
+    """Of a normal posterior, whose precision is the number of rows and one more, they are draws."""
+    case, num_chains = make_case("gaussian"), 2000
+    initial = {"method": "laplace", "spread": spread, "steps": 20}
+    program = make_program(case, "hmc", num_chains=num_chains, initial=initial, kernel_options={"metric": "curvature"})
+    (state, adaptation), _ = jax.jit(program.initialise)(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
+    precision, values = len(case.rows["x"]) + 1, np.asarray(state.position.shared)
+    sd = spread / precision**0.5
+    np.testing.assert_allclose(values.mean(0), case.rows["x"].sum(axis=0) / precision, atol=5 * sd / num_chains**0.5)
+    np.testing.assert_allclose(np.cov(values.T) / sd**2, np.eye(2), atol=5 * (2 / num_chains) ** 0.5)
+    np.testing.assert_allclose(adaptation.metric.dense, np.eye(2) / precision**0.5, atol=1e-9)

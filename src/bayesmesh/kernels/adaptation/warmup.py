@@ -77,7 +77,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
         """Return the adaptation before the first iteration, with a metric from the gradients at the start."""
         step_size = init_step_size(self.options.initial_step_size)
-        data = self.metric.init(state.gradient, target.mask)
+        data = self.metric.start(state.gradient, target)
         return Warmup(step_size, data, self.metric.init_estimate(state.position), self.init_extra())
 
     def adapt(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
 from bayesmesh.config.blocks import HamiltonianSettings
-from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.base import Position, Target
 
 
 class Metric[Data, Estimate](ABC):
@@ -39,6 +39,10 @@ class Metric[Data, Estimate](ABC):
     @abstractmethod
     def init(self, gradient: Position, mask: Position) -> Data:
         """Return the initial metric from the gradients (chain, ...) at the start of the chains."""
+
+    def start(self, gradient: Position, target: Target) -> Data:
+        """Return the initial metric of chains with these gradients (chain, ...); by default from `init`."""
+        return self.init(gradient, target.mask)
 
     @abstractmethod
     def move(self, data: Data, momentum: Position) -> Position:
@@ -75,6 +79,30 @@ class Metric[Data, Estimate](ABC):
     @abstractmethod
     def estimate_axes(self) -> Estimate:
         """Return the `Axes` of every array of the estimate."""
+
+
+class FixedMetric[Data](Metric[Data, tuple[()]]):
+    """A metric that warmup does not change."""
+
+    is_adaptive = False
+
+    def init_estimate(self, like: Position) -> tuple[()]:
+        """Return an empty estimate."""
+        del like
+        return ()
+
+    def update_estimate(self, estimate: tuple[()], position: Position, gradient: Position) -> tuple[()]:
+        """Return the empty estimate."""
+        del position, gradient
+        return estimate
+
+    def estimate(self, estimate: tuple[()]) -> Data:
+        """Refuse: nothing was learnt."""
+        raise NotImplementedError(f"{type(self).__name__} is not adaptive")
+
+    def estimate_axes(self) -> tuple[()]:
+        """Return empty axes."""
+        return ()
 
 
 def standard_normal(key: Key[Array, " chain"], like: Position, mask: Position) -> Position:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from bayesmesh.kernels.base import Position
-from bayesmesh.kernels.hamiltonian.metrics.base import Metric
+from bayesmesh.kernels.hamiltonian.metrics.base import FixedMetric
 
 
-class IdentityMetric(Metric[tuple[()], tuple[()]]):
+class IdentityMetric(FixedMetric[tuple[()]]):
     """No metric: every coordinate has unit mass."""
-
-    is_adaptive = False
 
     def init(self, gradient: Position, mask: Position) -> tuple[()]:
         """Return empty data."""
@@ -31,24 +29,6 @@ class IdentityMetric(Metric[tuple[()], tuple[()]]):
         del data
         return position
 
-    def init_estimate(self, like: Position) -> tuple[()]:
-        """Return an empty estimate."""
-        del like
-        return ()
-
-    def update_estimate(self, estimate: tuple[()], position: Position, gradient: Position) -> tuple[()]:
-        """Return the empty estimate."""
-        del position, gradient
-        return estimate
-
-    def estimate(self, estimate: tuple[()]) -> tuple[()]:
-        """Return the empty metric."""
-        return estimate
-
     def data_axes(self) -> tuple[()]:
-        """Return empty axes."""
-        return ()
-
-    def estimate_axes(self) -> tuple[()]:
         """Return empty axes."""
         return ()
