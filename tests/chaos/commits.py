@@ -3,7 +3,7 @@
     python tests/chaos/commits.py --kills 200
 
 Half of the kills come at a random moment, half right before a step of the commit: each is a real SIGKILL of a real
-process that samples. The suite runs 20 of them, `make chaos` as many as you like.
+process that samples. The suite runs 10 of them, `make chaos` as many as you like.
 """
 
 from __future__ import annotations
