@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def _render(value: object) -> str:
 
 def is_as_written(path: Path) -> bool:
     """Return whether the text of a file is that of `write_json` for its content, without a blank more or less."""
-    written = path.read_bytes()
+    written = read_bytes(path)
     return written == _encode(_render(json.loads(written)))
 
 
@@ -153,7 +154,7 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
         StoreError: the file is missing, unreadable or damaged.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_bytes(path).decode())
     except FileNotFoundError as error:
         raise StoreError(f"{path}: does not exist", MISSING_REMEDY) from error
     except OSError as error:
@@ -164,5 +165,24 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
 
 def hash_file(path: Path) -> str:
     """Return the sha256 of a file, in hexadecimal."""
-    with path.open("rb") as handle:
+    with open(path, "rb", opener=_open_file) as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or a device, which would keep its reader waiting.
+    """
+    with open(path, "rb", opener=_open_file) as handle:
+        return handle.read()
+
+
+def _open_file(name: str, flags: int) -> int:
+    # The flag is for pipes: opening one would wait for its writer.
+    descriptor = os.open(name, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, "is not a file", name)
+    return descriptor

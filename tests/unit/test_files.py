@@ -168,8 +168,16 @@ def test_damaged_json_is_named_with_a_remedy(tmp_path: Path, content: bytes) -> 
 def test_json_that_is_missing_or_not_readable_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"a\.json: does not exist\n  remedy: run the stage"):
         read_json(tmp_path / "a.json")
-    with pytest.raises(StoreError, match="cannot be read: Is a directory"):
+    with pytest.raises(StoreError, match="cannot be read: is not a file"):
         read_json(tmp_path)
+
+
+def test_a_pipe_keeps_no_reader_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(StoreError, match=r"a\.json: cannot be read: is not a file"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(OSError, match="is not a file"):
+        hash_file(tmp_path / "a.json")
 
 
 def test_hash_is_sha256_of_the_bytes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import is_as_written
+from bayesmesh.files import is_as_written, read_bytes
 from bayesmesh.planning.jobs import data_outputs, experiment_outputs
 from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.time_spent import check_table
@@ -182,7 +182,7 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
     """Check the specifications and the ledgers of jobs."""
     for path in sorted((folder / "specs").glob("[!.]*.json")):
         try:
-            if is_altered(path, path.read_bytes()):
+            if is_altered(path, read_bytes(path)):
                 yield f"{path}: has been altered: its name holds the digest of another content"
         except OSError as error:
             yield f"{path}: cannot be read: {error.strerror}"

@@ -12,7 +12,7 @@ import yaml
 
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
-from bayesmesh.files import read_json
+from bayesmesh.files import read_bytes, read_json
 from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.fact_rows import Fact, list_facts
 from bayesmesh.report.time_spent import (
@@ -125,7 +125,7 @@ def read_specs(layout: ExperimentLayout) -> list[tuple[str, str]]:
     found = sorted(layout.spec("any").parent.glob("*.json"))
     contents = {path: read_json(path) for path in found}
     for path in found:
-        if is_altered(path, path.read_bytes()):
+        if is_altered(path, read_bytes(path)):
             raise StoreError(f"{path}: has been altered, as its name tells", "run snakemake, which writes it again")
     return [(path.stem, json.dumps(value, indent=2, ensure_ascii=False)) for path, value in contents.items()]
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import render_csv
-from bayesmesh.files import write_text
+from bayesmesh.files import read_bytes, write_text
 from bayesmesh.running.ledger import FINISHED, REMEDY, read_rows
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -184,7 +184,7 @@ def check_table(layout: ExperimentLayout) -> Iterator[str]:
         StoreError: a ledger cannot be read, or a line is damaged.
     """
     known = set(_render(_read_phases(layout)).splitlines())
-    if not set(layout.ledger.read_text(encoding="utf-8").splitlines()) <= known:
+    if not set(read_bytes(layout.ledger).decode().splitlines()) <= known:
         yield f"{layout.ledger}: differs from the ledgers of the jobs: it was changed, or a ledger was replaced by an older one"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict, cast
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_path
+from bayesmesh.files import atomic_path, read_bytes
 from bayesmesh.running.slurm.variables import job_id
 
 FINISHED = "finished"
@@ -146,7 +146,7 @@ def _walk(path: Path) -> Iterator[_Line]:
         OSError: the file cannot be read.
     """
     # Not splitlines(), which also splits at separators that JSON leaves within a text.
-    texts = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    texts = read_bytes(path).decode("utf-8", "surrogateescape").split("\n")
     before, is_older, is_over = path.name, True, False
     for number, text in enumerate(texts, 1):
         if not text:

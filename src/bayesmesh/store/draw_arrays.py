@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import zarr
 
-from bayesmesh.files import sync
+from bayesmesh.files import read_bytes, sync
 from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
@@ -145,7 +145,7 @@ def digest_of(about: Path) -> str:
     One shard has all chains and the whole event, so a shape with another number of them is invalid.
     """
     try:
-        value = json.loads(about.read_bytes())
+        value = json.loads(read_bytes(about))
         shape, grid = value.pop("shape", None), value.get("chunk_grid")
         if shape is not None:
             shard = grid["configuration"]["chunk_shape"]

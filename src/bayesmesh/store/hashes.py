@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import hash_file, write_text
+from bayesmesh.files import hash_file, read_bytes, write_text
 
 _LINE = re.compile(r"^([0-9a-f]{64})  (.+)$")
 _REMEDY = "run the stage that writes it again"
@@ -38,7 +38,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
     """
     path = folder.with_suffix(".sha256")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path).decode().splitlines()
     except FileNotFoundError as error:
         raise StoreError(f"{path}: does not exist", _REMEDY) from error
     except UnicodeDecodeError as error:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import write_json_once
+from bayesmesh.files import read_bytes, write_json_once
 from bayesmesh.running.slurm.variables import job_id
 
 HEARTBEAT_SECONDS = 5.0
@@ -196,7 +196,7 @@ def read_owner(path: Path) -> Owner | None:
     Read errors propagate, because they do not show that the owner is dead.
     """
     try:
-        owner: Owner = json.loads(path.read_bytes())
+        owner: Owner = json.loads(read_bytes(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError as error:

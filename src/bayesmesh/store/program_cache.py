@@ -6,7 +6,7 @@ import hashlib
 import logging
 from pathlib import Path
 
-from bayesmesh.files import atomic_path
+from bayesmesh.files import atomic_path, read_bytes
 
 ENDING = "-cache"
 """Ending of the file of a program, behind its key; as JAX names them."""
@@ -33,7 +33,7 @@ class ProgramCache:
         """Return a program, None if there is none that belongs to the key."""
         path = self._file(key)
         try:
-            sealed = path.read_bytes()
+            sealed = read_bytes(path)
         except FileNotFoundError:
             return None
         content = sealed[:-_DIGEST_BYTES]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pydantic
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import read_bytes
 from bayesmesh.store.lock import LOCK_NAME, Owner, is_at_work, read_owner
 from bayesmesh.store.markers import DAMAGE_REMEDY, MARKER, Ended
 
@@ -163,7 +164,7 @@ def _trouble(facts: _Facts) -> str:
 def _read[T: pydantic.BaseModel](path: Path, kind: type[T]) -> T | None:
     """Return a JSON object of the chain group; None if the file does not exist."""
     try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8", errors="replace"))
+        return kind.model_validate_json(read_bytes(path).decode(errors="replace"))
     except FileNotFoundError:
         return None
     except pydantic.ValidationError as error:
