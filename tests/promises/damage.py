@@ -10,12 +10,15 @@ in forks of this process, which has imported what they need.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -63,18 +66,101 @@ def _swap(path: Path, chance: random.Random) -> None:
     path.write_bytes(chance.choice(sorted(others)).read_bytes())
 
 
+def _namesakes(path: Path) -> list[Path]:
+    """Return the files of the same name elsewhere: of another experiment, dataset, group, array or job."""
+    return [p for p in sorted(RESULTS.rglob(path.name)) if p.is_file() and p.read_bytes() != path.read_bytes()]
+
+
+def _exchange(path: Path, chance: random.Random) -> None:
+    """Exchange it with a namesake, times included."""
+    other, aside = chance.choice(_namesakes(path)), path.with_name(".aside")
+    path.rename(aside)
+    other.rename(path)
+    aside.rename(other)
+
+
+def _replace_by_pipe(path: Path, _: random.Random) -> None:
+    """Put a pipe there, which keeps waiting whoever opens it."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _move_folder(path: Path, _: random.Random) -> None:
+    """Keep its folder elsewhere, as on a disk with more room."""
+    aside = path.parent.with_name(f".{path.parent.name}.elsewhere")
+    path.parent.rename(aside)
+    path.parent.symlink_to(aside.name)
+
+
+def _empty_folder(path: Path, _: random.Random) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+
+
+def _date_ahead(path: Path, _: random.Random) -> None:
+    """Date it into the future, as a machine whose clock is wrong."""
+    os.utime(path, (4e9, 4e9))
+
+
+def _repeat_key(path: Path, _: random.Random) -> None:
+    """Give an object its first key twice: readers of JSON take the last."""
+    path.write_text(re.sub(r'\{(\s*"[^"]*":)', r"{\1 0,\1", path.read_text(), count=1))
+
+
+def _make_nan(path: Path, chance: random.Random) -> None:
+    """Replace a number by NaN, which is not JSON but which Python reads."""
+    text = path.read_text()
+    begin, end = chance.choice([m.span() for m in re.finditer(NUMBER, text)])
+    path.write_text(f"{text[:begin]}NaN{text[end:]}")
+
+
+NUMBER = r"(?<=[:,\[ ])-?\d[\d.e+-]*(?=[,\]}\s])"
+"""A number in a table or in JSON."""
+
 KINDS: dict[str, Callable[[Path, random.Random], object]] = {
+    "ahead": _date_ahead,
     "bit": _flip,
+    "capital": lambda path, _: path.rename(path.with_name(path.name.upper())),
+    "copied": lambda path, _: shutil.copy(path, path.with_name(f"{path.stem}-copy{path.suffix}")),
     "digit": _change_digit,
+    "elsewhere": _move_folder,
     "emptied": lambda path, _: path.write_bytes(b""),
+    "emptied folder": _empty_folder,
+    "exchanged": _exchange,
     "folder": _replace_by_folder,
     "gone": lambda path, _: path.unlink(),
     "halved": lambda path, _: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "link": _replace_by_link,
+    "key twice": _repeat_key,
+    "line ends": lambda path, _: path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n")),
     "longer": lambda path, _: path.write_bytes(path.read_bytes() + b" "),
+    "nan": _make_nan,
     "other": _swap,
+    "pipe": _replace_by_pipe,
+    "sparse": lambda path, _: path.write_bytes(bytes(path.stat().st_size)),
 }
 """Kind of damage -> what does it."""
+
+POSSIBLE: dict[str, Callable[[Path, bytes], object]] = {
+    "capital": lambda path, _: path.name != path.name.upper(),
+    "digit": lambda _, data: re.search(rb"\d", data),
+    "elsewhere": lambda path, _: path.parent != RESULTS,
+    "emptied folder": lambda path, _: path.parent != RESULTS,
+    "exchanged": lambda path, _: _namesakes(path),
+    "key twice": lambda path, data: path.suffix in (".json", ".jsonl") and b'":' in data,
+    "line ends": lambda _, data: b"\n" in data,
+    "nan": lambda path, data: path.suffix in (".json", ".jsonl", ".csv") and re.search(NUMBER, data.decode()),
+}
+"""Kind of damage -> whether a file with some content can have it."""
+
+HARMLESS_KINDS = ("ahead", "copied", "elsewhere")
+"""Kinds that leave every file as it was: `verify` need not name them, but readers must make what they made before."""
+
+SAID = re.compile("damaged|unreadable|older than")
+"""What tables say of results that are not whole."""
+
+LONGEST = 60
+"""Seconds after which a command is taken for one that waits forever."""
 
 
 class Damage(NamedTuple):
@@ -91,6 +177,14 @@ class Answer(NamedTuple):
     text: str
 
 
+class Whole(NamedTuple):
+    """Analyses of each experiment, digests of the tables, and what commands show, before anything is damaged."""
+
+    analyses: dict[str, list[str]]
+    tables: dict[str, str]
+    shown: dict[tuple[str, ...], str]
+
+
 def choose(count: int, seed: int) -> list[Damage]:
     """Return `count` damages, or all there are, each kind for each file at most once."""
     # The page that explains the folder belongs to the project.
@@ -105,7 +199,7 @@ def choose(count: int, seed: int) -> list[Damage]:
 
 def _is_possible(file: Path, kind: str) -> bool:
     data = file.read_bytes()
-    return bool(data) and (kind != "digit" or any(48 <= byte <= 57 for byte in data))
+    return bool(data) and (kind not in POSSIBLE or bool(POSSIBLE[kind](file, data)))
 
 
 def call(*words: str) -> Answer:
@@ -118,6 +212,8 @@ def call(*words: str) -> Answer:
             code = 254
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LONGEST)
             try:
                 code = main(list(words))
             except SystemExit as end:
@@ -132,15 +228,14 @@ def call(*words: str) -> Answer:
         said.seek(0)
         text = said.read()
     code = os.waitstatus_to_exitcode(status)
-    return Answer(-1 if code == 254 or "Traceback" in text else code, text)
+    return Answer(-1 if code == 254 or code < 0 or "Traceback" in text else code, text or f"ended by signal {-code}")
 
 
 @contextlib.contextmanager
-def damaged(damage: Damage, seed: int) -> Iterator[None]:
-    """Let a file be damaged for a while, and put back all that changed meanwhile."""
+def kept() -> Iterator[None]:
+    """Put back all results that change meanwhile."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
         shutil.copytree(RESULTS, Path(folder, "kept"), symlinks=True)
-        KINDS[damage.kind](damage.file, random.Random(f"{seed} {damage}"))  # noqa: S311
         try:
             yield
         finally:
@@ -174,28 +269,59 @@ def tables(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
 
 
-def judge(damage: Damage, seed: int, analyses: dict[str, list[str]], expected: dict[str, str]) -> list[str]:
-    """Return what went unnoticed, or ended in a traceback."""
-    found = []
-    with damaged(damage, seed):
+def shown(words: Sequence[str], answer: Answer) -> str:
+    """Return what a command shows: the table of `status` without ages, or the page that it wrote; empty for other jobs."""
+    if words[0] == "status":
+        return re.sub(r"\d+ (s|min|h|d) ago", "", answer.text)
+    page = {"index": RESULTS / "index.html", "report": RESULTS / words[-1] / "report.html"}.get(words[0])
+    return page.read_text() if page else ""
+
+
+def judge(damage: Damage, seed: int, whole: Whole) -> tuple[list[str], list[str]]:
+    """Return how a damage was noticed, and what went unnoticed or ended in a traceback."""
+    noticed, found = [], []
+    words = random.Random(f"{seed} reader {damage}").choice(readers(damage, whole.analyses))  # noqa: S311
+    see_whole(words, whole)
+    with kept():
+        KINDS[damage.kind](damage.file, random.Random(f"{seed} {damage}"))  # noqa: S311
+        before = tables(RESULTS)
         verified = call("verify")
-        is_named = verified.code != 0 and str(damage.file) in verified.text
+        is_harmless = damage.kind in HARMLESS_KINDS or set(HARMLESS) & set(damage.file.parts)
         if verified.code == -1:
-            found.append(f"verify ended in a traceback: {verified.text[-500:]}")
-        elif not is_named and not set(HARMLESS) & set(damage.file.parts):
-            found.append("verify did not name it")
-        words = random.Random(f"{seed} reader {damage}").choice(readers(damage, analyses))  # noqa: S311
+            found.append(f"verify ended in a traceback: {verified.text[-800:]}")
+        elif verified.code != 0 and str(damage.file) in verified.text:
+            noticed.append("named")
+        elif is_harmless:
+            noticed.append("harmless")
+        else:
+            found.append(f"verify did not name it: {verified.text[-300:]}")
         made = call(*words)
         if made.code == -1:
             found.append(f"{' '.join(words)} ended in a traceback: {made.text[-800:]}")
-        elif made.code == 0 and words[0] not in ("status", "index"):
+        elif made.code != 0:
+            is_refused = words[0] != "status" and "remedy: " in made.text
+            (noticed if is_refused else found).append(f"{words[0]} refused")
+        else:
             now = tables(RESULTS)
-            name = str(damage.file.relative_to(RESULTS))
-            others = [file for file, digest in expected.items() if file != name and now.get(file) != digest]
-            found += [f"{' '.join(words)} made another {file}" for file in others[:1]]
-        elif words[0] == "status" and made.code != 0:
-            found.append(f"status ended with {made.code}: {made.text[-500:]}")
-    return found
+            others = [f for f, digest in whole.tables.items() if now.get(f) not in (digest, before.get(f))]
+            is_reader = words[0] in ("status", "index")
+            found += [f"{' '.join(words)} made another {file}" for file in others[:1] if not is_reader]
+            text, expected = shown(words, made), whole.shown[tuple(words)]
+            # The style sheet of a page has some of these words.
+            is_said = is_reader and len(SAID.findall(text)) > len(SAID.findall(expected))
+            if text == expected or is_said:
+                noticed.append(f"{words[0]} {'said so' if is_said else 'made the same'}")
+            else:
+                found.append(f"{' '.join(words)} showed something else")
+    return noticed, found
+
+
+def see_whole(words: Sequence[str], whole: Whole) -> None:
+    """See what a command shows of whole results."""
+    if tuple(words) not in whole.shown:
+        # A page shows the times of all jobs, so each command finds the same state, as a damage does.
+        with kept():
+            whole.shown[tuple(words)] = shown(words, call(*words))
 
 
 def analyses_of() -> dict[str, list[str]]:
@@ -204,7 +330,9 @@ def analyses_of() -> dict[str, list[str]]:
     from bayesmesh.planning.specs import later_stages
 
     plan = Plan()
-    return {name: [s for s in later_stages(e) if s != "sample"] for name, e in plan.experiments.items()}
+    return {
+        name: [s for s in later_stages(e) if s not in ("sample", "assemble")] for name, e in plan.experiments.items()
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -218,17 +346,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     import zarr
 
     del jax, tensorflow_probability, zarr
-    analyses, expected = analyses_of(), tables(RESULTS)
-    whole = call("verify")
-    if whole.code != 0:
-        print(f"not whole to begin with:\n{whole.text}")
+    verified = call("verify")
+    if verified.code != 0:
+        print(f"not whole to begin with:\n{verified.text}")
         return 1
-    chosen, num_bad = choose(asked.count, asked.seed), 0
+    whole = Whole(analyses_of(), tables(RESULTS), {})
+    chosen, counts, num_bad = choose(asked.count, asked.seed), collections.Counter[str](), 0
     for damage in chosen:
-        for line in judge(damage, asked.seed, analyses, expected):
-            num_bad += 1
+        noticed, found = judge(damage, asked.seed, whole)
+        counts.update(noticed)
+        num_bad += len(found)
+        for line in found:
             print(json.dumps({"file": str(damage.file), "kind": damage.kind, "unnoticed": line}), flush=True)
-    print(f"{len(chosen)} damages, {num_bad} unnoticed")
+    said = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
+    print(f"{len(chosen)} damages: {said}; {num_bad} unnoticed")
     return int(num_bad > 0)
 
 
