@@ -66,7 +66,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # before any of ours.
 INSTRUMENTED = [
     *("diagnostics", "models", "kernels.base", "kernels.hamiltonian", "kernels.targets", "kernels.adaptation"),
-    *(f"kernels.{module}" for module in ("chees", "hmc", "mala", "mams", "nuts", "random_walk", "replica_exchange")),
+    *(
+        f"kernels.{module}"
+        for module in ("chees", "hmc", "mala", "mams", "nuts", "random_walk", "replica_exchange", "tempered_smc")
+    ),
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
     *(f"sampling.{module}" for module in ("initial", "position", "rows")),
 ]

@@ -136,6 +136,19 @@ def check_chains(where: str, kernel: str, sampling: SamplingSettings, least: int
     )
 
 
+def check_start(where: str, kernel: str, initial: InitialSettings) -> None:
+    """Refuse starts that are not draws of the prior, for a kernel that needs them.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if (initial.method, initial.spread) != ("prior", 1.0):
+        raise ConfigError(
+            f"{where}: key 'sampling.initial': kernel '{kernel}' starts from draws of the prior",
+            "use\n    sampling:\n      initial: {method: prior}",
+        )
+
+
 class MeshSettings(Settings):
     """The two axes over which a program is spread."""
 

@@ -202,6 +202,12 @@ def read_trait(kind: str, name: str, trait: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def read_flag(kind: str, name: str, flag: str) -> bool:
+    """Return whether the class of a component assigns True, read from its source text."""
+    value, _ = _assigned_once(kind, name, flag) or (None, 0)
+    return value is True
+
+
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:
     """Return value and line of an attribute that one class of a component's file assigns, else None."""
     class_name = name.partition(":")[2]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bayesmesh.config.blocks import check_chains
-from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers, read_trait
+from bayesmesh.config.blocks import check_chains, check_start
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_flag, read_offers, read_trait
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, ExternalModel, RunSettings, experiment_class
 from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import component_path, list_components, read_options
@@ -68,6 +68,8 @@ def load_experiment(path: Path) -> ExperimentBase:
     least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
     # What a kernel computes is checked when compiling.
     check_chains(str(path), kernel, experiment.sampling, least, multiple)
+    if read_flag("kernel", kernel, "starts_from_prior"):
+        check_start(str(path), kernel, experiment.sampling.initial)
     _check_offers(path, experiment, {})
     return experiment
 

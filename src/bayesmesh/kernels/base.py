@@ -122,6 +122,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         chain_multiple: the number of chains must be a multiple of it.
         is_adjusted: whether an accept step makes the target exactly invariant.
         interacts: whether chains interact after warmup; then they are not independent replicates.
+        starts_from_prior: whether chains must start as draws of the prior.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
             ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step.
 
@@ -136,6 +137,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     chain_multiple: ClassVar[int] = 1
     is_adjusted: ClassVar[bool] = True
     interacts: ClassVar[bool] = False
+    starts_from_prior: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, Statistic]]
 
     def __init__(self, options: Settings, num_warmup: int | Int[Array, ""]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from bayesmesh.config.blocks import check_chains
+from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -49,6 +49,8 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
     check_chains(where, spec.kernel.name, sampling, least, multiple)
+    if kernel_class.starts_from_prior:
+        check_start(where, spec.kernel.name, sampling.initial)
     if missing := sorted({"lp", "log_likelihood", "n_steps"} - kernel_class.statistics.keys()):
         raise ConfigError(
             f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",

@@ -17,6 +17,7 @@ from bayesmesh.config.declarations import (
     declared,
     list_analyses,
     offer_words,
+    read_flag,
     read_trait,
 )  # fmt: skip
 from bayesmesh.errors import ConfigError
@@ -132,3 +133,4 @@ def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wr
     (tmp_path / "kernels" / "some.py").write_text(f"class Some(Kernel):\n    min_chains = {written}\n")
     monkeypatch.setattr(registry, "_ROOT", tmp_path)
     assert read_trait("kernel", "some", "min_chains") == number
+    assert read_flag("kernel", "some", "min_chains") == (written == "True")

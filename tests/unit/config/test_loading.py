@@ -181,6 +181,16 @@ def test_chains_that_the_kernel_does_not_take_are_refused(
     assert error.remedy == f"use for example\n    sampling:\n      {remedy}"
 
 
+@pytest.mark.parametrize("initial", ["method: zero", "method: prior, spread: 2.0"])
+def test_starts_that_are_not_draws_of_the_prior_are_refused_where_a_kernel_needs_them(
+    refused: Refused, good: str, initial: str
+) -> None:
+    text = good.replace("name: hmc", "name: tempered_smc")
+    error = refused(text + f"sampling: {{chains: 16, initial: {{{initial}}}}}\n")
+    assert "key 'sampling.initial': kernel 'tempered_smc' starts from draws of the prior" in error.message
+    assert error.remedy == "use\n    sampling:\n      initial: {method: prior}"
+
+
 def test_what_data_and_model_offer_is_accepted(tmp_path: Path) -> None:
     for number, text in enumerate((DIGITS + "averaging: {}\n", FILMS + "recommendation: {}\n")):
         path = tmp_path / f"offered-{number}.yaml"

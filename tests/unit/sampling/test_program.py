@@ -21,6 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "hmc": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
     "chees": {"max_leapfrog_steps": 8},
     "mams": {"max_leapfrog_steps": 8},
+    "tempered_smc": {"max_leapfrog_steps": 8},
     "nuts": {"max_tree_depth": 4},
     "replica_exchange": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
 }

@@ -142,3 +142,8 @@ def test_a_kernel_that_compares_chains_refuses_a_single_one(make_case) -> None:
 def test_a_kernel_of_pairs_refuses_an_odd_number_of_chains(make_case) -> None:
     with pytest.raises(ConfigError, match=r"key 'sampling.chains': kernel 'replica_exchange' .* groups of 2.* has 7"):
         make_program(spec(kernel="replica_exchange", chains=7), make_case("gaussian").spec, 16)
+
+
+def test_a_kernel_that_starts_from_the_prior_refuses_other_starts(make_case) -> None:
+    with pytest.raises(ConfigError, match=r"key 'sampling.initial': kernel 'tempered_smc' starts from draws"):
+        make_program(spec(kernel="tempered_smc", chains=16, initial={"method": "zero"}), make_case("gaussian").spec, 16)

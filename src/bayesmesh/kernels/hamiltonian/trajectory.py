@@ -63,6 +63,7 @@ class HamiltonianInfo(NamedTuple):
         accepted, diverging: (chain,) bool.
         n_steps: () int32. step_size: () float64.
         trajectory: its end; not recorded.
+        inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
     """
 
     acceptance_rate: jax.Array
@@ -74,6 +75,9 @@ class HamiltonianInfo(NamedTuple):
     diverging: jax.Array | None = None
     energy: jax.Array | None = None
     trajectory: Trajectory | None = None
+    inverse_temperature: jax.Array | None = None
+    log_evidence: jax.Array | None = None
+    effective_share: jax.Array | None = None
 
 
 def init_state(position: Position, target: Target) -> HamiltonianState:

@@ -1,0 +1,220 @@
+"""Tempered sequential Monte Carlo: chains follow the likelihood from the prior to its full weight, and go on from there.
+
+During warmup the likelihood has a power below 1, the inverse temperature. After a few trajectories the next power is the
+highest at which the weights of the chains still have a certain effective share, the chains are resampled by these
+weights, and the metric is that of their present positions. At power 1 the chains are those of `chees`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float, Int, Key
+from pydantic import Field
+
+from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.settings import Argument
+from bayesmesh.kernels.adaptation.step_size import mean_over_finite
+from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
+from bayesmesh.kernels.base import Statistic, Target
+from bayesmesh.kernels.chees import Chees
+from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
+from bayesmesh.kernels.targets import TemperedTarget
+
+_HALVINGS = 60
+"""Of the interval of powers: a likelihood that varies by 1e15 nats over the prior needs a first power of 1e-15."""
+
+
+class Options(HamiltonianSettings):
+    """Options of `tempered_smc`."""
+
+    target_acceptance: Argument[float] = Field(
+        0.8, gt=0, lt=1, description="Mean acceptance over chains that the step size is adapted to."
+    )
+    initial_leapfrog_steps: Argument[float] = Field(
+        20.0, ge=1, le=10_000, description="Longest trajectory below power 1, in leapfrog steps of the initial size."
+    )
+    max_leapfrog_steps: Argument[int] = Field(
+        256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+    )
+    trajectories_per_power: Argument[int] = Field(
+        5, ge=1, le=10_000, description="Trajectories of each chain from one change of the power to the next."
+    )
+    effective_share: Argument[float] = Field(
+        0.5, gt=0, lt=1, description="Effective share of the chains under the weights of one change of the power."
+    )
+    tempering_fraction: Argument[float] = Field(
+        0.5, gt=0, lt=1, description="Part of warmup after which the likelihood has power 1 whatever the weights."
+    )
+
+
+class Tempering(NamedTuple):
+    """What chains know of their way from the prior; in a tuning, `length` is the longest trajectory.
+
+    Attributes:
+        length: the search for a trajectory length, which begins at power 1.
+        previous: () float64, power of the likelihood at which the chains are.
+        inverse_temperature: () float64, power of the next trajectory.
+        log_evidence: () float64, log of the mean likelihood under the prior, as far as the power goes.
+        effective_share: () float64, the smallest of the changes so far.
+    """
+
+    length: Any
+    previous: jax.Array
+    inverse_temperature: jax.Array
+    log_evidence: jax.Array
+    effective_share: jax.Array
+
+
+class TemperedSmc(Chees):
+    """Adaptive tempered sequential Monte Carlo during warmup, ChEES-HMC afterwards."""
+
+    pretty_name = "Tempered sequential Monte Carlo"
+    reference = "Del Moral, Doucet and Jasra 2006; adaptive powers: Jasra et al. 2011"
+    min_chains = 16
+    starts_from_prior = True
+    statistics = STATISTICS | {
+        "n_steps": Statistic("gradient", "Gradients of the transition, the one after resampling included."),
+        "inverse_temperature": Statistic("1", "Power of the likelihood; 1 after warmup."),
+        "log_evidence": Statistic(
+            "nat", "Log of the marginal likelihood, estimated by all chains on their way to power 1."
+        ),
+        "effective_share": Statistic("1", "Smallest effective share of the chains in a change of the power."),
+    }
+
+    def step(
+        self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
+    ) -> tuple[HamiltonianState, HamiltonianInfo]:
+        """Resample the chains where the temperature has changed, and make one trajectory of each."""
+        key_resample, key_move = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
+        tempering: Tempering = tuning.extra
+        power = tempering.inverse_temperature
+        tempered = TemperedTarget(target, jnp.broadcast_to(power, key.shape))
+
+        def resample() -> HamiltonianState:
+            chosen = resample_systematically(key_resample[0], (power - tempering.previous) * state.log_likelihood)
+            position = jax.tree.map(lambda x: x[chosen], state.position)
+            return HamiltonianState(position, *tempered.log_density(position), state.num_steps)
+
+        # Gradients of a state are those of its power, and only a change of it takes new ones.
+        changes, unchanged = tempering.previous < power, state._replace(log_likelihood=power * state.log_likelihood)
+        at = jax.lax.cond(changes, resample, lambda: unchanged)
+        num_steps = self.num_leapfrog_steps(state, tuning._replace(extra=tempering.length))
+        after, info = run_trajectory(key_move, at, tempered, self.metric, tuning.metric, tuning.step_size, num_steps)
+        after = after._replace(log_likelihood=after.log_likelihood / power)
+        return after, info._replace(
+            lp=after.log_prior + after.log_likelihood,
+            log_likelihood=after.log_likelihood,
+            n_steps=num_steps + changes,
+            inverse_temperature=power,
+            log_evidence=tempering.log_evidence,
+            effective_share=tempering.effective_share,
+        )
+
+    # -- adaptation ----------------------------------------------------------------------------------------------------
+
+    def init_extra(self) -> Tempering:  # type: ignore[override]  # with a length of `Chees` inside
+        """Return the beginning of the way: draws of the prior."""
+        zero = jnp.zeros((), jnp.float64)
+        return Tempering(super().init_extra(), zero, zero, zero, jnp.ones((), jnp.float64))
+
+    def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
+        """Return the adaptation before the first iteration, which makes its trajectory at the first power above 0."""
+        adaptation = super().init_adaptation(state, target)
+        return adaptation._replace(extra=self._next(adaptation.extra, state))
+
+    def adapt(
+        self,
+        adaptation: Warmup,
+        before: HamiltonianState,
+        after: HamiltonianState,
+        info: HamiltonianInfo,
+        target: Target,
+    ) -> Warmup:
+        """Adapt after one transition; below power 1 also the power, and the metric to the present positions."""
+
+        def temper(adapted: Warmup) -> Warmup:
+            empty = self.metric.init_estimate(after.position)
+            metric = self.metric.estimate(self.metric.update_estimate(empty, after.position, after.gradient))
+            return adapted._replace(metric=metric, extra=self._next(adaptation.extra, after))
+
+        adapted = super().adapt(adaptation, before, after, info, target)
+        return jax.lax.cond(adaptation.extra.previous < 1, temper, lambda adapted: adapted, adapted)
+
+    def acceptance_statistic(self, info: HamiltonianInfo) -> Float[Array, ""]:
+        """Return the mean acceptance: resampling leaves no chain behind that the others should wait for."""
+        return mean_over_finite(info.acceptance_rate, info.lp)
+
+    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo) -> Tempering:  # type: ignore[override]  # the same
+        """Make one step of the search for a trajectory length."""
+        tempering: Tempering = adaptation.extra
+        length = super().adapt_extra(adaptation._replace(extra=tempering.length), before, info)
+        return tempering._replace(length=length)
+
+    def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Tempering:  # type: ignore[override]  # the same
+        """Return longest trajectory and powers; after warmup the latter are 1."""
+        tempering: Tempering = adaptation.extra
+        length = super().extra_tuning(adaptation._replace(extra=tempering.length), is_adapting)
+        previous, power = (jnp.where(is_adapting, x, 1.0) for x in tempering[1:3])
+        return Tempering(length, previous, power, *tempering[3:])
+
+    def _next(self, tempering: Tempering, state: HamiltonianState) -> Tempering:
+        """Return the next power for chains that have made their trajectory at `tempering.inverse_temperature`."""
+        power = tempering.inverse_temperature
+        # The last iteration of warmup must find the chains at power 1.
+        is_late = state.num_steps >= jnp.floor(self.options.tempering_fraction * self.num_warmup)
+        is_due = state.num_steps % self.options.trajectories_per_power == 0
+        rise = jnp.where(is_due, largest_rise(state.log_likelihood, 1 - power, self.options.effective_share), 0.0)
+        rise = jnp.where(is_late, 1 - power, rise)
+        mean, share = weigh(state.log_likelihood, rise)
+        return Tempering(
+            tempering.length,
+            power,
+            jnp.where(rise >= 1 - power, 1.0, power + rise),
+            tempering.log_evidence + mean,
+            jnp.minimum(tempering.effective_share, share),
+        )
+
+
+def weigh(log_likelihood: Float[Array, " chain"], rise: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the log of the mean of the weights exp(rise log_likelihood), and their effective share, in (0, 1].
+
+    Chains whose likelihood is not finite do not count: starts are drawn again until it is.
+
+    >>> [float(x) for x in weigh(jnp.log(jnp.asarray([3.0, 1.0])), jnp.asarray(1.0))]
+    [0.6931471805599453, 0.8]
+    """
+    is_finite = jnp.isfinite(log_likelihood)
+    log_weight = jnp.where(is_finite, rise * log_likelihood, -jnp.inf)
+    log_sum, log_num = logsumexp(log_weight), jnp.log(is_finite.sum().astype(log_weight.dtype))
+    return log_sum - log_num, jnp.exp(2 * log_sum - logsumexp(2 * log_weight) - log_num)
+
+
+def largest_rise(
+    log_likelihood: Float[Array, " chain"], most: Float[Array, ""], share: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """Return the largest rise of the power, up to `most`, at which weights have at least an effective share."""
+
+    def halve(_: Int[Array, ""], bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        is_enough = weigh(log_likelihood, middle)[1] >= share
+        return jnp.where(is_enough, middle, low), jnp.where(is_enough, high, middle)
+
+    low, _ = jax.lax.fori_loop(0, _HALVINGS, halve, (most * 0.5**_HALVINGS, most))
+    return jnp.where(weigh(log_likelihood, most)[1] >= share, most, low)
+
+
+def resample_systematically(key: Key[Array, ""], log_weight: Float[Array, " chain"]) -> Int[Array, " chain"]:
+    """Return whose place each chain takes, (chain,) int32: a chain of weight w comes N w times, rounded up or down.
+
+    A chain whose weight is not finite stays where it is, and no other takes its place.
+    """
+    num_chains, is_finite = len(log_weight), jnp.isfinite(log_weight)
+    ends = jnp.cumsum(jax.nn.softmax(jnp.where(is_finite, log_weight, -jnp.inf)))
+    points = (jax.random.uniform(key, (), jnp.float64) + jnp.arange(num_chains)) / num_chains
+    chosen = jnp.minimum(jnp.searchsorted(ends, points), num_chains - 1)
+    return jnp.where(is_finite, chosen, jnp.arange(num_chains)).astype(jnp.int32)
