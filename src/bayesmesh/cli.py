@@ -71,6 +71,13 @@ VERBS = {
         "list chains that no configuration uses, and remove them after asking", "operations.gc:run",
         (option("--yes", action="store_true", help="remove without asking"),),
     ),
+    "check": Verb(
+        "check a model on data it reads, and say in plain words what is wrong", "operations.check:run",
+        (
+            option("model", nargs="?", metavar="MODEL", help="name of a model, or module:attribute; that of the experiment by default"),
+            option("--experiment", metavar="NAME", help="whose data to use; by default of the first that uses the model"),
+        ),
+    ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
 """The verbs besides stages and reproduction."""

@@ -39,7 +39,7 @@ class DatasetPrograms:
 
     def __init__(self, program: Program, num_datasets: int) -> None:
         self.program, self.num_datasets = program, num_datasets
-        mapped = Arguments(*[None] * len(Arguments._fields))._replace(first_chain=0, attempt=0)
+        mapped = Arguments._make([None] * len(Arguments._fields))._replace(first_chain=0, attempt=0)
         self._initialise = jax.jit(jax.vmap(program.initialise, in_axes=(mapped, 0)))
         self._segment = jax.jit(jax.vmap(program.segment, in_axes=(mapped, 0, 0, None, None)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -123,8 +122,7 @@ class Simulator:
 
     def _check_rounds(self) -> None:
         """Refuse predictions that depend on more than the values before: where the rounds begin would then count."""
-        observed = self._rows[self.outcome]
-        simulate = jax.jit(functools.partial(self._simulate, jax.random.key(1)))
-        one, other = (simulate(start)[-1] for start in (observed, jnp.zeros_like(observed)))
-        if not np.array_equal(one, other):
+        simulate, keys = jax.jit(jax.vmap(self._simulate)), jax.random.split(jax.random.key(1), 16)
+        outcome = simulate(keys)[-1]
+        if not np.array_equal(simulate(keys, jnp.roll(outcome, 1, axis=0))[-1], outcome):
             raise ConfigError(f"{place_of(self.target.model.predict)}: predicts outcomes from the outcomes of the same rows, so rows cannot be simulated", _LEFT_OUT)  # fmt: skip

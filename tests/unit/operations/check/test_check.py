@@ -1,0 +1,154 @@
+"""The verb `check`: each kind of mistake in a model is seen, and named in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.cli import main
+from bayesmesh.config.registry import component_path
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.gaussian import Gaussian, Options
+from bayesmesh.operations.check import checks
+from bayesmesh.operations.check.calibration import rank
+from bayesmesh.operations.check.subject import Subject, find_subject
+
+tfd = tfp.distributions
+
+ROOT = Path(__file__).parents[4]
+
+
+def subject_of(model_class: type[Gaussian], num_rows: int = 13) -> Subject:
+    rows = {"x": 0.5 + np.random.default_rng(0).standard_normal((num_rows, 2))}
+    spec = DataSpec(num_rows, {"x": FieldSpec((2,), "float64")}, {"noise_scale": 1.0}, "float64")
+    return Subject("test", "rows of a test", component_path("model", "gaussian"), model_class, Options(), spec, rows)
+
+
+class WrongGradient(Gaussian):
+    """Its own fast path forgets a factor."""
+
+    def log_likelihood_and_gradient(self, latents, rows, is_row):
+        value, gradient = super().log_likelihood_and_gradient(latents, rows, is_row)
+        return value, jax.tree.map(lambda g: 1.1 * g, gradient)
+
+
+class Averaging(Gaussian):
+    """The likelihood of a row looks at the others."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+        return super().log_likelihood(latents, {"x": rows["x"] - rows["x"].mean(axis=0, keepdims=True)})
+
+
+class Infinite(Gaussian):
+    """Not a number for half of the prior."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+        return super().log_likelihood(latents, rows) + jnp.log(latents["mean"][0])
+
+
+class Misshapen(Gaussian):
+    """One number for all rows."""
+
+    def log_likelihood(self, latents: Any, rows: Any) -> jax.Array:
+        return super().log_likelihood(latents, rows).sum()
+
+
+class OtherNoise(Gaussian):
+    """Predicts with three times the noise that its likelihood has."""
+
+    def predict(self, latents: Any, inputs: Any) -> Any:
+        mean = jnp.broadcast_to(latents["mean"], inputs["x"].shape)
+        return tfd.Independent(tfd.Normal(mean, jnp.full_like(mean, 3)), 1)
+
+
+FAST = ("prior", "gradient", "sharding", "prediction")
+
+
+@pytest.fixture
+def fast(monkeypatch) -> None:
+    """Leave out the checks that sample."""
+    monkeypatch.setattr(checks, "CHECKS", {k: checks.CHECKS[k] for k in FAST})
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    ("model_class", "name", "said"),
+    [
+        (WrongGradient, "gradient", "by latent 'mean' it differs"),
+        (Averaging, "sharding", "tiles of rows and padding change"),
+        (Infinite, "prior", "of 64 draws have a finite"),
+        (Misshapen, "shapes", "for 2 rows"),
+    ],
+)
+def test_a_mistake_is_named(model_class: type[Gaussian], name: str, said: str) -> None:
+    lines = {line.name: line for line in checks.check(subject_of(model_class))}
+    failed = lines[name]
+    assert failed.state == checks.FAILS
+    assert said in failed.seen
+    assert failed.remedy
+    assert "remedy: " in failed.text()
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_right_model_passes() -> None:
+    lines = list(checks.check(subject_of(Gaussian)))
+    assert [line.name for line in lines] == ["shapes", *FAST]
+    assert {line.state for line in lines} == {checks.OK}
+
+
+def test_calibration_sees_predictions_of_another_distribution(monkeypatch) -> None:
+    """Calibration and a short run; the numbers are small, for the defect is large."""
+    monkeypatch.setattr(checks, "NUM_DATASETS", 40)
+    monkeypatch.setattr(checks, "NUM_WARMUP", 80)
+    monkeypatch.setattr(checks, "KERNEL", ("nuts", {"max_tree_depth": 5}))
+    monkeypatch.setattr(checks, "CHECKS", {k: checks.CHECKS[k] for k in ("calibration", "sampling")})
+    lines = {line.name: line for line in checks.check(subject_of(OtherNoise))}
+    assert lines["calibration"].state == checks.FAILS
+    assert "are not uniform" in lines["calibration"].seen
+    assert lines["sampling"].state == checks.OK
+
+
+def test_ranks_of_what_is_not_finite_are_not_uniform() -> None:
+    generator = np.random.default_rng(0)
+    true, drawn = generator.standard_normal(60), generator.standard_normal((60, 40, 2))
+    assert rank({"x": (true, drawn)}).smallest > 1e-3
+    assert rank({"x": (true + 2, drawn)}).smallest < 1e-6
+    drawn[3, 0] = np.nan
+    assert np.isnan(rank({"x": (true, drawn)}).smallest)
+
+
+def test_the_subject_is_found(tmp_path: Path) -> None:
+    config = ROOT / "config"
+    found = find_subject(config, "hidden_markov", None, str(tmp_path))
+    assert "experiment 'hidden_markov'" in found.origin
+    assert found.spec.num_rows <= 61
+    other = find_subject(config, "softmax_regression", "digits", str(tmp_path))
+    assert "experiment 'digits'" in other.origin
+    with pytest.raises(ConfigError, match="bayesmesh fetch --experiment mnist") as raised:
+        find_subject(config, None, "mnist", str(tmp_path))
+    assert "its data are not there" in raised.value.message
+    with pytest.raises(ConfigError, match="did you mean 'gaussian'"):
+        find_subject(config, "gausian", None, str(tmp_path))
+
+
+def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkeypatch) -> None:
+    text = component_path("model", "gaussian").read_text()
+    (tmp_path / "mine.py").write_text(text.replace('rows["x"].astype(mean.dtype)', 'rows["y"].astype(mean.dtype)'))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    with pytest.raises(ConfigError, match="reads none of the built-in data"):
+        find_subject(Path("config"), "mine:Gaussian", None)
+    assert dataclasses.is_dataclass(find_subject(Path("config"), "mine:Gaussian", "gaussian").spec)
+
+
+def test_the_verb_asks_for_a_model(capsys) -> None:
+    assert main(["check"]) == 2
+    assert "bayesmesh check --experiment NAME" in capsys.readouterr().err
