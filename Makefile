@@ -14,10 +14,15 @@ SNAKEMAKE_ARGS ?=
 # Rules and tests call bayesmesh and snakemake by name.
 in_venv := PATH="$$(pwd)/.venv/bin:$$PATH"
 
-.PHONY: help run chaos mutants reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
+# What says whether draws are right; the first folder holds the table that is printed at the end.
+samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint.py tests/exact/test_posterior.py \
+    tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/sampling/test_constrained.py \
+    tests/unit/diagnostics/test_gates.py
+
+.PHONY: help run chaos defects mutants verify-samplers reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=cuda|tpu)
 	@$(in_venv) .venv/bin/snakemake quickstart $(SNAKEMAKE_ARGS)
@@ -67,12 +72,19 @@ schema: env ## regenerate config/schema.json and config/README.md
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
 	@.venv/bin/bayesmesh new model "$${NAME:?set NAME, for example: make new-model NAME=my_model}"
 
+verify-samplers: dev-env ## are the draws right? densities, integrator, invariance, calibration, known posteriors, and a table (10 minutes on two cores)
+	@$(in_venv) BAYESMESH_VERIFY=1 .venv/bin/python -m pytest -q -n $(PYTEST_WORKERS) $(samplers) $(PYTEST_ARGS)
+
+defects: dev-env ## seed eight defects of samplers, one at a time, and show that verify-samplers sees each
+	@$(in_venv) nice .venv/bin/python tests/mutants/run.py --table samplers --out $${TMPDIR:-/tmp}/defects.csv
+
 chaos: dev-env ## kill commits, stages and whole sessions KILLS times (300), and compare values with an undisturbed run
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
-nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 300 kills, mutants
+nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 300 kills, samplers, mutants
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills 300
+	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) $(samplers)
 	@$(in_venv) .venv/bin/python tests/mutants/run.py
 
 mutants: dev-env ## seed defects into a copy of the source and list which of them the tests see (MUTANTS="--jobs 8 --only ID")
