@@ -247,12 +247,15 @@ class BenchmarkSettings(Settings):
 
 _METRICS = Path(__file__).resolve().parent.parent / "kernels" / "hamiltonian" / "metrics"
 
-METRICS = tuple(sorted(p.stem for p in _METRICS.glob("*.py") if p.stem not in ("__init__", "base")))
+METRICS = tuple(sorted(p.stem for p in _METRICS.glob("*.py") if p.stem not in ("__init__", "base", "auto")))
 """Names of all metrics: one file each."""
+
+AUTO = "auto"
+"""Name of the choice among them."""
 
 
 def metric_path(name: str) -> Path:
-    """Return the source file of a metric."""
+    """Return the source file of a metric, or of the choice among them."""
     return _METRICS / f"{name}.py"
 
 
@@ -262,11 +265,12 @@ MetricName = Annotated[
         description="How coordinates are scaled against each other: `identity` leaves them as they are, `diagonal` "
         "gives each the scale that warmup estimates for it, `low_rank` also stretches `metric_rank` directions, "
         "`dense` takes all correlations of at most 1,000 shared coordinates, and `curvature` takes those of the normal "
-        "from which chains start with `sampling.initial.method: laplace`.",
-        json_schema_extra={"enum": list(METRICS)},
+        "from which chains start with `sampling.initial.method: laplace`. `auto` chooses by the number of coordinates and by "
+        "where the chains start.",
+        json_schema_extra={"enum": [*METRICS, AUTO]},
     ),
 ]
-"""Name of a metric: one of `METRICS`."""
+"""Name of a metric: one of `METRICS`, or `AUTO`."""
 
 
 class HamiltonianSettings(Settings):
@@ -288,6 +292,6 @@ class HamiltonianSettings(Settings):
 
     @model_validator(mode="after")
     def _check_metric(self) -> HamiltonianSettings:
-        if self.metric not in METRICS:
-            raise does_not_fit("metric", f"unknown metric '{self.metric}'", suggest(self.metric, METRICS))
+        if self.metric not in (*METRICS, AUTO):
+            raise does_not_fit("metric", f"unknown metric '{self.metric}'", suggest(self.metric, (*METRICS, AUTO)))
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,9 +10,10 @@ from typing import NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from bayesmesh.config.blocks import check_chains, check_start
+from bayesmesh.config.blocks import AUTO, check_chains, check_start
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
@@ -19,6 +21,8 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
+
+_log = logging.getLogger("bayesmesh")
 
 TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""
@@ -62,6 +66,11 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
     layout = lay_out_rows(data_spec.num_rows, num_devices, tile, data_spec.entry_counts)
     target = make_target(model, data_spec, layout, mesh, compute.sharding)
+    if getattr(kernel_options, "metric", None) == AUTO:
+        sizes = target.position.shared_size, target.position.local_size * layout.num_entries
+        chosen, reason = choose_metric(*sizes, is_at_mode=sampling.initial.method == "laplace")
+        _log.info("kernel.metric: %s chosen: %s", chosen, reason)
+        kernel_options = kernel_options.model_copy(update={"metric": chosen})
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
 
 

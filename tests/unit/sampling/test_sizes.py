@@ -100,8 +100,9 @@ def test_a_tile_is_never_less_than_a_row(make_case) -> None:
     assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
 
 
-def spec(sharding="named", kernel="chees", **sampling):
+def spec(sharding="named", kernel="chees", metric=None, **sampling):
     options = {"max_leapfrog_steps": 17} if kernel == "chees" else {}
+    options |= {} if metric is None else {"metric": metric}
     config = {
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
         "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
@@ -120,6 +121,13 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     assert program.target.model.options.prior_scale == 3.0
     assert dict(program.mesh.shape) == {"chain": 1, "data": 8}
     assert program.target.layout.num_devices == 8
+
+
+def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) -> None:
+    with caplog.at_level("INFO", "bayesmesh"):
+        program = make_program(spec(kernel="hmc", metric="auto"), make_case("gaussian").spec, 16)
+    assert program.kernel.options.metric == "dense"
+    assert "kernel.metric: dense chosen: 2 shared and 0 local coordinates" in caplog.text
 
 
 def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:

@@ -1,0 +1,40 @@
+"""Choose a metric by the size of the model and by where its chains start.
+
+Nothing is timed, so that the choice is the same on every machine: it is part of what identifies a chain.
+"""
+
+from __future__ import annotations
+
+# All metrics that may be chosen: their code is part of the identity of a chain, which follows these imports.
+from bayesmesh.kernels.hamiltonian.metrics import curvature, dense, diagonal, low_rank
+
+_MOST_DENSE = 300
+"""Coordinates up to which a window's eigendecomposition takes a few hundredths of a second."""
+
+_MOST_LOW_RANK = 20_000
+"""Coordinates up to which the directions and points of `low_rank` take less than 30 MB."""
+
+
+def choose_metric(num_shared: int, num_local: int, *, is_at_mode: bool) -> tuple[str, str]:
+    """Return the name of a metric, and the reason in words.
+
+    Args:
+        num_shared: shared coordinates.
+        num_local: local coordinates of all entries.
+        is_at_mode: whether the chains start from the normal at a mode.
+
+    >>> [choose_metric(*n, is_at_mode=False)[0] for n in [(40, 0), (4_000, 0), (40, 8_000), (40, 80_000)]]
+    ['dense', 'low_rank', 'low_rank', 'diagonal']
+    """
+    size = f"{num_shared:,} shared and {num_local:,} local coordinates"
+    if is_at_mode:
+        return _name(curvature), "the chains start from the normal at a mode, whose curvature is measured there"
+    if num_shared <= _MOST_DENSE and not num_local:
+        return _name(dense), f"{size}: at most {_MOST_DENSE:,}, few enough for all correlations"
+    if num_shared + num_local <= _MOST_LOW_RANK:
+        return _name(low_rank), f"{size}: too many for all correlations, at most {_MOST_LOW_RANK:,} for some directions"
+    return _name(diagonal), f"{size}: more than the {_MOST_LOW_RANK:,} for which directions are learnt"
+
+
+def _name(module: object) -> str:
+    return str(getattr(module, "__name__", "")).rpartition(".")[2]
