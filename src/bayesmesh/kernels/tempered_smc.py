@@ -137,9 +137,12 @@ class TemperedSmc(Chees):
         """Adapt after one transition; below power 1 also the power, and the metric to the present positions."""
 
         def temper(adapted: Warmup) -> Warmup:
+            adapted = adapted._replace(extra=self._next(adaptation.extra, after))
+            if not self.metric.is_adaptive:
+                return adapted
             empty = self.metric.init_estimate(after.position)
-            metric = self.metric.estimate(self.metric.update_estimate(empty, after.position, after.gradient))
-            return adapted._replace(metric=metric, extra=self._next(adaptation.extra, after))
+            estimate = self.metric.update_estimate(empty, after.position, after.gradient)
+            return adapted._replace(metric=self.metric.estimate(estimate))
 
         adapted = super().adapt(adaptation, before, after, info, target)
         return jax.lax.cond(adaptation.extra.previous < 1, temper, lambda adapted: adapted, adapted)

@@ -154,6 +154,22 @@ def test_a_short_warmup_ends_at_power_one_and_says_what_it_cost(every, which: in
     assert np.isfinite(statistics["log_evidence"]).all()
 
 
+def test_a_metric_that_does_not_adapt_stays() -> None:
+    kernel = TemperedSmc(Options(metric="identity"), 10)
+    start = Position(jax.random.normal(jax.random.key(1), (NUM_CHAINS, DIMENSION)), None)
+
+    @jax.jit
+    def adapt_once(position: Position) -> Any:
+        state = kernel.init(keys(0, 0), position, NORMAL)
+        adaptation = kernel.init_adaptation(state, NORMAL)
+        after, info = kernel.step(keys(0, 1), state, NORMAL, kernel.tuning(adaptation, True))
+        return kernel.adapt(adaptation, state, after, info, NORMAL)
+
+    adapted = adapt_once(start)
+    assert adapted.metric == ()
+    assert 0 < adapted.extra.previous < 1
+
+
 # -- weights ---------------------------------------------------------------------------------------------------------
 
 
