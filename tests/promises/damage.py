@@ -156,7 +156,7 @@ POSSIBLE: dict[str, Callable[[Path, bytes], object]] = {
 HARMLESS_KINDS = ("ahead", "copied", "elsewhere")
 """Kinds that leave every file as it was: `verify` need not name them, but readers must make what they made before."""
 
-SAID = re.compile("damaged|unreadable|older than")
+SAID = re.compile("damaged|unreadable|older than|Missing are")
 """What tables say of results that are not whole."""
 
 LONGEST = 60

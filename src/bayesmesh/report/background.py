@@ -38,7 +38,7 @@ _NOT_IN_BARS = (WAITING, *BESIDE)
 def build_timing(time: TimeSpent) -> dict[str, Any] | None:
     """Return the content of the section on time; None without a ledger."""
     phases = time.phases
-    if not phases and not time.others:
+    if not phases and not time.others and not time.missing:
         return None
     jobs = jobs_of(phases)
     longest_first = sorted(jobs, key=lambda name: -work_seconds(jobs[name]))
@@ -50,7 +50,7 @@ def build_timing(time: TimeSpent) -> dict[str, Any] | None:
         "full_bar": formats.duration(longest),
         "legend": list(colours.items()),
         "rows": [_row(phase) for name in kept for phase in jobs[name]],
-        "sentence": _sentence(phases),
+        "sentence": _sentence(time),
         "num_left_out": len(jobs) - len(kept),
         "others": [(each.job, each.reason, each.num_attempts, formats.duration(each.seconds)) for each in time.others],
     }
@@ -87,24 +87,27 @@ def _row(phase: Phase) -> tuple[str, ...]:
     return phase.job, phase.phase, phase.detail, formats.duration(phase.seconds), *counts, *sizes, phase.device
 
 
-def _sentence(phases: Sequence[Phase]) -> str:
+def _sentence(time: TimeSpent) -> str:
+    phases = time.phases
+
     def total(*names: str) -> float:
         return sum(phase.seconds or 0.0 for phase in phases if phase.phase in names)
 
-    sampling = sampling_seconds(phases)
+    sampling = sampling_seconds(time)
     clauses = (
         ("of which {} for warmup and sampling", 0.0 if math.isnan(sampling) else sampling),
         ("{} for starting and ending jobs", total(*AROUND)),
         ("in addition to {} in the scheduler's queue", total(WAITING)),
     )
+    missing = f" Missing are the times of {', '.join(time.missing)}: no ledger has them." if time.missing else ""
     if not phases:
-        return "The ledgers hold no job that made the present results."
+        return f"The ledgers hold no job that made the present results.{missing}"
     parts = [f"The jobs that made these results took {formats.duration(work_seconds(phases))}"]
     parts += [clause.format(formats.duration(seconds)) for clause, seconds in clauses if seconds]
     running = [p for p in phases if p.phase in SAMPLING and p.gradients and p.seconds]
     gradients, seconds = sum(p.gradients or 0 for p in running), sum(p.seconds or 0 for p in running)
     rate = f" A job evaluates {formats.count(gradients / seconds)} gradients per second on average." if seconds else ""
-    return ", ".join(parts) + "." + rate
+    return ", ".join(parts) + "." + rate + missing
 
 
 def read_facts(path: Path | None) -> list[Fact]:

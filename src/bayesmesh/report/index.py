@@ -103,7 +103,7 @@ def _numbers(layout: ExperimentLayout, page: IndexedPage) -> dict[str, str]:
         StoreError: a file of the experiment is damaged.
     """
     origin = DrawReader(layout.posterior).attributes if layout.posterior.exists() else {}
-    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin).phases)
+    verdict, seconds = read_verdict(layout.verdict), sampling_seconds(read_time(layout, {}, origin))
     r_hat, *sizes = map(verdict.gate, ("r_hat", "ess_bulk", "ess_tail"))
     # NaN is worse than any number and must be visible.
     ess = min(filter(None, sizes), key=lambda g: -math.inf if math.isnan(g.value) else g.value, default=None)

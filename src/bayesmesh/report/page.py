@@ -20,7 +20,7 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary
-from bayesmesh.report.time_spent import DRAWING, Phase, read_time, sampling_seconds, write_ledger
+from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
 
@@ -71,7 +71,7 @@ def write_page(
         experiment=layout.experiment,
         verdict=verdict,
         sentence=verdict_text.read_aloud(verdict),
-        key_numbers=_key_numbers(verdict, coordinates, time.phases, numbers),
+        key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
         stopping=build_stopping(layout, config),
         analyses=analyses,
@@ -109,7 +109,7 @@ def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dic
 
 
 def _key_numbers(
-    verdict: Verdict, coordinates: list[Coordinate], phases: list[Phase], of_analyses: list[KeyNumber]
+    verdict: Verdict, coordinates: list[Coordinate], time: TimeSpent, of_analyses: list[KeyNumber]
 ) -> list[KeyNumber]:
     """Return the numbers below the verdict."""
     chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
@@ -123,9 +123,11 @@ def _key_numbers(
     if verdict.acceptance_rate is not None:
         numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
     numbers += of_analyses
-    seconds = sampling_seconds(phases)
+    seconds = sampling_seconds(time)
     if math.isfinite(seconds):
-        numbers.append(KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, phases)))
+        numbers.append(
+            KeyNumber("Warmup and sampling", formats.duration(seconds), _efficiency(coordinates, time.phases))
+        )
     return numbers
 
 

@@ -99,10 +99,11 @@ class OtherAttempts(NamedTuple):
 
 
 class TimeSpent(NamedTuple):
-    """Phases that made the present results, and the attempts that did not."""
+    """Phases that made the present results, the attempts that did not, and the jobs whose times are missing."""
 
     phases: list[Phase]
     others: list[OtherAttempts]
+    missing: list[str]
 
 
 def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Mapping[str, object]) -> TimeSpent:
@@ -122,7 +123,8 @@ def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Ma
     wanted = _wanted_jobs(config, origin)
     reasons = {key: _reason(wanted.get(key[0]), rows) for key, rows in attempts.items()}
     present = {job: attempt for (job, attempt), reason in reasons.items() if not reason}
-    time, others = TimeSpent([], []), dict[tuple[str, str], list[float]]()
+    time = TimeSpent([], [], sorted(wanted.keys() - present.keys()))
+    others = dict[tuple[str, str], list[float]]()
     for (job, attempt), rows in attempts.items():
         if present.get(job) == attempt:
             time.phases.extend(row for row in rows if row.phase != FINISHED)
@@ -209,11 +211,13 @@ def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:
     return {name: found[name] for name in sorted(found, key=lambda n: (stage(n), n))}
 
 
-def sampling_seconds(phases: Sequence[Phase]) -> float:
-    """Return the seconds of all warmup and sampling phases, summed over jobs; NaN when there are none.
+def sampling_seconds(time: TimeSpent) -> float:
+    """Return the seconds of all warmup and sampling phases, summed over jobs; NaN when those of a job are missing.
 
-    >>> sampling_seconds([])
+    >>> sampling_seconds(TimeSpent([], [], []))
     nan
     """
-    seconds = [phase.seconds for phase in phases if phase.phase in SAMPLING and phase.seconds is not None]
+    if any(job.startswith("sample") for job in time.missing):
+        return math.nan
+    seconds = [phase.seconds for phase in time.phases if phase.phase in SAMPLING and phase.seconds is not None]
     return sum(seconds) if seconds else math.nan

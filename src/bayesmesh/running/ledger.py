@@ -114,7 +114,7 @@ class Ledger:
         Other attempts may have written to the file meanwhile. Damaged lines stay, for a reader to find.
         """
         lines = [line for line in _walk(self.path) if not line.is_end] if self.path.exists() else []
-        digest, texts = lines[-1].digest if lines else self.path.name, [line.text for line in lines]
+        digest, texts = lines[-1].digest if lines else _first_digest(self.path), [line.text for line in lines]
         new, self._num_saved = self.rows[self._num_saved :], len(self.rows)
         for entry in [*new, _END] if new else []:
             digest = _extend(digest, json.dumps(entry))
@@ -135,6 +135,11 @@ class _Line(NamedTuple):
     is_end: bool = False
 
 
+def _first_digest(path: Path) -> str:
+    """Return what the digests of a ledger start from, so that ledgers of two experiments cannot be exchanged."""
+    return f"{path.parent.parent.name}/{path.name}"
+
+
 def _extend(digest: str, text: str) -> str:
     return hashlib.sha256((digest + text).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -147,7 +152,7 @@ def _walk(path: Path) -> Iterator[_Line]:
     """
     # Not splitlines(), which also splits at separators that JSON leaves within a text.
     texts = read_bytes(path).decode("utf-8", "surrogateescape").split("\n")
-    before, is_older, is_over = path.name, True, False
+    before, is_older, is_over = _first_digest(path), True, False
     for number, text in enumerate(texts, 1):
         if not text:
             continue

@@ -24,7 +24,7 @@ ATTACK = "<script>alert('$x$')</script><img src=x onerror=alert(1)>"
 SECTIONS = {
     "averaging": ("averaging", 'id="averaging"'),
     "recommendations": ("recommendations", 'id="recommendation"'),
-    "ledger": ("ledger", 'id="time"'),
+    "ledger": ("ledger", 'class="bars"'),
     "program": ("program", 'id="program"'),
     "posterior.zarr": ("posterior.zarr", 'class="card"'),
     "specs": ("specs", "Frozen settings"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,11 +109,12 @@ def test_the_figures_are_those_of_an_empty_folder(tmp_path: Path, disturb: Calla
     disturb(disturbed)
     expected, found = (read_time(layout, CONFIG, ORIGIN) for layout in (clean, disturbed))
     assert figures(found.phases) == figures(expected.phases)
-    assert sampling_seconds(found.phases) == 20 + 40 + 20 + 41
+    assert sampling_seconds(found) == 20 + 40 + 20 + 41
     timings = [build_timing(time) or {} for time in (expected, found)]
     assert timings[0]["sentence"] == timings[1]["sentence"]
     assert timings[0]["rows"] == [(*row[:6], *timings[0]["rows"][n][6:]) for n, row in enumerate(timings[1]["rows"])]
     assert not expected.others
+    assert not expected.missing
     assert sorted((each.job, each.reason) for each in found.others) == REASONS[disturb]
 
 
@@ -121,11 +123,26 @@ def test_attempts_that_do_not_count_are_added_up_by_reason(tmp_path: Path) -> No
     for seconds in (1.0, 2.0):
         attempt(layout, "compile", {"queue": 100.0, "compile": seconds}, is_finished=False)
     time = read_time(layout, CONFIG, ORIGIN)
-    assert time == TimeSpent([], [OtherAttempts("compile", "failed, stopped or still running", 2, 3.0)])
+    wanted = ["assemble", "average", "compile", "diagnose", "sample-group-000", "sample-group-001"]
+    assert time == TimeSpent([], [OtherAttempts("compile", "failed, stopped or still running", 2, 3.0)], wanted)
     timing = build_timing(time)
     assert timing is not None
     assert timing["others"] == [("compile", "failed, stopped or still running", 2, "3.0 s")]
-    assert build_timing(TimeSpent([], [])) is None
+    assert build_timing(TimeSpent([], [], [])) is None
+
+
+@pytest.mark.parametrize(("lost", "has_sampling"), [("sample-group-001", False), ("diagnose", True)])
+def test_times_that_no_ledger_has_are_named(tmp_path: Path, lost: str, has_sampling: bool) -> None:
+    """And the time of sampling is not that of the other groups."""
+    layout = ExperimentLayout(tmp_path, "some")
+    undisturbed(layout)
+    layout.ledger_part(lost).unlink()
+    time = read_time(layout, CONFIG, ORIGIN)
+    assert time.missing == [lost]
+    assert math.isfinite(sampling_seconds(time)) == has_sampling
+    timing = build_timing(time)
+    assert timing is not None
+    assert timing["sentence"].endswith(f"Missing are the times of {lost}: no ledger has them.")
 
 
 def test_what_runs_beside_sampling_is_listed_but_not_added_up(tmp_path: Path) -> None:
@@ -160,7 +177,8 @@ def test_the_end_of_a_job_belongs_to_its_attempt(tmp_path: Path) -> None:
 def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None:
     groups = [f"chains/x/group-{k:03d}" for k in range(4)]
     origin = {"identity": demo.IDENTITY, "groups": groups}  # type: ignore[attr-defined]
-    phases = read_time(complete, {}, origin).phases
+    time = read_time(complete, {}, origin)
+    phases = time.phases
     write_ledger(complete, phases)
     rows = list(csv.DictReader(complete.ledger.read_text(encoding="utf-8").splitlines()))
     assert tuple(rows[0]) == COLUMNS
@@ -168,7 +186,7 @@ def test_ledger_joins_all_jobs(complete: ExperimentLayout, demo: object) -> None
     assert sum(float(row["seconds"]) for row in rows if row["phase"] == "sample") == pytest.approx(58 + 59 + 60 + 61)
     assert {row["bytes"] for row in rows} == {"0", "188160000"}
     assert list(jobs_of(phases))[:2] == ["compile", "sample-group-000"]
-    assert sampling_seconds(phases) == pytest.approx(4 * 31 + 18 + 238)
+    assert sampling_seconds(time) == pytest.approx(4 * 31 + 18 + 238)
     assert not list(check_table(complete))
     complete.ledger.write_text(complete.ledger.read_text(encoding="utf-8").replace("58.0", "5.8"), encoding="utf-8")
     (line,) = check_table(complete)
@@ -209,6 +227,6 @@ def test_phases_take_what_was_not_measured() -> None:
     ]
     odd = [Phase.model_validate({"job": "odd", **json.loads(json.dumps(line))}) for line in lines]
     assert [(phase.seconds, phase.bytes, phase.detail) for phase in odd] == [(None, None, "7"), (None, None, "")]
-    timing = build_timing(TimeSpent(odd, []))
+    timing = build_timing(TimeSpent(odd, [], []))
     assert timing is not None
     assert timing["bars"][0]["segments"] == []

@@ -149,6 +149,13 @@ def test_a_ledger_under_another_name_is_found(path: Path) -> None:
     assert "line 1: was changed" in next(check_ledger(other))
 
 
+def test_a_ledger_of_another_experiment_is_found(path: Path) -> None:
+    write_two_attempts(path)
+    other = path.parent.parent.with_name("other") / "ledger" / path.name
+    other.parent.mkdir(parents=True)
+    assert "line 1: was changed" in next(check_ledger(path.rename(other)))
+
+
 def test_rows_of_earlier_versions_stand_at_the_beginning_and_name_no_attempt(path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"phase": "sample", "seconds": 1.0}\n{"phase": "write", "seconds": 2.0}\n', encoding="utf-8")
