@@ -62,7 +62,8 @@ def simulate(
     warmup: int = NUM_WARMUP,
 ) -> tuple[DatasetPrograms, Any]:
     """The programs of many datasets, and the datasets."""
-    program = make_program(case, kernel, NUM_CHAINS, warmup, 64, row_tile=5, kernel_options=OPTIONS.get(kernel))
+    num_chains = max(NUM_CHAINS, load_component("kernel", kernel).min_chains)
+    program = make_program(case, kernel, num_chains, warmup, 64, row_tile=5, kernel_options=OPTIONS.get(kernel))
     return DatasetPrograms(program, num_datasets), Simulator(program.target, case.rows).draw(3, num_datasets)
 
 

@@ -87,7 +87,14 @@ def check(
 ) -> None:
     num_draws = NUM_DRAWS * MORE_DRAWS.get(kernel, more_draws)
     options = OPTIONS.get(kernel, {}) | options
-    built = build(case, kernel, num_chains=NUM_CHAINS, num_warmup=NUM_WARMUP, most_draws=NUM_DRAWS, **options)
+    built = build(
+        case,
+        kernel,
+        num_chains=max(NUM_CHAINS, load_component("kernel", kernel).min_chains),
+        num_warmup=NUM_WARMUP,
+        most_draws=NUM_DRAWS,
+        **options,
+    )
     run = built.run(num_draws)
     draws = truth.quantities({k: np.swapaxes(v, 0, 1).astype(np.float64) for k, v in run.draws.items()})
     found = scores(draws, truth)

@@ -47,8 +47,8 @@ class Calibration(NamedTuple):
 
     @property
     def smallest(self) -> float:
-        """The smallest p-value times their number (Bonferroni); NaN if one is."""
-        return float(np.min(list(self.p_values.values()))) * len(self.p_values)
+        """The smallest p-value times their number, at most 1 (Bonferroni); NaN if one is."""
+        return float(np.minimum(1.0, np.min(list(self.p_values.values())) * len(self.p_values)))
 
 
 def calibrate(programs: DatasetPrograms, simulated: Simulated, num_draws: int, seed: int) -> Calibration:

@@ -227,7 +227,7 @@ def check_calibration(name: str, model: Evaluated) -> Line:
         return Line(name, FAILS, f"{about}: ranks of {worst} are not uniform (p = {found.smallest:.1g})", "likelihood and predict must be of one distribution: compare log_likelihood with predict(...).log_prob(outcome), with its normalisation; then look at the geometry of the posterior")  # fmt: skip
     if found.num_ranked < FEWEST_DRAWS:
         return Line(name, FAILS, f"{about}: draws are too correlated to tell", "write the model with fewer strong correlations between latents, such as non-centred effects")  # fmt: skip
-    return Line(name, OK, f"{about}: ranks are uniform (p = {min(1.0, found.smallest):.2g})")
+    return Line(name, OK, f"{about}: ranks are uniform (p = {found.smallest:.2g})")
 
 
 def _num_coordinates(target: Target) -> int:
