@@ -43,12 +43,14 @@ SAME = 1e-9
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 300, 200
 MOST_R_HAT, MOST_DIVERGENT = 1.05, 0.02
 
-NUM_DATASETS, FEW_ROWS, MOST_COORDINATES = 100, 16, 400
+NUM_DATASETS, FEW_ROWS, MOST_COORDINATES = 64, 8, 200
 """Of a calibration: datasets, rows of each, and coordinates beyond which it would take too long."""
 
 LEAST_P = 1e-4
 
-KERNEL = ("nuts", {"max_tree_depth": 8})
+KERNEL = "nuts"
+MOST_DEPTH = {"calibration": 6, "sampling": 8}
+"""Check -> most doublings of a trajectory: many posteriors at once all wait for the longest."""
 
 
 class Line(NamedTuple):
@@ -199,11 +201,11 @@ def check_predictive(name: str, model: Evaluated) -> Line:
     return Line(name, OK, "predictions have the shape of outcomes")
 
 
-def _programs(subject: Subject, num_datasets: int) -> DatasetPrograms:
+def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms:
     """Return the programs of the No-U-Turn sampler for as many datasets."""
     devices = jax.devices()[:1]
     mesh = jax.make_mesh((1, 1), (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
-    kernel_class, options = resolve_component("kernel", *KERNEL)
+    kernel_class, options = resolve_component("kernel", KERNEL, {"max_tree_depth": MOST_DEPTH[name]})
     sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP})
     kernel = kernel_class(options, NUM_WARMUP)
     return DatasetPrograms(Program(_target(subject), kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), num_datasets)
@@ -212,7 +214,7 @@ def _programs(subject: Subject, num_datasets: int) -> DatasetPrograms:
 def check_calibration(name: str, model: Evaluated) -> Line:
     """Simulate datasets of a few rows from the model, sample every posterior, and rank the truth."""
     subject = model.subject.first(FEW_ROWS)
-    programs = _programs(subject, NUM_DATASETS)
+    programs = _programs(name, subject, NUM_DATASETS)
     try:
         simulator = Simulator(programs.program.target, subject.rows)
     except ConfigError as error:
@@ -236,7 +238,7 @@ def _num_coordinates(target: Target) -> int:
 
 def check_sampling(name: str, model: Evaluated) -> Line:
     """Sample for a short time and assess convergence and divergences."""
-    programs = _programs(model.subject, 1)
+    programs = _programs(name, model.subject, 1)
     draws = programs.run(programs.arguments(6), programs.put_data([model.subject.rows]), NUM_DRAWS)
     lp = draws.statistics["lp"][0].T[..., None]
     r_hat = float(convergence_table(lp)["r_hat"][0])

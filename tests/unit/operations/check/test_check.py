@@ -108,7 +108,6 @@ def test_calibration_sees_predictions_of_another_distribution(monkeypatch) -> No
     """Calibration and a short run; the numbers are small, for the defect is large."""
     monkeypatch.setattr(checks, "NUM_DATASETS", 40)
     monkeypatch.setattr(checks, "NUM_WARMUP", 80)
-    monkeypatch.setattr(checks, "KERNEL", ("nuts", {"max_tree_depth": 5}))
     monkeypatch.setattr(checks, "CHECKS", {k: checks.CHECKS[k] for k in ("calibration", "sampling")})
     lines = {line.name: line for line in checks.check(subject_of(OtherNoise))}
     assert lines["calibration"].state == checks.FAILS
