@@ -18,7 +18,7 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import DATA_AXIS, build_mesh
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
 
@@ -45,7 +45,7 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
 
     Raises:
         DeviceError: its mesh does not fit the devices.
-        ConfigError: the kernel needs other chains, or lacks a statistic.
+        ConfigError: the kernel needs other chains, or lacks a statistic; or its start cannot be found on this mesh.
     """
     compute, sampling = spec.compute, spec.sampling
     mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded")
@@ -66,6 +66,12 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
         tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
     layout = lay_out_rows(data_spec.num_rows, num_devices, tile, data_spec.entry_counts)
     target = make_target(model, data_spec, layout, mesh, compute.sharding)
+    if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and mesh.shape[CHAIN_AXIS] > 1:
+        raise ConfigError(
+            f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
+            f" spread over {mesh.shape[CHAIN_AXIS]} devices for chains",
+            "use\n    compute:\n      sharding: named",
+        )
     if getattr(kernel_options, "metric", None) == AUTO:
         sizes = target.position.shared_size, target.position.local_size * layout.num_entries
         chosen, reason = choose_metric(*sizes, is_at_mode=sampling.initial.method == "laplace")

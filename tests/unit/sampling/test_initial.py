@@ -129,3 +129,28 @@ def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_progra
     np.testing.assert_allclose(values.mean(0), case.rows["x"].sum(axis=0) / precision, atol=5 * sd / num_chains**0.5)
     np.testing.assert_allclose(np.cov(values.T) / sd**2, np.eye(2), atol=5 * (2 / num_chains) ** 0.5)
     np.testing.assert_allclose(adaptation.metric.dense, np.eye(2) / precision**0.5, atol=1e-9)
+
+
+def test_a_normal_at_the_mode_does_not_depend_on_devices(make_case, make_program) -> None:
+    """Of a model with local latents and a declared axis: blocks of entries lie with their data."""
+    case = make_case("matrix_factorization")
+    initial = {"method": "laplace", "steps": 30}
+
+    def begin(mesh: tuple[int, int]):
+        options = {"metric": "curvature"}
+        program = make_program(
+            case, "hmc", num_chains=3, mesh=mesh, row_tile=5, initial=initial, kernel_options=options
+        )
+        run = program.trace("initialise").lower().compile({"xla_backend_optimization_level": 0})
+        state, _ = run(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
+        return program, state
+
+    _, alone = begin((1, 1))
+    program, spread = begin((3, 2))
+    metric, entries = spread.adaptation.metric, case.spec.num_entries
+    assert len(metric.local.sharding.device_set) == program.mesh.size
+    np.testing.assert_allclose(metric.blocks, alone.adaptation.metric.blocks, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(metric.local[:entries], alone.adaptation.metric.local[:entries], rtol=1e-8, atol=1e-10)
+    one, other = spread.kernel.position, alone.kernel.position
+    np.testing.assert_allclose(one.shared, other.shared, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(one.local[:, :entries], other.local[:, :entries], rtol=1e-7, atol=1e-8)

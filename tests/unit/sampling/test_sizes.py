@@ -130,6 +130,12 @@ def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) 
     assert "kernel.metric: dense chosen: 2 shared and 0 local coordinates" in caplog.text
 
 
+def test_a_mode_is_not_sought_by_chains_that_shard_map_spreads(make_case) -> None:
+    asked = spec("shard_map", mode="independent", initial={"method": "laplace"})
+    with pytest.raises(ConfigError, match="laplace differentiates at a single mode"):
+        make_program(asked, make_case("gaussian").spec, 16)
+
+
 def test_the_way_of_sharding_decides_whose_sums_they_are(make_case) -> None:
     case = make_case("gaussian")
     for way, expected in (("named", Target), ("shard_map", CollectiveTarget)):
