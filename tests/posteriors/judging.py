@@ -1,0 +1,119 @@
+"""Sample a posterior with default settings, give it the verdict that the diagnose stage would, and hold it to its reference."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import programs
+from posteriors import POSTERIORS
+
+REFERENCE = Path(__file__).with_name("reference.csv")
+
+MOST_ERRORS, MOST_SD = 5.0, 0.15
+"""Errors of a mean in standard errors of both runs, and of a standard deviation in parts of itself, that are right."""
+
+
+class Judged(NamedTuple):
+    """A run.
+
+    Attributes:
+        verdict: pass, warn or fail.
+        missed: messages of the gates that are missed.
+        mean_error: largest, in standard errors.
+        sd_error: largest, relative.
+        gradients: of a chain.
+    """
+
+    verdict: str
+    missed: tuple[str, ...]
+    mean_error: float
+    sd_error: float
+    gradients: int
+
+    @property
+    def is_right(self) -> bool:
+        """Whether means and standard deviations are those of the reference."""
+        return self.mean_error < MOST_ERRORS and self.sd_error < MOST_SD
+
+
+def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = "float32", **options: Any) -> Any:
+    """Return programs and run of a posterior, with the default numbers of warmup iterations and draws."""
+    from bayesmesh.config.blocks import SamplingSettings
+
+    sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
+    built = programs.build(
+        case, kernel, num_chains=num_chains, num_warmup=sampling.warmup, most_draws=500,
+        row_tile=case.spec.num_rows, **options,
+    )  # fmt: skip
+    return built, run(built, sampling.draws, seed)
+
+
+def run(built: Any, num_draws: int, seed: int) -> programs.Run:
+    """Go from finite starts to as many draws."""
+    from bayesmesh.sampling.starts import start_chains
+
+    arguments, warmup = built.arguments(seed), built.program.sampling.warmup
+    begin = start_chains(built.compiled["initialise"], arguments, built.data)
+    warm, warmup_statistics, _ = built.go(arguments, begin, 0, warmup)
+    state, statistics, draws = built.go(arguments, warm, warmup, num_draws)
+    return programs.Run(warm, warmup_statistics, state, statistics, draws)
+
+
+def judge(name: str, built: Any, run: Any) -> Judged:
+    """Assess a run as the diagnose stage does, and compare it with the reference."""
+    from bayesmesh.config.blocks import GateSettings
+    from bayesmesh.diagnostics.convergence import convergence_table
+    from bayesmesh.diagnostics.energy import bfmi, divergence_share
+    from bayesmesh.diagnostics.finite import NonFinite
+    from bayesmesh.diagnostics.gates import evaluate_gates
+    from bayesmesh.diagnostics.modes import modes_gate
+    from bayesmesh.diagnostics.movement import Movement
+    from bayesmesh.diagnostics.verdict import overall
+
+    statistics = {k: np.moveaxis(v, 0, -1) for k, v in run.statistics.items()}
+    summaries = {k: np.moveaxis(v, 0, 1).reshape(*v.shape[1::-1], -1) for k, v in run.draws.items()}
+    monitored = summaries | {"log_density": statistics["lp"][..., None]}
+    movement, finite, parts = Movement(), NonFinite(), []
+    for latent, draws in monitored.items():
+        index = [str(i) for i in range(draws.shape[-1])]
+        movement.add(draws)
+        finite.add(draws, [f"{latent}[{i}]" for i in index])
+        parts.append(pd.DataFrame({"variable": latent, "index": index, **convergence_table(draws)}))
+    table = pd.concat(parts, ignore_index=True)
+    gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
+    gates = [g for g in (finite.gate(), movement.gate(), modes_gate(statistics["lp"])) if g is not None] + gates
+    gradients = int(np.sum(run.warmup_statistics["n_steps"]) + np.sum(run.statistics["n_steps"]))
+    return Judged(
+        overall(gates), tuple(g.message for g in gates if g.verdict != "pass"), *_errors(name, table), gradients
+    )
+
+
+def _errors(name: str, table: pd.DataFrame) -> tuple[float, float]:
+    known = reference()[name]
+    mean_error = sd_error = 0.0
+    for variable, index, mean, sd, mcse in table[["variable", "index", "mean", "sd", "mcse_mean"]].itertuples(
+        index=False
+    ):
+        if (variable, index) not in known:
+            continue
+        true_mean, true_sd, true_mcse = known[variable, index]
+        mean_error = np.fmax(mean_error, abs(mean - true_mean) / np.hypot(mcse, true_mcse)) if mcse > 0 else np.inf
+        sd_error = np.fmax(sd_error, abs(sd / true_sd - 1))
+    return float(mean_error), float(sd_error)
+
+
+@functools.cache
+def reference() -> dict[str, dict[tuple[str, str], tuple[float, float, float]]]:
+    """Return posterior -> (summary, index) -> mean, standard deviation, and standard error of the mean."""
+    found: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {name: {} for name in POSTERIORS}
+    with REFERENCE.open() as file:
+        for row in csv.DictReader(file):
+            known = tuple(float(row[key]) for key in ("mean", "sd", "mcse"))
+            found[row["posterior"]][row["summary"], row["index"]] = known
+    return found
