@@ -21,6 +21,7 @@ from bayesmesh.diagnostics.coordinates import (
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
 from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
 from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
@@ -46,8 +47,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
 
     Returns:
-        The verdict. Draws of summaries that are not finite miss a gate `finite`, and chains that stay at one point a
-        gate `movement`, which exist only then. If `energy` or
+        The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
+        `movement`, and chains whose log density is another than that of the others a gate `modes`; these exist only then. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
 
@@ -73,7 +74,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
     )
-    results = [gate for gate in (non_finite.gate(), movement.gate()) if gate is not None] + results
+    in_modes = modes_gate(read_part(sample_stats["lp"])) if "lp" in sample_stats else None
+    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),

@@ -22,7 +22,7 @@ def _with_unit(name: str, value: float) -> str:
         if value == 0:
             return "0%"
         return formats.share(value, 2)
-    if name in ("finite", "movement", "ess_bulk", "ess_tail"):
+    if name in ("finite", "movement", "modes", "ess_bulk", "ess_tail"):
         return formats.count(value)
     if name == "r_hat":
         # Three decimals would hide on which side of the usual limit 1.0096 and 1.0104 lie.
