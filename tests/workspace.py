@@ -115,9 +115,13 @@ class Workspace:
 
 
 def for_user(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a user without mirror, whose commands are those of this Python."""
+    """Return the environment of a user without mirror, whose commands are those of this Python and not forks of Snakemake's."""
     kept = {k: v for k, v in environment.items() if not k.startswith(("BAYESMESH_", "PYTHON", "PYTEST_"))}
-    return {**kept, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    return {
+        **kept,
+        "BAYESMESH_FORK_SERVER": "off",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
 
 
 def lay_out(root: Path, environment: Mapping[str, str], experiments: Mapping[str, Mapping[str, Any]]) -> Workspace:

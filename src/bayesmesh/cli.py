@@ -21,6 +21,7 @@ from typing import NamedTuple
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
 from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option
 from bayesmesh.running.early_stop import exiting_on_signal
+from bayesmesh.running.fork_server import run_in_fork
 
 _log = logging.getLogger("bayesmesh")
 
@@ -140,6 +141,8 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code: 0, or that of the `UserError`."""
     words = sys.argv[1:] if argv is None else list(argv)
+    if (code := run_in_fork(words)) is not None:
+        return code
     # First of all, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         try:

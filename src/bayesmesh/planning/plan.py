@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_min
 from bayesmesh.planning.site import load_site
 from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name
 from bayesmesh.planning.stage_code import files_without_components, stage_fingerprint
+from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
@@ -105,6 +107,7 @@ class Plan:
             if workflow is None or workflow.is_main_process:
                 _log.warning("warning: left out: %s", error)
         self._checked: set[Path] = set()
+        self._server: subprocess.Popen[bytes] | None = None
         self._of_data = {
             (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
         }
@@ -238,11 +241,19 @@ class Plan:
 
     def _force_if_lost(self, job: Job, stage: str, name: str) -> None:
         why = why_lost(job)
-        if not why and job.seal.exists() and not self._is_noticed(job, stage, name):
+        is_to_run = bool(why) or not job.seal.exists() or self._is_noticed(job, stage, name)
+        if not is_to_run:
             as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
             why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
         if why:
             self._force(job, why)
+        if why or is_to_run:
+            self.start_server()
+
+    def start_server(self) -> None:
+        """Start the process whose forks do the jobs, unless they start elsewhere, as on a cluster."""
+        if self.workflow.is_main_process and self.workflow.local_exec and not self.workflow.dryrun:
+            self._server = self._server or start_server()
 
     def _force(self, job: Job, why: str) -> None:
         _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)

@@ -1,0 +1,225 @@
+"""Measure where the seconds between the command and the verdict go, for small experiments in empty folders.
+
+`python tests/latency.py [--checkout DIR]... [--rounds N] [EXPERIMENT]...` runs each experiment with an empty cache and again
+with the programs of that run, checkouts in turns, and prints a table of medians: wall seconds, and processor seconds of all
+processes, up to the verdict and to the end, by job and by phase. Not a test: how long something takes is not asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SOURCE = '''
+"""Rows of a regression."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import Dataset, Source
+
+
+class Options(Settings):
+    """No options."""
+
+
+class Regression(Source):
+    """Fields ``x`` (8,) and ``y`` ()."""
+
+    pretty_name = "Regression"
+    offers = ()
+    options: Options
+
+    def read(self, folder: Path) -> Dataset:
+        random = np.random.default_rng(0)
+        x = random.standard_normal((10_000, 8))
+        y = x @ random.standard_normal(8) + random.standard_normal(10_000)
+        return Dataset(rows={"x": x, "y": y}, declared_counts={"rows": 10_000})
+'''
+
+MODEL = '''
+"""A linear regression with unknown noise."""
+
+import jax.numpy as jnp
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import Model
+
+tfd = tfp.distributions
+
+
+class Options(Settings):
+    """No options."""
+
+
+class Regression(Model):
+    """y ~ N(intercept + x @ slopes, noise)."""
+
+    pretty_name = "Regression"
+    offers = ()
+    options: Options
+
+    def prior(self, data_spec):
+        zero = jnp.zeros((), data_spec.dtype)
+        wide = tfd.Normal(zero, zero + 2.5)
+        slopes = tfd.Sample(wide, data_spec.fields["x"].shape)
+        return tfd.JointDistributionNamed({"intercept": wide, "slopes": slopes, "noise": tfd.HalfNormal(zero + 2.5)})
+
+    def log_likelihood(self, latents, rows):
+        return self.predict(latents, rows).log_prob(self.outcome(rows).astype(latents["noise"].dtype))
+
+    def predict(self, latents, inputs):
+        x = inputs["x"].astype(latents["slopes"].dtype)
+        return tfd.Normal(latents["intercept"] + x @ latents["slopes"], latents["noise"])
+
+    def outcome(self, rows):
+        return rows["y"]
+
+    def summaries(self, latents, rows):
+        return dict(latents)
+'''
+
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "gaussian": yaml.safe_load((ROOT / "config" / "experiments" / "gaussian.yaml").read_text()),
+    "regression": {
+        "title": "Regression", "data": {"source": "regression"}, "model": {"name": "regression"}, "kernel": {"name": "nuts"},
+    },
+}  # fmt: skip
+
+
+def lay_out(folder: Path, checkout: Path, name: str) -> None:
+    """Write a folder as a user has it, with one experiment."""
+    for part in ("workflow", "profiles", "envs"):
+        shutil.copytree(checkout / part, folder / part)
+    shutil.copy(checkout / "Snakefile", folder)
+    shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh")
+    (folder / "src/bayesmesh/data/sources/regression.py").write_text(SOURCE)
+    (folder / "src/bayesmesh/models/regression.py").write_text(MODEL)
+    (folder / "config" / "experiments").mkdir(parents=True)
+    (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
+    (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(EXPERIMENTS[name]))
+
+
+def processes(root: int) -> Iterator[tuple[int, str, float]]:
+    """Yield number, name with command, and processor seconds of the processes that descend from one."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            before, _, after = (folder / "stat").read_text().rpartition(")")
+            command = (folder / "cmdline").read_bytes().decode().replace("\0", " ")
+        except OSError:
+            continue
+        fields = after.split()
+        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        found[int(folder.name)] = int(fields[1]), f"{before.partition('(')[2]} {command}", seconds
+    for number, (_, command, seconds) in found.items():
+        above = number
+        while above in found and above != root:
+            above = found[above][0]
+        if above == root:
+            yield number, command, seconds
+
+
+def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
+    """Run the workflow and return part -> wall and processor seconds; the latter are known of processes only."""
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    begun, verdict = time.time(), folder / f"results/{name}/diagnostics/verdict.json"
+    commands, used, at_verdict = dict[int, str](), dict[int, float](), 0.0
+    with (folder / "log").open("w") as log:
+        run = subprocess.Popen([sys.executable, "-m", "snakemake"], cwd=folder, env=environment, stdout=log, stderr=log)
+        while run.poll() is None:
+            for number, command, used[number] in processes(run.pid):
+                # One that has ended has no command any more.
+                commands[number] = max(command, commands.get(number, ""), key=len)
+            if not at_verdict and verdict.exists():
+                at_verdict = sum(used.values())
+            time.sleep(0.02)
+    ended = time.time()
+    if run.returncode:
+        raise SystemExit((folder / "log").read_text())
+    of = {
+        which: sum(used[n] for n, c in commands.items() if which in c)
+        for which in (" -m snakemake", "fork_server", "job-")
+    }
+    jobs = sorted(job_rows(folder / "results"), key=lambda rows: rows[0]["at"])
+    starts, ends = [rows[0]["at"] - rows[0]["seconds"] for rows in jobs], [rows[-1]["at"] for rows in jobs]
+    idle = sum(max(0.0, start - max(ends[:i])) for i, start in enumerate(starts) if i)
+    found = {
+        "to the verdict": (verdict.stat().st_mtime - begun, at_verdict),
+        "to the end": (ended - begun, sum(used.values())),
+        "Snakemake to the first job; all": (starts[0] - begun, of[" -m snakemake"]),
+        "server of forks": (0.0, of["fork_server"] - of["job-"]),
+        "between jobs": (idle, 0.0),
+    }
+    for rows, start in zip(jobs, starts, strict=True):
+        found[rows[0]["job"]] = rows[-1]["at"] - start, 0.0
+        found |= {
+            f"  {row['phase']} {row['detail'].partition(',')[0]} ({row['job']})": (row["seconds"], 0.0)
+            for row in rows[:-1]
+        }
+    return found
+
+
+def job_rows(results: Path) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the rows of each job's ledger, from its start to its end."""
+    for path in results.rglob("*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        yield [row for row in rows if "job" in row]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("experiments", nargs="*", default=list(EXPERIMENTS))
+    parser.add_argument("--checkout", type=Path, action="append")
+    parser.add_argument("--rounds", type=int, default=1)
+    arguments = parser.parse_args()
+    checkouts = [path.resolve() for path in arguments.checkout or [ROOT]]
+    for name in arguments.experiments:
+        table: dict[str, dict[str, list[tuple[float, float]]]] = collections.defaultdict(
+            lambda: collections.defaultdict(list)
+        )
+        for _ in range(arguments.rounds):
+            for number, checkout in enumerate(checkouts):
+                with tempfile.TemporaryDirectory() as temporary:
+                    folder = Path(temporary, "run")
+                    lay_out(folder, checkout, name)
+                    for cache in ("cold", "warm"):
+                        for part, seconds in measure(folder, name).items():
+                            table[part][f"{cache} {number}"].append(seconds)
+                        (folder / "results" / ".cache").rename(folder / "cache")
+                        for made in ("results", ".snakemake"):
+                            shutil.rmtree(folder / made)
+                        (folder / "results").mkdir()
+                        (folder / "cache").rename(folder / "results" / ".cache")
+        columns = [f"{cache} {number}" for cache in ("cold", "warm") for number in range(len(checkouts))]
+        print(f"\n{name}, wall/processor seconds".ljust(60), *(c.rjust(12) for c in columns))
+        for part, cells in table.items():
+            medians = [
+                "/".join(f"{statistics.median(values):.2f}" for values in zip(*cells[c], strict=True))
+                if c in cells
+                else ""
+                for c in columns
+            ]
+            print(part.ljust(59), *(m.rjust(12) for m in medians))
+
+
+if __name__ == "__main__":
+    main()
