@@ -18,6 +18,8 @@ rule diagnose:
         "results/{experiment}/logs/diagnose.log",
     benchmark:
         "results/{experiment}/benchmarks/diagnose.tsv"
+    # The verdict comes before analyses.
+    priority: 1
     conda:
         "../../envs/bayesmesh.yaml"
     params:

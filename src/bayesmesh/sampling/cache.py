@@ -1,21 +1,16 @@
-"""Compile through JAX's persistent cache and count its misses."""
+"""Use JAX's persistent compilation cache, and count its misses."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 from jax import monitoring
 from jax._src import compilation_cache
 
-from bayesmesh.running.ledger import Ledger
-from bayesmesh.sampling.audit import count_equations
-from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.store.program_cache import ProgramCache
 
 
@@ -39,12 +34,12 @@ def use_cache(results: str) -> None:
 
 
 @contextlib.contextmanager
-def count_misses() -> Iterator[list[str]]:
-    """Yield a list that gets an entry for every program that the persistent cache does not hold."""
-    misses: list[str] = []
+def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
+    """Yield a list that gets an entry for every program of this thread, or of all, that the persistent cache lacks."""
+    misses, thread = list[str](), threading.get_ident()
 
     def listen(event: str, **_: str | int) -> None:
-        if event == "/jax/compilation_cache/cache_misses":
+        if event == "/jax/compilation_cache/cache_misses" and (of_all_threads or threading.get_ident() == thread):
             misses.append(event)
 
     monitoring.register_event_listener(listen)
@@ -52,51 +47,3 @@ def count_misses() -> Iterator[list[str]]:
         yield misses
     finally:
         monitoring.unregister_event_listener(listen)
-
-
-class Compilation(NamedTuple):
-    """A compiled program and its compile times.
-
-    Attributes:
-        compiled: the executable.
-        num_equations: of its jaxpr, a loop's body counted once.
-        trace_seconds, lower_seconds, compile_seconds: wall time.
-        is_warm: whether the persistent cache held it.
-    """
-
-    compiled: Any
-    num_equations: int
-    trace_seconds: float
-    lower_seconds: float
-    compile_seconds: float
-    is_warm: bool
-
-
-def compile_programs(program: Program, ledger: Ledger, names: Sequence[str] = PROGRAMS) -> dict[str, Compilation]:
-    """Trace, lower and compile the programs of a chain group, or take them from the persistent cache.
-
-    Args:
-        program: programs of the chain group.
-        ledger: receives the times.
-        names: names from `PROGRAMS`.
-
-    Returns:
-        name -> compilation; the ledger gets a row for each of the three steps.
-    """
-    found = {}
-    for name in names:
-        times = [time.perf_counter()]
-        traced = program.trace(name)
-        times.append(time.perf_counter())
-        lowered = traced.lower()
-        times.append(time.perf_counter())
-        with count_misses() as misses:
-            compiled = lowered.compile()
-        times.append(time.perf_counter())
-        trace, lower, compile_ = (b - a for a, b in itertools.pairwise(times))
-        is_warm = not misses
-        found[name] = Compilation(compiled, count_equations(traced.jaxpr), trace, lower, compile_, is_warm)
-        ledger.add("trace", trace, detail=name)
-        ledger.add("lower", lower, detail=name)
-        ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")
-    return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,8 @@ from jaxtyping import Int, Shaped
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior_reader import Posterior
+from bayesmesh.sampling.position import resize_local
+from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
 READ_ROWS = 8192
 """Rows read at a time."""
@@ -36,6 +38,25 @@ def spread_evenly(total: int, wanted: int) -> Int[np.ndarray, " chosen"]:
     return np.unique(np.linspace(0, total - 1, min(total, wanted)).round().astype(np.int64))
 
 
+_Function = Callable[[Latents, Rows, jax.Array], Latents]
+"""Of latents aligned with some rows, these rows, and a key."""
+
+
+class Extent(NamedTuple):
+    """Size of a posterior, and limits on what is derived from it.
+
+    Attributes:
+        num_chains, num_draws: of the posterior.
+        probe_rows: number of rows at which summaries are computed.
+        pointwise_bytes: limit on each pointwise group.
+    """
+
+    num_chains: int
+    num_draws: int
+    probe_rows: int
+    pointwise_bytes: float
+
+
 def derive(
     model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int, pointwise_bytes: float
 ) -> Derived:
@@ -49,13 +70,45 @@ def derive(
         probe_rows: number of rows at which summaries are computed.
         pointwise_bytes: limit on each pointwise group.
     """
-    probes = spread_evenly(spec.num_rows, probe_rows)
-    at_probes = read_chosen_rows(shards, probes), spec.entries_of(probes)
-    out: Derived = {"summaries": _map_draws(posterior, model, *at_probes, lambda z, rows, _: model.summaries(z, rows))}
-    rows = _pointwise_rows(model, spec, shards, posterior, pointwise_bytes)
-    if rows is None:
-        return out
-    chosen, entries = read_chosen_rows(shards, rows), spec.entries_of(rows)
+    out: Derived = {}
+    extent = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes)
+    for numbers, functions in _functions(model, spec, shards, extent):
+        rows, entries = read_chosen_rows(shards, numbers), spec.entries_of(numbers)
+        out |= {group: _map_draws(posterior, model, rows, entries, function) for group, function in functions.items()}
+        if "posterior_predictive" in functions:
+            observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
+            out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
+    return out
+
+
+def lower_derived(
+    model: Model, spec: DataSpec, shards: Shards, latents: Mapping[str, jax.ShapeDtypeStruct], extent: Extent
+) -> Iterator[jax.stages.Lowered]:
+    """Yield the programs that `derive` runs on a posterior of this extent.
+
+    Args:
+        model: the model.
+        spec: its data.
+        shards: the data itself; only probe rows are read.
+        latents: latent -> shape and dtype of one draw.
+        extent: of the posterior.
+    """
+    of_draw = [(s.shape, np.dtype(s.dtype)) for s in latents.values()]
+    num_draws = extent.num_chains * draws_of_block(of_draw, extent.num_chains, extent.num_draws)
+    first = jax.ShapeDtypeStruct((), np.uint32)
+    for numbers, functions in _functions(model, spec, shards, extent):
+        rows = {k: jax.ShapeDtypeStruct((len(numbers), *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+        aligned = resize_local(latents, model.local_latents, len(numbers))
+        block = {k: s.update(shape=(num_draws, *s.shape)) for k, s in aligned.items()}
+        for function in functions.values():
+            yield _compiled_for_blocks(function).lower(block, first, rows)
+
+
+def _functions(
+    model: Model, spec: DataSpec, shards: Shards, extent: Extent
+) -> Iterator[tuple[np.ndarray, dict[str, _Function]]]:
+    """Yield row numbers, and by group what is computed at these rows from every draw."""
+    yield spread_evenly(spec.num_rows, extent.probe_rows), {"summaries": lambda z, rows, _: model.summaries(z, rows)}
 
     def log_likelihood(latents: Latents, data: Rows, _: jax.Array) -> Latents:
         return {"y": model.log_likelihood(latents, data)}
@@ -63,11 +116,9 @@ def derive(
     def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
         return {"y": model.predict(latents, data).sample(seed=key).astype(_outcome_type(model.outcome(data).dtype))}
 
-    out["log_likelihood"] = _map_draws(posterior, model, chosen, entries, log_likelihood)
-    out["posterior_predictive"] = _map_draws(posterior, model, chosen, entries, predictive)
-    observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in chosen.items()}))
-    out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": rows}
-    return out
+    numbers = _pointwise_rows(model, spec, shards, extent)
+    if numbers is not None:
+        yield numbers, {"log_likelihood": log_likelihood, "posterior_predictive": predictive}
 
 
 def _outcome_type(dtype: np.dtype) -> np.dtype:
@@ -86,32 +137,20 @@ def read_chosen_rows(shards: Shards, rows: Int[np.ndarray, " chosen"]) -> dict[s
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
-def _pointwise_rows(
-    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, limit: float
-) -> np.ndarray | None:
+def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, extent: Extent) -> np.ndarray | None:
     """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits."""
-    if not limit:
+    if not extent.pointwise_bytes:
         return None
     one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
     outcome = jax.eval_shape(model.outcome, one)
     of_outcome = _outcome_type(outcome.dtype).itemsize * math.prod(outcome.shape[1:])
     itemsize = max(of_outcome, np.dtype(spec.dtype).itemsize)
-    wanted = int(limit / (itemsize * posterior.num_chains * posterior.num_draws))
+    wanted = int(extent.pointwise_bytes / (itemsize * extent.num_chains * extent.num_draws))
     return spread_evenly(spec.num_rows, wanted) if wanted >= 1 else None
 
 
-def _map_draws(
-    posterior: Posterior,
-    model: Model,
-    data: Mapping[str, np.ndarray],
-    entries: np.ndarray,
-    function: Callable[[Latents, Rows, jax.Array], Latents],
-) -> dict[str, np.ndarray]:
-    """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
-
-    Local latents are aligned with the rows of `data`, which belong to `entries`.
-    """
-    on_device = {k: jnp.asarray(v) for k, v in data.items()}
+def _compiled_for_blocks(function: _Function) -> jax.stages.Wrapped:
+    """Return the function from a block of draws, the number of the first, and rows to what is computed from each."""
 
     @jax.jit
     def block_function(block: Latents, first: jax.Array, on_device: Rows) -> Latents:
@@ -119,6 +158,21 @@ def _map_draws(
         keys = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(numbers)
         return jax.vmap(function, in_axes=(0, None, 0))(block, on_device, keys)
 
+    return block_function
+
+
+def _map_draws(
+    posterior: Posterior,
+    model: Model,
+    data: Mapping[str, np.ndarray],
+    entries: np.ndarray,
+    function: _Function,
+) -> dict[str, np.ndarray]:
+    """Apply a function of (latents, rows, key) to every draw, block by block; return name -> (chain, draw, ...).
+
+    Local latents are aligned with the rows of `data`, which belong to `entries`.
+    """
+    on_device, block_function = {k: jnp.asarray(v) for k, v in data.items()}, _compiled_for_blocks(function)
     parts, done = [], 0
     for block in posterior.blocks():
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}

@@ -15,6 +15,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.derive import Derived, derive
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_of, shards_of
@@ -40,6 +41,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
         StoreError: chains are missing or damaged, or another process assembles them.
     """
     configure_jax(spec.compute, cores)
+    use_cache(spec.results)
     with WriterLock(spec.layout.folder):
         return _assemble(spec, ledger)
 

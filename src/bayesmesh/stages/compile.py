@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import jax
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -16,10 +18,13 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.machine import available_memory
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling import audit
-from bayesmesh.sampling.cache import Compilation, compile_programs, use_cache
+from bayesmesh.sampling.cache import use_cache
+from bayesmesh.sampling.compilation import Compilation, compile_programs
+from bayesmesh.sampling.derive import Extent, lower_derived
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.model_check import Shapes
 from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
@@ -76,7 +81,9 @@ def run(
         program = probe.with_slice(lengths.slice_draws)
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
-            programs = {phase: _describe(c) for phase, c in compile_programs(program, ledger).items()}
+            derived = _lower_derived(later, program, model, data_spec, shards, latents)
+            compiled = compile_programs(program, ledger, later=derived if peers.is_alone else ())
+            programs = {phase: _describe(c) for phase, c in compiled.items()}
             _compile_looks(later, model, data_spec, shards, ledger)
             facts = _facts(program, equations, seconds, lengths, programs)
             if peers.is_first:
@@ -105,6 +112,19 @@ def _compile_looks(
         names = check_stop(spec, model, data_spec)
         with ledger.phase("compile", "summaries for looks"):
             compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
+
+
+def _lower_derived(
+    later: Sequence[StageSpec], program: Program, model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes
+) -> Iterator[jax.stages.Lowered]:
+    """Yield the programs of `assemble`, unless a rule ends sampling: it decides how many draws there are."""
+    for spec in later if program.sampling.stop is None else ():
+        if spec.stage == "assemble":
+            num_chains = program.num_reported * spec.sampling.chain_groups
+            limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20
+            yield from lower_derived(
+                model, data_spec, shards, latents, Extent(num_chains, spec.sampling.draws, *limits)
+            )
 
 
 def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[str, Any], growth: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,11 +72,23 @@ class Posterior:
             name -> array (block draws * chains, ...).
         """
         arrays = {name: self.array(group, name) for name in (self.latents if names is None else names)}
-        per_draw = sum(self.num_chains * math.prod(a.shape[2:]) * a.dtype.itemsize for a in arrays.values())
-        step = max(1, min(self.num_draws, block_bytes // max(1, per_draw)))
+        of_draw = [(a.shape[2:], a.dtype) for a in arrays.values()]
+        step = draws_of_block(of_draw, self.num_chains, self.num_draws, block_bytes)
         for start in range(0, self.num_draws, step):
             block = {name: read_part(a, slice(None), slice(start, start + step)) for name, a in arrays.items()}
             yield {name: np.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for name, v in block.items()}
+
+
+def draws_of_block(
+    arrays: Iterable[tuple[Sequence[int], np.dtype]], num_chains: int, num_draws: int, block_bytes: int = BLOCK_BYTES
+) -> int:
+    """Return the draws of a block, of all chains, from shape and dtype of one draw of each latent.
+
+    >>> draws_of_block([((25,), np.dtype("float32"))], num_chains=4, num_draws=500, block_bytes=4000)
+    10
+    """
+    per_draw = sum(num_chains * math.prod(shape) * dtype.itemsize for shape, dtype in arrays)
+    return max(1, min(num_draws, block_bytes // max(1, per_draw)))
 
 
 def open_posterior(path: Path) -> Posterior:

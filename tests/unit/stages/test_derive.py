@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.sampling.derive import derive, spread_evenly
+from bayesmesh.sampling import derive as module
+from bayesmesh.sampling.derive import Extent, derive, lower_derived, spread_evenly
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
@@ -51,6 +52,28 @@ def posterior(case: Any, tmp_path_factory: pytest.TempPathFactory) -> Posterior:
 def whole(case: Any, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
     """All that is derived, with room for every row."""
     return derive(case.model, case.spec, Rows(case.rows), posterior, 2, 10**9)
+
+
+def test_programs_that_are_compiled_ahead_are_those_that_run(
+    case: Any, posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
+    latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in arrays.items()}
+    rows, run, compiled = Rows(case.rows), list[str](), module._compiled_for_blocks
+
+    def spied(function: Any) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            run.append(compiled(function).lower(*arguments).as_text())
+            return compiled(function)(*arguments)
+
+        return call
+
+    ahead = lower_derived(case.model, case.spec, rows, latents, Extent(CHAINS, DRAWS, 2, 10**9))
+    texts = [program.as_text() for program in ahead]
+    monkeypatch.setattr(module, "_compiled_for_blocks", spied)
+    derive(case.model, case.spec, rows, posterior, 2, 10**9)
+    assert run == texts
+    assert len(run) == 3
 
 
 @pytest.mark.parametrize("total", [1, 2, 7, 100, 60_000])

@@ -1,0 +1,85 @@
+"""Trace, lower and compile the programs of a chain group, side by side."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+
+from bayesmesh.running.ledger import Ledger
+from bayesmesh.sampling.audit import count_equations
+from bayesmesh.sampling.cache import count_misses
+from bayesmesh.sampling.program import PROGRAMS, Program
+
+
+class Compilation(NamedTuple):
+    """A compiled program and its compile times.
+
+    Attributes:
+        compiled: the executable.
+        num_equations: of its jaxpr, a loop's body counted once.
+        trace_seconds, lower_seconds, compile_seconds: wall time.
+        is_warm: whether the persistent cache held it.
+    """
+
+    compiled: Any
+    num_equations: int
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    is_warm: bool
+
+
+def compile_programs(
+    program: Program,
+    ledger: Ledger,
+    names: Sequence[str] = PROGRAMS,
+    later: Iterable[jax.stages.Lowered] = (),
+) -> dict[str, Compilation]:
+    """Trace, lower and compile the programs of a chain group side by side, or take them from the persistent cache.
+
+    Args:
+        program: programs of the chain group.
+        ledger: receives the times.
+        names: names from `PROGRAMS`.
+        later: programs of later stages, lowered one by one while the others compile, and left in the cache; only if that
+            lacks a program of the group, because lowering them takes longer than loading.
+
+    Returns:
+        name -> compilation; the ledger gets a row for each of the three steps.
+    """
+    waiting = {}
+    # XLA compiles without the interpreter. Several processes do it in one order, because they may meet in it.
+    num_threads = len(names) + 1 if jax.process_count() == 1 else 1
+    with ThreadPoolExecutor(num_threads) as pool, count_misses(of_all_threads=True) as misses:
+        for name in names:
+            times = [time.perf_counter()]
+            traced = program.trace(name)
+            times.append(time.perf_counter())
+            lowered = traced.lower()
+            times.append(time.perf_counter())
+            trace, lower = (b - a for a, b in itertools.pairwise(times))
+            waiting[name] = count_equations(traced.jaxpr), trace, lower, pool.submit(_compile, lowered)
+        compiling = [pool.submit(_compile, lowered) for lowered in later] if misses else []
+    for compilation in compiling:
+        compilation.result()
+    found = {}
+    for name, (num_equations, trace, lower, compilation) in waiting.items():
+        compiled, compile_, is_warm = compilation.result()
+        found[name] = Compilation(compiled, num_equations, trace, lower, compile_, is_warm)
+        ledger.add("trace", trace, detail=name)
+        ledger.add("lower", lower, detail=name)
+        ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")
+    return found
+
+
+def _compile(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, float, bool]:
+    """Return the program, the seconds it took, and whether the persistent cache held it."""
+    start = time.perf_counter()
+    with count_misses() as misses:
+        compiled = lowered.compile()
+    return compiled, time.perf_counter() - start, not misses
