@@ -45,7 +45,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise StoreError(f"{path}: is a folder, not a file", "move it away and run again")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+    temporary = _temporary(path)
     temporary.touch(exist_ok=False)
     try:
         yield temporary
@@ -59,6 +59,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Return a new name beside `path`; a killed writer leaves the file, which no reader of a suffix may take for whole."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
 
 
 @contextlib.contextmanager
@@ -128,7 +133,7 @@ def write_json_once(path: Path, value: object) -> bool:
 
     Creating a hard link fails if the name exists, so of several processes one succeeds, also on network file systems.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}{path.suffix}")
+    temporary = _temporary(path)
     try:
         write_json(temporary, value)
         try:

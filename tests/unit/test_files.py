@@ -35,7 +35,7 @@ def umask() -> Iterator[None]:
 def test_new_content_appears_only_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.csv"
     with atomic_path(path) as temporary:
-        assert (temporary.parent, temporary.suffix) == (path.parent, ".csv")
+        assert (temporary.parent, temporary.suffix) == (path.parent, ".partial")
         temporary.write_text("new")
         assert not path.exists()
     assert path.read_text() == "new"

@@ -258,8 +258,9 @@ class ChainStore:
             np.savez(handle, allow_pickle=False, **leaves)
 
     def _tidy(self) -> None:
-        """Remove replaced markers, and all checkpoints except those of the two newest commits."""
-        if void := marker_names(self.folder) - {c.name for c in self._commits}:
+        """Remove replaced markers, what a killed writer left of one, and all checkpoints except those of the two newest commits."""
+        left = {path.name for path in (self.folder / "commits").glob(".*.partial")}
+        if void := left | marker_names(self.folder) - {c.name for c in self._commits}:
             for name in void:
                 (self.folder / "commits" / name).unlink()
             sync(self.folder / "commits")

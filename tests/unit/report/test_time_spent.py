@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import atomic_path
 from bayesmesh.report.background import build_timing
 from bayesmesh.report.index import read_index_row
 from bayesmesh.report.time_spent import (
@@ -230,3 +231,11 @@ def test_phases_take_what_was_not_measured() -> None:
     timing = build_timing(TimeSpent(odd, [], []))
     assert timing is not None
     assert timing["bars"][0]["segments"] == []
+
+
+def test_a_file_that_a_killed_writer_left_is_no_ledger(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path, "some")
+    undisturbed(layout)
+    with atomic_path(layout.ledger_part("report")) as temporary:
+        assert not read_time(layout, CONFIG, ORIGIN).missing
+        assert temporary.stat().st_size == 0
