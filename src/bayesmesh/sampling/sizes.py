@@ -91,17 +91,22 @@ def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> in
     """
     target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows, spec.entry_counts))
     _, shapes = jax.eval_shape(target.prior_and_latents, target.position.position_shapes)
-    shared = {k: v for k, v in shapes.items() if k not in model.local_latents}
     # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
     rows = 61
-    local = {k: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype) for k, v in shapes.items() if k not in shared}
+
+    def of_chains(shape: jax.ShapeDtypeStruct, *, is_local: bool) -> jax.ShapeDtypeStruct:
+        entries = (rows, *shape.shape[1:]) if is_local else shape.shape
+        return jax.ShapeDtypeStruct((num_chains, *entries), shape.dtype)
+
+    shared = {k: of_chains(v, is_local=False) for k, v in shapes.items() if k not in model.local_latents}
+    local = {k: of_chains(v, is_local=True) for k, v in shapes.items() if k not in shared}
     data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
-    jaxpr = jax.make_jaxpr(target.tile)(shared, local, data)
+    # Data are there once for all chains, and only what depends on a chain is there for each.
+    jaxpr = jax.make_jaxpr(jax.vmap(target.tile, in_axes=(0, 0, None)))(shared, local, data)
     arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
     shapes_of_arrays: list[tuple[int, ...]] = [getattr(v.aval, "shape", ()) for v in arrays]
-    by_chain = [math.prod(shape) for shape in shapes_of_arrays if rows in shape]
-    largest = max(by_chain, default=rows) / rows
-    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / (largest * num_chains)))
+    largest = max((math.prod(shape) for shape in shapes_of_arrays if rows in shape), default=rows) / rows
+    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / largest))
 
 
 def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
