@@ -22,6 +22,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     run_trajectory,
 )
 from bayesmesh.kernels.targets import FunctionTarget
+from bayesmesh.kernels.tempered_smc import TemperedSmc
 
 NUM_CHAINS = 5
 METRIC = DiagonalMetric()
@@ -195,4 +196,4 @@ def test_a_trajectory_that_leaves_the_world_diverges(step_size: float) -> None:
 
 
 def test_what_is_recorded_is_a_field_of_the_info() -> None:
-    assert set(HamiltonianInfo._fields) == {*STATISTICS, "trajectory"}
+    assert set(HamiltonianInfo._fields) == {*STATISTICS, *TemperedSmc.statistics, "trajectory"}
