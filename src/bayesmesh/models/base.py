@@ -131,6 +131,25 @@ class Model(ABC):
 
         return jax.value_and_grad(total)(latents)
 
+    def observed_information(
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> Mapping[str, Latents] | None:
+        """Return minus the Hessian of the log likelihood summed over rows, or None where the model has no fast way to it.
+
+        The normal at a mode is then measured without one derivative a coordinate. Only for models without local
+        latents; a contract test holds it to those derivatives.
+
+        Args:
+            latents: one draw.
+            rows: all rows of a device.
+            is_row: False for padding, which does not contribute.
+
+        Returns:
+            Latent -> latent -> (*shape of the one, *shape of the other), as `jax.hessian` has it.
+        """
+        del latents, rows, is_row
+        return None
+
     @abstractmethod
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the predictive distribution of each row's outcome, a TFP distribution with batch shape (rows, ...)."""

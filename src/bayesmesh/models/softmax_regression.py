@@ -6,8 +6,11 @@ divided by 255), for any table of non-negative features and class labels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
@@ -55,6 +58,27 @@ class SoftmaxRegression(Model):
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return the log probability of each row's label, in nats, shape (rows,)."""
         return self.predict(latents, rows).log_prob(self.outcome(rows))
+
+    def observed_information(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Mapping[str, Latents]:
+        """Sum p_a (1[a = b] - p_b) x x^T over rows, x with a 1 for the bias: a matrix product for each pair of classes."""
+        weights = latents["weights"]
+        num_features, num_classes = weights.shape
+        scaled = rows["features"].astype(weights.dtype) / self.spec.constants["feature_scale"]
+        inputs = jnp.concatenate([scaled, jnp.ones_like(scaled[:, :1])], axis=1)
+        p = jax.nn.softmax(self._logits(latents, rows)) * is_row[:, None]
+        pairs = jnp.triu_indices(num_classes, 1)
+        between = jax.lax.map(lambda ab: -(inputs.T * (p[:, ab[0]] * p[:, ab[1]])[None]) @ inputs, pairs)
+        every = jnp.zeros((num_classes, num_classes, *between.shape[1:]), weights.dtype)
+        every = every.at[pairs].set(between).at[pairs[::-1]].set(between)
+        # A constant added to all logits changes nothing, so the sum over the classes of either side is 0.
+        same = jnp.arange(num_classes)
+        every = every.at[same, same].set(-every.sum(1))
+        part = {"weights": slice(num_features), "biases": num_features}
+        axes = {
+            ("weights", "weights"): (2, 0, 3, 1), ("weights", "biases"): (2, 0, 1),
+            ("biases", "weights"): (0, 2, 1), ("biases", "biases"): (0, 1),
+        }  # fmt: skip
+        return {a: {b: every[:, :, part[a], part[b]].transpose(axes[a, b]) for b in latents} for a in latents}
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return a categorical distribution over classes for each row."""

@@ -8,6 +8,7 @@ device sums its own rows; one all-reduce at the end adds the devices.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 
 import jax
@@ -24,6 +25,9 @@ from bayesmesh.sampling.position import PositionLayout
 from bayesmesh.sampling.rows import RowLayout
 
 Arrays = Mapping[str, Array]
+
+Likelihood = Callable[[Arrays], tuple[Float[Array, " chain"], dict[str, jax.Array]]]
+"""From latents of a batch of chains to the log likelihood and its gradient by them."""
 
 
 class Target:
@@ -115,6 +119,14 @@ class Target:
     ) -> tuple[Float[Array, " chain"], dict[str, jax.Array]]:
         """Return the log likelihood of a batch of chains, (chain,) float64, and its gradient by latents."""
         return jax.vmap(self._sum_of_devices, in_axes=(0, None))(latents, data)
+
+    def observed_information(self, latents: Arrays, data: Arrays) -> dict[str, Arrays] | None:
+        """Return the model's `observed_information` for one chain's latents, summed over devices; None if it has none."""
+        rows = {k: v.reshape(len(v), -1, *v.shape[3:]) for k, v in data.items()}
+        is_row = rows.pop("is_row")
+        rows.pop("entry_of_row", None)
+        found = jax.vmap(self.model.observed_information, in_axes=(None, 0, 0))(latents, rows, is_row)
+        return jax.tree.map(lambda x: x.sum(0), found)
 
     def _sum_of_devices(self, latents: Arrays, data: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Sum over the devices whose rows lie here: latents of one chain, data (device, tile, row, ...)."""
@@ -224,6 +236,7 @@ class BoundTarget:
     def __init__(self, target: Target, data: Arrays) -> None:
         self.target, self.data = target, dict(data)
         self.curvature: Curvature | None = None
+        self._likelihood: Likelihood = functools.partial(target.likelihood_and_gradient, data=self.data)
 
     @property
     def mask(self) -> Position:
@@ -233,14 +246,36 @@ class BoundTarget:
     def log_density(self, position: Position) -> Density:
         """Return log prior, log likelihood and the gradient of their sum, of a batch of chains."""
         (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
-        log_likelihood, gradient = self.target.likelihood_and_gradient(latents, self.data)
+        log_likelihood, gradient = self._likelihood(latents)
         (total,) = pull_back((jnp.ones_like(log_prior), gradient))
         return Density(log_prior, log_likelihood, total)
+
+    def expand(self, position: Position) -> BoundTarget:
+        """Return the target with its log likelihood expanded by latents to second order at one chain (1, ...).
+
+        The Hessian there is the same, and needs no pass over the data. This target itself where the model has no
+        information to expand it with.
+        """
+        _, latents = jax.vmap(self.target.prior_and_latents)(position)
+        at = {k: v[0] for k, v in latents.items()}
+        if (information := self.target.observed_information(at, self.data)) is None:
+            return self
+        value, gradient = jax.tree.map(lambda x: x[0], self._likelihood(latents))
+
+        def expanded(latents: Arrays) -> tuple[jax.Array, dict[str, jax.Array]]:
+            step = {k: v - at[k] for k, v in latents.items()}
+            bend = {a: sum(jnp.tensordot(row[b], x, x.ndim) for b, x in step.items()) for a, row in information.items()}
+            rise = [jnp.sum((gradient[k] - bend[k] / 2) * x, dtype=jnp.float64) for k, x in step.items()]
+            return value + sum(rise), {k: gradient[k] - bend[k] for k in step}
+
+        made = copy.copy(self)
+        made._likelihood = jax.vmap(expanded)
+        return made
 
     def log_density_parts(self, position: Position) -> DensityParts:
         """Return log prior and log likelihood, and the gradient of each, of a batch of chains."""
         (log_prior, latents), pull_back = jax.vjp(jax.vmap(self.target.prior_and_latents), position)
-        log_likelihood, gradient = self.target.likelihood_and_gradient(latents, self.data)
+        log_likelihood, gradient = self._likelihood(latents)
         (of_prior,) = pull_back((jnp.ones_like(log_prior), jax.tree.map(jnp.zeros_like, gradient)))
         (of_likelihood,) = pull_back((jnp.zeros_like(log_prior), gradient))
         return DensityParts(log_prior, log_likelihood, of_prior, of_likelihood)

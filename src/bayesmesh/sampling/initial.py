@@ -55,7 +55,8 @@ def draw_at_mode(
     density = target.log_density(position)
     best = jnp.argmax(jnp.nan_to_num(density.log_prior + density.log_likelihood, nan=-jnp.inf))
     units = [b.indices for b in target.target.position.blocks().values() if b.part == "shared"]
-    mean, curvature = fit_normal(target, map_parts(lambda q: q[best][None], position), units)
+    start = map_parts(lambda q: q[best][None], position)
+    mean, curvature = fit_normal(target, start, units, target.expand(start))
     noise = standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, 2))(key), position, target.mask)
     moved = curvature.move(noise)
     return map_parts(lambda m, d: m + (spread * d).astype(m.dtype), mean, moved), curvature

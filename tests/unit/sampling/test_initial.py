@@ -52,7 +52,10 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
 
 @pytest.mark.parametrize("name", list_components("model"))
 def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target) -> None:
-    """Products with tangents give the blocks of the Hessian that JAX computes whole; padding has variance 1."""
+    """Products with tangents, or the model's information, give the blocks of the Hessian that JAX computes whole.
+
+    Padding has variance 1.
+    """
     case = make_case(name)
     target = make_target(case, 4, 3)
     bound = target.bind(target.lay_out(case.rows))
@@ -63,7 +66,7 @@ def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target
     def compare(at):
         at = climb(at, bound.log_density, 100, 0.1)
         whole = jax.jacfwd(lambda q: jax.tree.map(jnp.negative, bound.log_density(q).gradient))(at)
-        return whole, measure_curvature(bound, at, units)
+        return whole, measure_curvature(bound.expand(at), at, units)
 
     whole, curvature = compare(start)
     pairs = []
@@ -86,6 +89,27 @@ def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target
         if np.linalg.eigvalsh(expected).min() > 1e-6 * np.abs(expected).max():
             np.testing.assert_allclose(root.T @ expected @ root, np.eye(len(root)), atol=1e-6)
         assert np.isfinite(root).all()
+
+
+def test_an_expanded_likelihood_has_the_value_and_derivatives_of_the_likelihood(make_case, make_target) -> None:
+    """And a quadratic form in between: with the normal prior the Hessian is the same everywhere."""
+    case = make_case("softmax_regression")
+    target = make_target(case, 4, 3)
+    bound = target.bind(target.lay_out(case.rows))
+    at, there = (jax.tree.map(lambda x: x[None], target.sample_prior(jax.random.key(i))) for i in (1, 2))
+    expanded = bound.expand(at)
+    assert expanded is not bound
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), expanded.log_density(at), bound.log_density(at)
+    )
+
+    def rise(q):
+        density = expanded.log_density(q)
+        return (density.log_prior + density.log_likelihood)[0], density.gradient.shared[0]
+
+    (low, at_low), (high, at_high) = rise(at), rise(there)
+    step = there.shared[0] - at.shared[0]
+    np.testing.assert_allclose(high - low, (at_low + at_high) @ step / 2, rtol=1e-9)
 
 
 def initial_positions(make_program, case, initial, first_chain: int = 0):

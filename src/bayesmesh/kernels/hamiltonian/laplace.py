@@ -74,18 +74,21 @@ class NormalAtMode(NamedTuple):
     curvature: Curvature
 
 
-def fit_normal(target: Target, start: Position, units: Sequence[np.ndarray]) -> NormalAtMode:
+def fit_normal(
+    target: Target, start: Position, units: Sequence[np.ndarray], expansion: Target | None = None
+) -> NormalAtMode:
     """Return the normal with the curvature at `start`, and with the mode that a few Newton steps find from there.
 
     Args:
         target: the log density.
         start: one chain (1, ...), near a mode.
         units: of each declared axis, (unit, width) shared coordinates that belong to one unit of it.
+        expansion: a target with the same Hessian at `start`, where that is cheaper to differentiate.
 
     Raises:
         ConfigError: more than `MOST_COORDINATES` shared coordinates are outside of the units.
     """
-    curvature = measure_curvature(target, start, units)
+    curvature = measure_curvature(target if expansion is None else expansion, start, units)
 
     def climb(_: jax.Array, at: Position) -> Position:
         density = target.log_density(at)
