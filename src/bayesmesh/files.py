@@ -163,7 +163,9 @@ def read_json(path: Path, remedy: str = "delete it and run the stage that writes
     except FileNotFoundError as error:
         raise StoreError(f"{path}: does not exist", MISSING_REMEDY) from error
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}", "check its permissions") from error
+        other = isinstance(error, IsADirectoryError)
+        found = "move it away and run the stage that writes it again" if other else "check its permissions"
+        raise StoreError(f"{path}: cannot be read: {error.strerror}", found) from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: is damaged: {error}", remedy) from error
 

@@ -29,7 +29,7 @@ from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
-from bayesmesh.stages.requirements import check_later, check_reading, check_stop
+from bayesmesh.stages.requirements import check_later, check_reading, check_stop, check_values
 from bayesmesh.store.sealed import write_sealed
 
 _log = logging.getLogger("bayesmesh")
@@ -67,6 +67,7 @@ def run(
             check_later(later, model, data_spec, shards, latents)
             equations, growth = _growth(spec, data_spec, ledger)
             probe = make_program(spec, data_spec, slice_draws=1)
+            check_values(spec, data_spec, shards, probe.rows_here)
             warn_of_idle_gpu(probe.mesh, compute)
             with in_file_of(spec):
                 check_memory(probe, available_memory())

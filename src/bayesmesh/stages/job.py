@@ -58,7 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
             with seal as observed, observe(spec) as observation:
-                said = run_stage(spec, ledger, **options)
+                try:
+                    said = run_stage(spec, ledger, **options)
+                except SystemExit as error:
+                    # Snakemake would take exit(0) for success without results.
+                    raise ConfigError(
+                        f"a model or source ended the process: exit({error.code})", "let it raise an error instead"
+                    ) from error
                 code.check()
                 observed |= observation.files()
             ledger.finish()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
@@ -12,6 +14,7 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.model_check import Shapes, check_model, check_predictions, check_summaries
 from bayesmesh.sampling.monitored import summary_names
+from bayesmesh.sampling.row_check import NUM_ROWS, check_rows
 from bayesmesh.stages.context import in_file_of
 
 _ANALYSE = "bayesmesh.stages.analyse"
@@ -26,6 +29,20 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
     """
     with in_file_of(spec, "model.name"):
         return check_model(*spec.component("model"), data_spec)
+
+
+def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:
+    """Check at three rows of this process that each row's likelihood is its own; fewer rows are not checked.
+
+    Raises:
+        ConfigError: it is not; the message names the experiment's file.
+    """
+    first, end = rows_here
+    if end - first >= NUM_ROWS:
+        parts = [shards.read_rows(row, row + 1) for row in (first, (first + end) // 2, end - 1)]
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        with in_file_of(spec, "model.name"):
+            check_rows(*spec.component("model"), data_spec, rows)
 
 
 def check_later(later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes) -> None:
