@@ -235,5 +235,5 @@ def test_a_file_never_replaces_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file_is_named_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "a.json").mkdir()
-    with pytest.raises(StoreError, match="a.json: cannot be read: is not a file\n  remedy: move it away"):
+    with pytest.raises(StoreError, match=r"a.json: cannot be read: is not a file\n  remedy: move it away"):
         read_json(tmp_path / "a.json")
