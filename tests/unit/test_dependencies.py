@@ -102,7 +102,9 @@ def test_contenders_import_what_their_environment_holds() -> None:
 
 
 def test_the_tests_import_what_the_extra_dev_declares() -> None:
-    files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    found = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
+    # Runs in the environment of the peers.
+    files = [path for path in found if path.name != "make_reference.py"]
     own = {canonicalize_name(path.stem) for path in (ROOT / "tests").iterdir()}
     dev = _names(EXTRAS["dev"])
     assert _imported(files) - own - DECLARED - _names(EXTRAS["pymc"]) == dev - TOOLS

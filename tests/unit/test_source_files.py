@@ -101,6 +101,10 @@ def test_the_top_of_the_package_is_seen_at_a_glance() -> None:
 def test_all_files_that_are_not_python_are_installed() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["bayesmesh"]
     installed = {path for pattern in data for path in PACKAGE.glob(pattern)}
-    others = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    others = {
+        path
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and path.parent.name != "__pycache__"
+    }
     _refuse(map(_name, others - installed), "name these in package-data of pyproject.toml")
     _refuse((pattern for pattern in data if not list(PACKAGE.glob(pattern))), "package-data that names no file")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ from snakemake.persistence.file import FilePersistence
 from bayesmesh.planning.abandoned_locks import ignore_abandoned_locks
 from bayesmesh.store.lock import this_process
 
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from snakemake.persistence.file import FilePersistence
+from bayesmesh.planning.abandoned_locks import ignore_abandoned_locks
+ignore_abandoned_locks()
+FilePersistence(path=Path(sys.argv[1]))._write_locks("output", ["results/a", "results/b"])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 @pytest.fixture
 def persistence(tmp_path: Path) -> FilePersistence:
@@ -21,13 +32,10 @@ def persistence(tmp_path: Path) -> FilePersistence:
     return FilePersistence(path=tmp_path)
 
 
-def _lock_in_a_child(persistence: FilePersistence) -> None:
+def _lock_in_a_child(folder: Path) -> None:
     """Let a process take the lock and be killed."""
-    child = os.fork()
-    if child == 0:
-        persistence._write_locks("output", ["results/a", "results/b"])
-        os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], check=False)
+    assert child.returncode == -signal.SIGKILL
 
 
 def test_a_lock_of_a_living_owner_holds(persistence: FilePersistence) -> None:
@@ -38,16 +46,18 @@ def test_a_lock_of_a_living_owner_holds(persistence: FilePersistence) -> None:
 
 
 def test_a_lock_of_a_killed_owner_is_ignored_and_named(
-    persistence: FilePersistence, caplog: pytest.LogCaptureFixture
+    persistence: FilePersistence, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _lock_in_a_child(persistence)
+    _lock_in_a_child(tmp_path)
     with caplog.at_level(logging.WARNING, "bayesmesh"):
         assert list(persistence._read_locks()) == []
     assert "ignoring the lock of process" in caplog.text
 
 
-def test_a_lock_of_the_next_owner_holds_beside_that_of_a_killed_one(persistence: FilePersistence) -> None:
-    _lock_in_a_child(persistence)
+def test_a_lock_of_the_next_owner_holds_beside_that_of_a_killed_one(
+    persistence: FilePersistence, tmp_path: Path
+) -> None:
+    _lock_in_a_child(tmp_path)
     persistence._write_locks("output", ["results/a"])
     assert [key for _, key in persistence._read_locks() if key.startswith("results")] == ["results/a"]
 

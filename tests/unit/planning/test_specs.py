@@ -51,6 +51,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "context",
         "job",
         "new_chains",
+        "planned_code",
         "requirements",
         "sealing",
         "stop_rule",

@@ -210,7 +210,7 @@ def test_a_lock_that_cannot_be_read_is_nobodys_to_take(tmp_path: Path, monkeypat
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "read_bytes", fail)
+            patch.setattr("bayesmesh.store.lock.read_bytes", fail)
             with pytest.raises(OSError, match="writer"):
                 WriterLock(tmp_path).__enter__()
         assert (tmp_path / LOCK_NAME).read_bytes() == content
