@@ -39,9 +39,9 @@ def compile_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(num_rows: int) -> int:
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(str(tmp_path))
-        (tmp_path / "mine.py").write_text(MODEL)
+        (tmp_path / "looping.py").write_text(MODEL)
         experiment = {
-            "title": "Loop", "data": {"source": "gaussian", "num_rows": num_rows}, "model": {"name": "mine:Looping"},
+            "title": "Loop", "data": {"source": "gaussian", "num_rows": num_rows}, "model": {"name": "looping:Looping"},
             "kernel": {"name": "hmc"}, "sampling": {"chains": 1, "warmup": 5, "draws": 5},
         }  # fmt: skip
         (tmp_path / "config" / "experiments").mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_a_model_that_could_not_be_compiled_is_refused(compile_rows: Any, capfd:
     jax.config.update("jax_enable_x64", True)
     assert compile_rows(50_000) == 2
     said = capfd.readouterr().err
-    assert "config/experiments/loop.yaml: model 'mine:Looping': its program grows with its data" in said
+    assert "config/experiments/loop.yaml: model 'looping:Looping': its program grows with its data" in said
     assert (
         "remedy: replace the Python loop over rows, or Python's sum over an array, by operations on whole arrays"
         in said

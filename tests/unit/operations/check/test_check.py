@@ -140,12 +140,12 @@ def test_the_subject_is_found(tmp_path: Path) -> None:
 
 def test_a_model_of_one_s_own_is_checked_on_built_in_data(tmp_path: Path, monkeypatch) -> None:
     text = component_path("model", "gaussian").read_text()
-    (tmp_path / "mine.py").write_text(text.replace('rows["x"].astype(mean.dtype)', 'rows["y"].astype(mean.dtype)'))
+    (tmp_path / "misread.py").write_text(text.replace('rows["x"].astype(mean.dtype)', 'rows["y"].astype(mean.dtype)'))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").symlink_to(ROOT / "config")
     with pytest.raises(ConfigError, match="reads none of the built-in data"):
-        find_subject(Path("config"), "mine:Gaussian", None)
-    assert dataclasses.is_dataclass(find_subject(Path("config"), "mine:Gaussian", "gaussian").spec)
+        find_subject(Path("config"), "misread:Gaussian", None)
+    assert dataclasses.is_dataclass(find_subject(Path("config"), "misread:Gaussian", "gaussian").spec)
 
 
 def test_the_verb_asks_for_a_model(capsys) -> None:
