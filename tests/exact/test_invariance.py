@@ -99,7 +99,9 @@ def tune(kernel: Kernel, num_chains: int = 16) -> Any:
             return after, kernel.adapt(adaptation, state, after, info, TARGET)
 
         begin = (state, kernel.init_adaptation(state, TARGET))
-        return kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
+        tuning = kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
+        # After warmup it is the same for all chains, and then for any number of them.
+        return tuning._replace(step_size=jnp.ravel(tuning.step_size)[0])
 
     return jax.jit(run)(start(kernel, num_chains, seed=1))
 
