@@ -100,7 +100,7 @@ def build(
     from bayesmesh.sampling.program import PROGRAMS
 
     program = make_program(
-        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, kernel_options, sharding
+        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options, sharding
     )
     key = (
         case.model_class, case.spec.num_rows, case.spec.entry_counts, case.spec.dtype, repr(case.spec.fields),
@@ -147,9 +147,7 @@ def make_program(
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
-    # Draws of the prior by default: a start for every kernel.
-    initial = {"method": "prior"} if initial is None else initial
-    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial})
+    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial or {}})
     layout = lay_out_rows(case.spec.num_rows, mesh[1], row_tile, case.spec.entry_counts)
     target = make_target(case.model, case.spec, layout, placed, sharding)
     return Program(

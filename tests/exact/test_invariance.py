@@ -99,9 +99,7 @@ def tune(kernel: Kernel, num_chains: int = 16) -> Any:
             return after, kernel.adapt(adaptation, state, after, info, TARGET)
 
         begin = (state, kernel.init_adaptation(state, TARGET))
-        tuning = kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
-        # After warmup it is the same for all chains, and then for any number of them.
-        return tuning._replace(step_size=jnp.ravel(tuning.step_size)[0])
+        return kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
 
     return jax.jit(run)(start(kernel, num_chains, seed=1))
 

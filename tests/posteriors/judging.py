@@ -49,20 +49,17 @@ def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = 
     sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
     built = programs.build(
         case, kernel, num_chains=num_chains, num_warmup=sampling.warmup, most_draws=500,
-        row_tile=case.spec.num_rows, initial={}, **options,
+        row_tile=case.spec.num_rows, **options,
     )  # fmt: skip
     return built, run(built, sampling.draws, seed)
 
 
 def run(built: Any, num_draws: int, seed: int) -> programs.Run:
     """Go from finite starts to as many draws."""
-    import jax
-
-    from bayesmesh.sampling.starts import NUM_COMPARED, start_chains
+    from bayesmesh.sampling.starts import start_chains
 
     arguments, warmup = built.arguments(seed), built.program.sampling.warmup
-    num_compared = NUM_COMPARED[built.program.sampling.initial.method]
-    begin = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, num_compared)
+    begin = start_chains(built.compiled["initialise"], arguments, built.data)
     warm, warmup_statistics, _ = built.go(arguments, begin, 0, warmup)
     state, statistics, draws = built.go(arguments, warm, warmup, num_draws)
     return programs.Run(warm, warmup_statistics, state, statistics, draws)

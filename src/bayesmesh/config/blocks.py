@@ -65,11 +65,10 @@ class StopSettings(Settings):
 class InitialSettings(Settings):
     """Where the chains start."""
 
-    method: Literal["uniform", "prior", "zero", "mode", "laplace"] = "uniform"
-    """`uniform`: uniform on -2 to 2 in unconstrained space, however wide the prior; `prior`: a draw from the prior;
-    `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain optimises with Adam from its own
-    prior draw; `laplace`: draws of the normal with the curvature at the highest mode that the chains find so from
-    uniform starts."""
+    method: Literal["prior", "zero", "mode", "laplace"] = "prior"
+    """`prior`: a draw from the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain
+    optimises with Adam from its own prior draw; `laplace`: draws of the normal with the curvature at the highest mode
+    that the chains find so."""
     spread: float = Field(1.0, gt=0, le=100)
     """Scales the starting draw in unconstrained space (no unit)."""
     steps: int = Field(150, ge=1, le=100_000)
@@ -89,7 +88,7 @@ class SamplingSettings(Settings):
     """Number of jobs in `independent` mode; must divide `chains`."""
     warmup: int = Field(500, ge=0, le=10_000_000)
     """Warmup iterations per chain; never part of the posterior."""
-    draws: int = Field(1000, ge=4, le=100_000_000)
+    draws: int = Field(500, ge=4, le=100_000_000)
     """Draws per chain after warmup; with `stop`, the largest number."""
     stop: StopSettings | None = None
     """Rule that ends sampling before `draws`, at the first look that meets all targets; no rule if absent."""

@@ -42,7 +42,7 @@ class NutsInfo(NamedTuple):
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging: (chain,) bool.
         tree_depth, num_leapfrog_steps: (chain,) int32.
-        n_steps: () int32. step_size: (chain,) float64.
+        n_steps: () int32. step_size: () float64.
     """
 
     acceptance_rate: jax.Array
@@ -62,7 +62,6 @@ class Nuts(HamiltonianKernel[NutsInfo]):
 
     pretty_name = "NUTS"
     reference = "Hoffman and Gelman 2014; Betancourt 2017; Phan, Pradhan and Jankowiak 2019"
-    has_own_steps = True
     statistics = STATISTICS | {
         "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
         "accepted": Statistic("1", "Whether the draw is another point than the one before."),

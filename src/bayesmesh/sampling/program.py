@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Key
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
@@ -28,14 +28,6 @@ from bayesmesh.sampling.parts import part_shape, to_device, to_host
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
-
-_UNIFORM = functools.partial(jax.random.uniform, minval=-2, maxval=2)
-_NOISE: Mapping[str, Callable[..., jax.Array]] = {
-    "uniform": _UNIFORM,
-    "laplace": _UNIFORM,
-    "zero": jax.random.normal,
-}
-"""Method of starting in unconstrained space, without the prior -> how; the width of `uniform` is Stan's."""
 
 _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
@@ -135,11 +127,8 @@ class Program:
 
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
-    ) -> tuple[ChainState, Float[Array, " chain"]]:
-        """Return the state of freshly started chains, and their log density.
-
-        It is NaN where position, log density or gradient are not finite.
-        """
+    ) -> tuple[ChainState, Bool[Array, " chain"]]:
+        """Return the state of freshly started chains, and which have a finite position, log density and gradient."""
         # Iterations count from 0; a start has keys that no iteration can have.
         last = jnp.uint32(2**32 - 1) - arguments.attempt
         keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
@@ -156,18 +145,17 @@ class Program:
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
         check_fields(kernel, state)
-        lp = jnp.where(_is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
-        return ChainState(state, kernel.init_adaptation(state, bound)), lp
+        return ChainState(state, kernel.init_adaptation(state, bound)), _is_finite(state)
 
     def sample_start(self, target: Target, key: Key[Array, ""]) -> Position:
         """Return one chain's start before it is scaled by the spread, and before it climbs."""
-        draw = _NOISE.get(self.sampling.initial.method)
-        if draw is None:
-            return target.sample_prior(key)
+        return (self._noise if self.sampling.initial.method == "zero" else target.sample_prior)(key)
+
+    def _noise(self, key: jax.Array) -> Position:
         layout = self.target.position
         # Packed, because padding must not move.
         z = {
-            k: draw(jax.random.fold_in(key, i), shape, self.target.dtype)
+            k: jax.random.normal(jax.random.fold_in(key, i), shape, self.target.dtype)
             for i, (k, shape) in enumerate(layout.shapes.items())
         }
         return layout.pack(z)

@@ -24,7 +24,7 @@ from bayesmesh.sampling.interruption import GraceOver, Interruption
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import ChainState, GroupKey, Program
 from bayesmesh.sampling.sizes import SLICE_SECONDS
-from bayesmesh.sampling.starts import NUM_COMPARED, NoFiniteStart, start_chains
+from bayesmesh.sampling.starts import NoFiniteStart, start_chains
 from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
@@ -125,9 +125,7 @@ class Loop:
                 return commit.phase, commit.stop, self.program.state_to_device(leaves)
         with self._ledger.phase("initialise"):
             try:
-                num_compared = NUM_COMPARED.get(self.program.sampling.initial.method, 1)
-                initialise, wait = self.compiled["initialise"], self._interruption.wait
-                return "warmup", 0, start_chains(initialise, *self._arguments, wait, num_compared)
+                return "warmup", 0, start_chains(self.compiled["initialise"], *self._arguments, self._interruption.wait)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
 

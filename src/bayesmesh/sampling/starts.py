@@ -1,11 +1,7 @@
 """Start chains where the density is finite, and find out why that is impossible.
 
-A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts do not depend
-on devices.
-
-Where starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression
-begins at a log density of -1e30. Each chain then takes the first of a few that is not among the worse half of all of them.
-The better half still covers every mode that has a place in the box; the best of them all would favour a narrow one.
+A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts depend neither
+on the other chains nor on devices.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, UInt32
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.sampling.density import Arrays, Target
@@ -25,9 +20,6 @@ from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
 
 MOST_ATTEMPTS = 100
 """Starts that a chain tries; Stan's number."""
-
-NUM_COMPARED = {"uniform": 8}
-"""Method of starting -> starts of each chain that are compared; 1 for others."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -38,8 +30,8 @@ NAMED_ROWS, NAMED_CHAINS = 3, 8
 """Rows and chains that a message names."""
 
 _REMEDY = (
-    "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (uniform,"
-    " prior, zero or mode) and a smaller sampling.initial.spread{precision}"
+    "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (prior, zero or"
+    " mode) and a smaller sampling.initial.spread{precision}"
 )
 
 
@@ -64,9 +56,8 @@ def start_chains(
     arguments: Arguments,
     data: Arrays,
     wait: Callable[[object], object] = jax.block_until_ready,
-    num_compared: int = 1,
 ) -> ChainState:
-    """Return chains at their first finite starts, or the first of those compared that is not among the worse half.
+    """Return chains at their first finite starts.
 
     A chain with a finite start keeps it while others are started again.
 
@@ -75,46 +66,25 @@ def start_chains(
         arguments: numbers of the run.
         data: rows on the devices.
         wait: returns once all arrays of a tree are ready.
-        num_compared: starts of each chain that are compared.
 
     Raises:
         NoFiniteStart: a chain has used up its attempts.
     """
-
-    def begin(attempt: np.ndarray) -> tuple[ChainState, np.ndarray]:
-        state, lp = initialise(arguments._replace(attempt=attempt), data)
-        wait((state, lp))
-        return state, np.asarray(lp)
-
-    attempt = arguments.attempt
-    if num_compared > 1:
-        attempt = choose_starts(np.stack([begin(np.full_like(attempt, i))[1] for i in range(num_compared)]))
     for tried in range(1, MOST_ATTEMPTS + 1):
-        state, lp = begin(attempt)
-        has_failed = ~np.isfinite(lp)
+        state, is_finite = initialise(arguments, data)
+        wait((state, is_finite))
+        has_failed = ~np.asarray(is_finite)
         if not has_failed.any():
             if tried > 1:
                 _log.info(
                     "%d of %d chains started again, up to %d times",
-                    np.count_nonzero(attempt),
+                    np.count_nonzero(arguments.attempt),
                     has_failed.size,
                     tried - 1,
                 )
             return state
-        attempt = attempt + has_failed.astype(np.uint32)
+        arguments = arguments._replace(attempt=arguments.attempt + has_failed.astype(np.uint32))
     raise NoFiniteStart(np.flatnonzero(has_failed).tolist())
-
-
-def choose_starts(lp: Float[np.ndarray, "attempt chain"]) -> UInt32[np.ndarray, " chain"]:
-    """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
-
-    >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]))
-    array([1, 0], dtype=uint32)
-    """
-    finite = np.where(np.isfinite(lp), lp, -np.inf)
-    limit = np.median(finite[np.isfinite(finite)]) if np.isfinite(finite).any() else -np.inf
-    is_good = finite >= limit
-    return np.where(is_good.any(axis=0), is_good.argmax(axis=0), finite.argmax(axis=0)).astype(np.uint32)
 
 
 def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows: ReadRows) -> ConfigError:

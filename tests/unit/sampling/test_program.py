@@ -19,7 +19,7 @@ NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 4, 30, 20
 # Steps near the largest stable one would make 1e-16 of rounding 1e-9 in fifty transitions.
 OPTIONS: dict[str, dict[str, Any]] = {
     "hmc": {"num_leapfrog_steps": 2, "target_acceptance": 0.9},
-    "chees": {"max_leapfrog_steps": 8, "target_acceptance": 0.9},
+    "chees": {"max_leapfrog_steps": 8},
     "mams": {"max_leapfrog_steps": 8},
     "tempered_smc": {"max_leapfrog_steps": 8},
     "nuts": {"max_tree_depth": 4},

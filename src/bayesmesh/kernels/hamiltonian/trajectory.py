@@ -61,7 +61,7 @@ class HamiltonianInfo(NamedTuple):
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging: (chain,) bool.
-        n_steps: () int32. step_size: () or (chain,) float64.
+        n_steps: () int32. step_size: () float64.
         trajectory: its end; not recorded.
         inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
     """
@@ -158,7 +158,7 @@ def run_trajectory[Data](
         target: the log density.
         metric: the kind of metric.
         data: its arrays.
-        step_size: () or (chain,) float64.
+        step_size: () float64.
         num_leapfrog_steps: () int32, the same for every chain.
 
     Returns:
@@ -197,7 +197,7 @@ def accept(
         state: present state.
         momentum: with which the proposal was reached.
         num_gradients: () int32, gradients that the proposal took.
-        step_size: () or (chain,) float64.
+        step_size: () float64.
 
     Returns:
         The next state (a rejected chain keeps its own) and the info, without energy.

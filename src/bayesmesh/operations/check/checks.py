@@ -206,9 +206,7 @@ def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms
     devices = jax.devices()[:1]
     mesh = jax.make_mesh((1, 1), (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     kernel_class, options = resolve_component("kernel", KERNEL, {"max_tree_depth": MOST_DEPTH[name]})
-    # Parameters of the simulated datasets are draws of the prior too.
-    initial = {"method": "prior"}
-    sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP, "initial": initial})
+    sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP})
     kernel = kernel_class(options, NUM_WARMUP)
     return DatasetPrograms(Program(_target(subject), kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), num_datasets)
 
