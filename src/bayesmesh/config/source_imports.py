@@ -81,7 +81,7 @@ def _read_source(path: Path, content: bytes) -> _Source:
 
 @functools.cache
 def _remembered() -> dict[str, _Source]:
-    """Return digest of a content -> what is known of it; what is added is kept when the process ends.
+    """Return content digest -> imports and syntax digest; new entries are saved when the process ends.
 
     As much trust as in the compiled modules beside it: whoever can write to one can write to the other.
     """

@@ -139,7 +139,7 @@ def remove(one: Unnamed) -> None:
     experiment = one.folder.parents[1]
     for path in seal_files(experiment.parent, experiment.name):
         with contextlib.suppress(StoreError):
-            # `verify` must not miss what was removed on purpose.
+            # Otherwise `verify` would report files removed on purpose.
             if any(f"/chains/{identity}/" in name for name in read_seal(path).kept):
                 path.unlink()
     shutil.rmtree(aside)

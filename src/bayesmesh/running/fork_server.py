@@ -164,7 +164,7 @@ class Server:
     def serve(self, timeout: float | None = None) -> None:
         """Handle what has come, waiting for it, but at most `timeout` seconds."""
         for key, _ in self._events.select(timeout):
-            # What was handled before may have ended this.
+            # An earlier event may have ended this connection.
             if key.fd in self._events.get_map():
                 key.data()
 
@@ -271,7 +271,7 @@ def main() -> None:
     # The one thread is that of Arrow's allocator, which restores itself in forks.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # What is imported lives to the end: neither this process nor a fork need walk through it.
+    # Imported modules live to the end, so no garbage collection need walk through them.
     gc.disable()
     waiting = list(MODULES)
     while server.is_needed:

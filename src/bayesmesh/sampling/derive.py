@@ -43,7 +43,7 @@ _Function = Callable[[Latents, Rows, jax.Array], Latents]
 
 
 class Extent(NamedTuple):
-    """Size of a posterior, and limits on what is derived from it.
+    """Size of a posterior, and limits on derived quantities.
 
     Attributes:
         num_chains, num_draws: of the posterior.
@@ -107,7 +107,7 @@ def lower_derived(
 def _functions(
     model: Model, spec: DataSpec, shards: Shards, extent: Extent
 ) -> Iterator[tuple[np.ndarray, dict[str, _Function]]]:
-    """Yield row numbers, and by group what is computed at these rows from every draw."""
+    """Yield row numbers, and by group the quantities computed at these rows from every draw."""
     yield spread_evenly(spec.num_rows, extent.probe_rows), {"summaries": lambda z, rows, _: model.summaries(z, rows)}
 
     def log_likelihood(latents: Latents, data: Rows, _: jax.Array) -> Latents:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 FLOOR = 1e-7
-"""What is added to both scatters, in units in which a coordinate of draws and of gradients have equal variance.
+"""Regularisation added to both scatters, in units in which a coordinate of draws and of gradients have equal variance.
 
 It shrinks towards these units where points are few. More costs condition: at 1e-3 a target of 1e8 is left with 1e2."""
 

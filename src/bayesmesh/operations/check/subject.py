@@ -63,7 +63,7 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
         results: folder of results, which may hold its shards.
 
     Raises:
-        ConfigError: an unknown name; options are missing; or there are no data for the model.
+        ConfigError: an unknown name; options are missing; or no data fit the model.
     """
     plan = Plan(str(config), results, is_partial=True)
     if experiment is None:

@@ -54,7 +54,7 @@ class DenseMetric(Metric[Dense, Scatter]):
         """Return the diagonal metric of the start.
 
         Raises:
-            ConfigError: there are no shared coordinates, or more than `MOST_COORDINATES`.
+            ConfigError: the model has no shared coordinates, or more than `MOST_COORDINATES`.
         """
         size = 0 if gradient.shared is None else gradient.shared.shape[1]
         if not 1 <= size <= MOST_COORDINATES:
