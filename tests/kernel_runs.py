@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Density, DensityParts, Kernel, Position, first_chains
+from kernel_options import kernel_options
 
 NUM_CHAINS, NUM_WARMUP, MOST = 6, 60, 60
 NUM_SHARED, NUM_ENTRIES, WIDTH = 4, 4, 2
@@ -96,7 +97,7 @@ class Chains(NamedTuple):
 
 def make(name: str, num_warmup: int = NUM_WARMUP, **options: Any) -> Kernel:
     options = SHORT.get(name, {}) | options
-    return load_component("kernel", name)(read_options(component_path("kernel", name))(**options), num_warmup)
+    return load_component("kernel", name)(kernel_options(name, **options), num_warmup)
 
 
 @functools.cache

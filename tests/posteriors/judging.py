@@ -49,17 +49,20 @@ def sample(name: str, kernel: str, num_chains: int, seed: int = 3, dtype: str = 
     sampling, case = SamplingSettings(), POSTERIORS[name].case(dtype)
     built = programs.build(
         case, kernel, num_chains=num_chains, num_warmup=sampling.warmup, most_draws=500,
-        row_tile=case.spec.num_rows, **options,
+        row_tile=case.spec.num_rows, initial=sampling.initial.model_dump(), **options,
     )  # fmt: skip
     return built, run(built, sampling.draws, seed)
 
 
 def run(built: Any, num_draws: int, seed: int) -> programs.Run:
     """Go from finite starts to as many draws."""
+    import jax
+
     from bayesmesh.sampling.starts import start_chains
 
     arguments, warmup = built.arguments(seed), built.program.sampling.warmup
-    begin = start_chains(built.compiled["initialise"], arguments, built.data)
+    method = built.program.sampling.initial.method
+    begin = start_chains(built.compiled["initialise"], arguments, built.data, jax.block_until_ready, method)
     warm, warmup_statistics, _ = built.go(arguments, begin, 0, warmup)
     state, statistics, draws = built.go(arguments, warm, warmup, num_draws)
     return programs.Run(warm, warmup_statistics, state, statistics, draws)
@@ -71,6 +74,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite import NonFinite
+    from bayesmesh.diagnostics.funnel import funnel_gate
     from bayesmesh.diagnostics.gates import evaluate_gates
     from bayesmesh.diagnostics.modes import modes_gate
     from bayesmesh.diagnostics.movement import Movement
@@ -87,7 +91,11 @@ def judge(name: str, built: Any, run: Any) -> Judged:
         parts.append(pd.DataFrame({"variable": latent, "index": index, **convergence_table(draws)}))
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
-    gates = [g for g in (finite.gate(), movement.gate(), modes_gate(statistics["lp"])) if g is not None] + gates
+    in_modes = modes_gate(statistics["lp"])
+    gates = [g for g in (finite.gate(), movement.gate(), in_modes) if g is not None] + gates
+    if in_modes is None and overall(gates) != "pass":
+        blocks = (([f"{k}[{i}]" for i in range(v.shape[-1])], v) for k, v in summaries.items())
+        gates = [g for g in (funnel_gate(statistics["lp"], blocks, overall(gates)),) if g is not None] + gates
     gradients = int(np.sum(run.warmup_statistics["n_steps"]) + np.sum(run.statistics["n_steps"]))
     return Judged(
         overall(gates), tuple(g.message for g in gates if g.verdict != "pass"), *_errors(name, table), gradients

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bayesmesh.diagnostics.coordinates import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
+from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
@@ -48,7 +50,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
-        `movement`, and chains whose log density is another than that of the others a gate `modes`; these exist only then. If `energy` or
+        `movement`, and chains whose log density is another than that of the others a gate `modes`; these exist only then. A latent that a missed gate
+        is likely to come from is named by a gate `funnel`. If `energy` or
         `diverging` is declared by the kernel and not recorded, its gate is missed; the gate does not exist for
         a kernel that does not declare the statistic.
 
@@ -74,8 +77,12 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
     )
-    in_modes = modes_gate(read_part(sample_stats["lp"])) if "lp" in sample_stats else None
+    lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
+    in_modes = None if lp is None else modes_gate(lp)
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
+    if lp is not None and in_modes is None and (outcome := overall(results)) != "pass":
+        funnel = funnel_gate(lp, _latent_blocks(latents), outcome)
+        results = results if funnel is None else [funnel, *results]
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),
@@ -132,6 +139,15 @@ def _tables(
             rows = {"variable": name, "index": index[part], **convergence_table(draws)}
             parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
     return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
+
+
+def _latent_blocks(latents: dict[str, zarr.Array]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent, block by block."""
+    for name, array in latents.items():
+        positions = choose_coordinates(event_size(array), MOST_LATENTS)
+        index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
+        for part, draws in coordinate_blocks(array, positions, READ_BYTES):
+            yield [f"{name}[{place}]" if place else name for place in index[part]], draws
 
 
 def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:

@@ -7,13 +7,15 @@ chain takes the same number of steps, so on an accelerator none waits for a deep
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.step_size import averaged_step_size, mean_over_finite
+from bayesmesh.kernels.adaptation.pooling import mean_over
+from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Target
@@ -40,6 +42,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     pretty_name = "ChEES-HMC"
     reference = "Hoffman, Radul and Sountsov 2021, AISTATS"
     min_chains = 2
+    has_own_steps = True
     statistics = STATISTICS
 
     def expected_gradients(self) -> float:
@@ -56,28 +59,32 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     def num_leapfrog_steps(self, state: HamiltonianState, tuning: HamiltonianTuning) -> Int[Array, ""]:
         """Return the jittered length of the next trajectory, () int32."""
         length = halton(state.num_steps) * tuning.extra
-        num_steps = jnp.clip(jnp.ceil(length / tuning.step_size), 1, self.options.max_leapfrog_steps)
+        num_steps = jnp.clip(jnp.ceil(length / jnp.median(tuning.step_size)), 1, self.options.max_leapfrog_steps)
         return num_steps.astype(jnp.int32)
 
-    def acceptance_statistic(self, info: HamiltonianInfo) -> Float[Array, ""]:
-        """Return the harmonic mean of acceptance over chains."""
-        inverse = mean_over_finite(1 / jnp.maximum(info.acceptance_rate, 1e-3), info.lp)
+    def acceptance_statistic(self, info: HamiltonianInfo, counts: Bool[Array, " chain"]) -> Float[Array, ""]:
+        """Return the harmonic mean of acceptance over the chains that count."""
+        inverse = mean_over(1 / jnp.maximum(info.acceptance_rate, 1e-3), counts)
         return 1 / jnp.maximum(inverse, 1.0)
 
     def init_extra(self) -> LengthState:
         """Return the initial state of the search for a length."""
         return init_length(self.options.initial_step_size * self.options.initial_leapfrog_steps)
 
-    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo) -> LengthState:
-        """Make one ascent step on the criterion."""
+    def adapt_extra(
+        self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
+    ) -> LengthState:
+        """Make one ascent step on the criterion; in the early phase, keep the initial number of steps."""
         jitter = halton(before.num_steps)
         assert info.trajectory is not None  # of `run_trajectory`
-        length = update_length(
-            adaptation.extra, before.position, info.trajectory, self.metric, adaptation.metric, jitter
-        )
+        counted = info.trajectory._replace(acceptance_rate=jnp.where(counts, info.acceptance_rate, jnp.nan))
+        length = update_length(adaptation.extra, before.position, counted, self.metric, adaptation.metric, jitter)
+        early = init_length(self.options.initial_leapfrog_steps * jnp.median(info.step_size))
+        is_early = before.num_steps < self.num_early()
+        length = jax.tree.map(lambda e, later: jnp.where(is_early, e, later), early, length)
         # At the cap, or at one step, the search has no effect. The step size in use fluctuates during adaptation, and
         # bounds that followed it down would cut the length permanently.
-        step_size, average = info.step_size, averaged_step_size(adaptation.step_size)
+        step_size, average = jnp.median(info.step_size), jnp.median(averaged_step_size(adaptation.step_size))
         shortest = jnp.log(jnp.minimum(step_size, average))
         longest = jnp.log(jnp.maximum(step_size, average) * self.options.max_leapfrog_steps)
         return length._replace(log_length=jnp.clip(length.log_length, shortest, longest))

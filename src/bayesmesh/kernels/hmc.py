@@ -2,21 +2,39 @@
 
 With `metric: identity` this is the sampler of TensorFlow Probability's tutorial "Distributed inference with JAX": fixed
 length, one step size for all chains adapted during the first part of warmup towards an acceptance of 0.75. A fixed
-length can resonate with the target; `chees` does not.
+length can resonate with the target; `jitter` and `chees` avoid that.
+
+With a normal that is close to the target, `integrator: split` is exact in it, so that a step may be several times as long.
+A quarter of a period, a trajectory of length 1.57, then ends in an independent draw.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any, Literal
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings, MetricName
-from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
-from bayesmesh.kernels.base import Target
-from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
+from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.adaptation.trajectory_length import halton
+from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
+from bayesmesh.kernels.base import COORDINATES, POSITION, Position, Target
+from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
+from bayesmesh.kernels.hamiltonian.rotation import place_in_normal, run_split_trajectory
+from bayesmesh.kernels.hamiltonian.trajectory import (
+    STATISTICS,
+    HamiltonianInfo,
+    HamiltonianState,
+    SplitPoint,
+    run_trajectory,
+)
+
+_NORMAL_REMEDY = "write\n    sampling:\n      initial:\n        method: laplace\n  or use integrator: leapfrog"
 
 
 class Options(HamiltonianSettings):
@@ -24,7 +42,25 @@ class Options(HamiltonianSettings):
 
     # Compiled in: a loop of known length is 5% faster on a GPU, which need not check a condition after each step.
     num_leapfrog_steps: int = Field(
-        20, ge=1, le=100_000, description="Leapfrog steps of a trajectory; each is one gradient."
+        20,
+        ge=1,
+        le=100_000,
+        description="Leapfrog steps of a trajectory; each is one gradient. With `trajectory_length`, the most.",
+    )
+    trajectory_length: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="Length of a trajectory, in units of the metric: as many steps as it takes at the adapted step size, "
+        "shortened to fit. By default, the number of steps is fixed.",
+    )
+    jitter: float = Field(
+        0.0, ge=0, lt=1, description="Largest part by which the steps of a trajectory are longer or shorter (no unit)."
+    )
+    integrator: Literal["leapfrog", "split"] = Field(
+        "leapfrog",
+        description="How a trajectory is computed. `split` is exact in the normal from which chains start with "
+        "`sampling.initial.method: laplace`, and needs `metric: curvature`.",
     )
     initial_step_size: Argument[float] = Field(
         0.01, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
@@ -48,6 +84,14 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
     reference = "Duane et al. 1987; Neal 2011; dual averaging: Hoffman and Gelman 2014"
     statistics = STATISTICS
 
+    def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
+        super().__init__(options, num_warmup)
+        if self._is_split and self.options.metric != "curvature":
+            raise ConfigError(
+                f"key 'kernel.integrator': split needs the normal at a mode, and metric is {self.options.metric}",
+                "write metric: curvature, or use integrator: leapfrog",
+            )
+
     @property
     def num_adaptive(self) -> int | Int[Array, ""]:
         """The first `adaptation_fraction` of warmup."""
@@ -55,12 +99,73 @@ class Hmc(HamiltonianKernel[HamiltonianInfo]):
         return jnp.round(count).astype(jnp.int32) if isinstance(count, jax.Array) else round(count)
 
     def expected_gradients(self) -> float:
-        """The number of leapfrog steps."""
-        return float(self.options.num_leapfrog_steps)
+        """The number of leapfrog steps, or an upper bound of it from the initial step size."""
+        most, length = self.options.num_leapfrog_steps, self.options.trajectory_length
+        return float(most if length is None else min(most, math.ceil(length / self.options.initial_step_size)))
+
+    def init(self, key: jax.Array, position: Position, target: Target) -> HamiltonianState:
+        """Return the state at a position; needs one gradient and no randomness.
+
+        Raises:
+            ConfigError: trajectories are to be exact in a normal, and the target brings none.
+        """
+        state = super().init(key, position, target)
+        if not self._is_split:
+            return state
+        normal = _normal_of(target)
+        return place_in_normal(state, self.metric, normal.curvature, _without_chain(normal.mean))
+
+    def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
+        """Return the adaptation before the first iteration; its further part is the mean of the normal, if there is one."""
+        adaptation = super().init_adaptation(state, target)
+        return adaptation._replace(extra=_without_chain(_normal_of(target).mean)) if self._is_split else adaptation
 
     def step(
         self, key: Key[Array, " chain"], state: HamiltonianState, target: Target, tuning: HamiltonianTuning
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory."""
-        num_steps = jnp.asarray(self.options.num_leapfrog_steps, jnp.int32)
-        return run_trajectory(key, state, target, self.metric, tuning.metric, tuning.step_size, num_steps)
+        num_steps, step_size = self._plan(state, tuning)
+        if self._is_split:
+            normal = self.metric, tuning.metric, tuning.extra
+            return run_split_trajectory(key, state, target, *normal, step_size, num_steps)
+        return run_trajectory(key, state, target, self.metric, tuning.metric, step_size, num_steps)
+
+    def _plan(self, state: HamiltonianState, tuning: HamiltonianTuning) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        """Return number and size of the steps of the next trajectory."""
+        options, step_size = self.options, tuning.step_size
+        num_steps = jnp.asarray(options.num_leapfrog_steps, jnp.int32)
+        if (length := options.trajectory_length) is not None:
+            num_steps = jnp.clip(jnp.ceil(length / step_size), 1, num_steps).astype(jnp.int32)
+            step_size = jnp.minimum(step_size, length / num_steps)
+        if options.jitter:
+            step_size = step_size * (1 + options.jitter * (2 * halton(state.num_steps) - 1))
+        return num_steps, step_size
+
+    @property
+    def _is_split(self) -> bool:
+        return bool(self.options.integrator == "split")
+
+    def extra_tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> Any:
+        """Return the mean of the normal, if trajectories are exact in one."""
+        del is_adapting
+        return adaptation.extra
+
+    def extra_axes(self) -> Any:
+        """Return the axes of that mean."""
+        return COORDINATES if self._is_split else super().extra_axes()
+
+    def state_axes(self) -> HamiltonianState:
+        """Return the axes of a state."""
+        axes = super().state_axes()
+        return axes._replace(split=SplitPoint(POSITION, POSITION)) if self._is_split else axes
+
+
+def _normal_of(target: Target) -> NormalAtMode:
+    found: NormalAtMode | None = getattr(target, "normal", None)
+    if found is None:
+        raise ConfigError("key 'kernel.integrator': split needs a mode, and the chains start elsewhere", _NORMAL_REMEDY)
+    return found
+
+
+def _without_chain(position: Position) -> Position:
+    return jax.tree.map(lambda x: x[0], position)

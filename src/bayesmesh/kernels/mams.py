@@ -75,7 +75,8 @@ class Mams(Chees):
     ) -> tuple[HamiltonianState, HamiltonianInfo]:
         """Make one trajectory of jittered length."""
         key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
-        num_steps, step_size = self.num_leapfrog_steps(state, tuning), tuning.step_size
+        num_steps = self.num_leapfrog_steps(state, tuning)
+        step_size = jnp.broadcast_to(tuning.step_size, state.log_prior.shape)
         size = num_coordinates(state.position, target.mask)
         momentum = to_sphere(self.metric.draw_momentum(key_momentum, state.position, target.mask), size)
 
@@ -86,7 +87,7 @@ class Mams(Chees):
             at, momentum, log_volume = carry
             momentum, first = kick(at, momentum)
             direction = self.metric.move(tuning.metric, momentum)
-            position = map_parts(lambda q, v: q + step_size.astype(q.dtype) * v, at.position, direction)
+            position = map_parts(lambda q, v: q + over_chains(step_size.astype(q.dtype), q) * v, at.position, direction)
             at = HamiltonianState(position, *target.log_density(position), at.num_steps)
             momentum, last = kick(at, momentum)
             return at, momentum, log_volume + first + last
@@ -112,7 +113,7 @@ def to_sphere(momentum: Position, size: Float[Array, ""]) -> Position:
 
 
 def turn(
-    momentum: Position, force: Position, time: Float[Array, ""], size: Float[Array, ""]
+    momentum: Position, force: Position, time: Float[Array, "*chain"], size: Float[Array, ""]
 ) -> tuple[Position, Float[Array, " chain"]]:
     """Turn momenta towards a constant force, exactly, for some time.
 
@@ -122,7 +123,7 @@ def turn(
     Args:
         momentum: (chain, ...), on the sphere.
         force: (chain, ...), the gradient of the log density in the coordinates of the metric.
-        time: () float64, in units of step size.
+        time: () or (chain,) float64, in units of step size.
         size: () float64, number of coordinates.
 
     Returns:

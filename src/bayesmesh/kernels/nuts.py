@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
@@ -25,8 +25,9 @@ class Options(HamiltonianSettings):
     """Options of `nuts`."""
 
     target_acceptance: Argument[float] = Field(
-        0.8, gt=0, lt=1, description="Mean acceptance over the points of a trajectory that the step size is adapted to."
+        0.9, gt=0, lt=1, description="Mean acceptance over the points of a trajectory that the step size is adapted to."
     )
+    metric: MetricName = "auto"
     max_tree_depth: int = Field(
         10,
         ge=1,
@@ -42,7 +43,7 @@ class NutsInfo(NamedTuple):
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging: (chain,) bool.
         tree_depth, num_leapfrog_steps: (chain,) int32.
-        n_steps: () int32. step_size: () float64.
+        n_steps: () int32. step_size: (chain,) float64.
     """
 
     acceptance_rate: jax.Array
@@ -62,6 +63,8 @@ class Nuts(HamiltonianKernel[NutsInfo]):
 
     pretty_name = "NUTS"
     reference = "Hoffman and Gelman 2014; Betancourt 2017; Phan, Pradhan and Jankowiak 2019"
+    has_own_steps = True
+    steps_alone = True
     statistics = STATISTICS | {
         "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
         "accepted": Statistic("1", "Whether the draw is another point than the one before."),

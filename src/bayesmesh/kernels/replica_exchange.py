@@ -15,13 +15,8 @@ from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.step_size import (
-    StepSizeState,
-    init_step_size,
-    mean_over_finite,
-    step_size_in_use,
-    update_step_size,
-)
+from bayesmesh.kernels.adaptation.pooling import mean_over
+from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Position, Statistic, Target, first_chains
 from bayesmesh.kernels.hamiltonian.trajectory import (
@@ -141,10 +136,12 @@ class ReplicaExchange(HamiltonianKernel[ExchangeInfo]):
         """Return the search for the step size of the hot chains at its start."""
         return init_step_size(self.options.initial_step_size)
 
-    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: ExchangeInfo) -> StepSizeState:
+    def adapt_extra(
+        self, adaptation: Warmup, before: HamiltonianState, info: ExchangeInfo, counts: Bool[Array, " chain"]
+    ) -> StepSizeState:
         """Adapt the step size of the hot chains."""
-        del before
-        acceptance = mean_over_finite(info.hot_acceptance_rate, info.hot_lp)
+        del before, counts
+        acceptance = mean_over(info.hot_acceptance_rate, jnp.isfinite(info.hot_lp))
         return update_step_size(adaptation.extra, acceptance, self.options.target_acceptance)
 
     def restart_extra(self, extra: StepSizeState, shrinkage: float) -> StepSizeState:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bayesmesh.config.blocks import HamiltonianSettings
 from bayesmesh.config.settings import Argument
-from bayesmesh.kernels.adaptation.step_size import mean_over_finite
+from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Statistic, Target
 from bayesmesh.kernels.chees import Chees
@@ -76,6 +76,7 @@ class TemperedSmc(Chees):
     reference = "Del Moral, Doucet and Jasra 2006; adaptive powers: Jasra et al. 2011"
     min_chains = 16
     starts_from_prior = True
+    has_own_steps = False
     statistics = STATISTICS | {
         "n_steps": Statistic("gradient", "Gradients of the transition, the one after resampling included."),
         "inverse_temperature": Statistic("1", "Power of the likelihood; 1 after warmup."),
@@ -147,14 +148,16 @@ class TemperedSmc(Chees):
         adapted = super().adapt(adaptation, before, after, info, target)
         return jax.lax.cond(adaptation.extra.previous < 1, temper, lambda adapted: adapted, adapted)
 
-    def acceptance_statistic(self, info: HamiltonianInfo) -> Float[Array, ""]:
+    def acceptance_statistic(self, info: HamiltonianInfo, counts: Bool[Array, " chain"]) -> Float[Array, ""]:
         """Return the mean acceptance: resampling leaves no chain behind that the others should wait for."""
-        return mean_over_finite(info.acceptance_rate, info.lp)
+        return mean_over(info.acceptance_rate, counts)
 
-    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo) -> Tempering:  # type: ignore[override]  # the same
+    def adapt_extra(  # type: ignore[override]  # the same
+        self, adaptation: Warmup, before: HamiltonianState, info: HamiltonianInfo, counts: Bool[Array, " chain"]
+    ) -> Tempering:
         """Make one step of the search for a trajectory length."""
         tempering: Tempering = adaptation.extra
-        length = super().adapt_extra(adaptation._replace(extra=tempering.length), before, info)
+        length = super().adapt_extra(adaptation._replace(extra=tempering.length), before, info, counts)
         return tempering._replace(length=length)
 
     def extra_tuning(self, adaptation: Warmup, is_adapting: Bool[Array, ""] | bool) -> Tempering:  # type: ignore[override]  # the same

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
@@ -30,6 +31,16 @@ class FieldLike(Protocol):
 
 
 @runtime_checkable
+class VariableLike(Protocol):
+    """What the numbers of a column of a table are: see `bayesmesh.data.base.Variable`."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def levels(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
 class SpecLike(Protocol):
     """A model's view of the data before it sees a row: see `bayesmesh.data.base.DataSpec`."""
 
@@ -43,6 +54,30 @@ class SpecLike(Protocol):
     def constants(self) -> Mapping[str, float | int]: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def variables(self) -> Mapping[str, VariableLike]: ...
+    @property
+    def source_fields(self) -> Mapping[str, FieldLike]: ...
+
+
+HostRows = Mapping[str, np.ndarray]
+"""Field -> (row, ...), on the host."""
+
+
+class Preparation(NamedTuple):
+    """How a model wants the rows of a source, see `Model.prepare`.
+
+    Attributes:
+        of_rows: from any rows of the source, and their number, to the fields that the model reads.
+        constants: added to those of the dataset.
+        group_field: field of the source whose codes 0, 1, ... are the entries of local latents; rows are sorted by it.
+        num_groups: number of codes.
+    """
+
+    of_rows: Callable[[HostRows, int], dict[str, np.ndarray]]
+    constants: Mapping[str, float | int]
+    group_field: str | None = None
+    num_groups: int = 0
 
 
 @runtime_checkable
@@ -88,18 +123,50 @@ class Model(ABC):
         offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
+        packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
+        takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
+            has length 1. Rows may then depend on each other; they are never tiled or spread over devices.
     """
 
     pretty_name: ClassVar[str]
     local_latents: ClassVar[Mapping[str, int]] = {}
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
+    packages: ClassVar[tuple[str, ...]] = ()
+    takes_all_rows: ClassVar[bool] = False
     options: Settings
     """A subclass declares its own class of options."""
 
     def __init__(self, options: Settings, spec: SpecLike) -> None:
         self.options = options
         self.spec = spec
+
+    @classmethod
+    def prepare(
+        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
+    ) -> Preparation | None:
+        """Return how the rows of a source become the fields that the model reads; None to take them as they are.
+
+        For computations that the host makes once instead of in every gradient, and for numbers of the whole dataset, such as
+        means, which become constants. `spec.source_fields` then holds the fields of the source.
+
+        Args:
+            options: of the model.
+            spec: the data as the source has them.
+            read_blocks: returns an iterator over all training rows in blocks.
+        """
+        del options, spec, read_blocks
+        return None
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether `predict` and `outcome` work with these options; the pointwise groups are left out otherwise."""
+        return True
+
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether draws of the prior follow its density, which kernels that begin with the prior need."""
+        return True
 
     @abstractmethod
     def prior(self, data_spec: SpecLike) -> Prior:

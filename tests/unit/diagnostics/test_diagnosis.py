@@ -139,6 +139,17 @@ def test_a_chain_that_does_not_move_fails_and_one_that_is_lost_too(run) -> None:
     assert "chain 3 from draw 0 on (log_density)" in content["gates"][0]["message"]
 
 
+def test_a_latent_that_the_density_follows_is_named_where_a_gate_is_missed(run) -> None:
+    groups = good_posterior()
+    weights = groups["posterior"]["weights"]
+    groups["sample_stats"]["lp"] = -weights.reshape(*weights.shape[:2], -1)[..., 4].astype(np.float64)
+    assert "funnel" not in [gate["name"] for gate in run(groups)[0]["gates"]]
+    groups["sample_stats"]["diverging"][2, :50] = True
+    content, _ = run(groups)
+    assert (content["gates"][0]["name"], content["gates"][0]["verdict"]) == ("funnel", content["verdict"])
+    assert content["gates"][0]["where"] == "weights[0,4]"
+
+
 def test_divergences_and_missing_statistics(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, :5] = True

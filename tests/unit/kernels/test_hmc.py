@@ -105,3 +105,32 @@ def test_the_adapted_part_is_as_long_as_an_argument_as_in_python(num_warmup: int
         {"adaptation_fraction": jnp.asarray(fraction)}, jnp.asarray(num_warmup, jnp.int32)
     )
     assert int(traced.num_adaptive) == kernel.num_adaptive
+
+
+def planned(length: float, step_size: float, iteration: int = 0, **options: Any) -> tuple[int, float]:
+    kernel = Hmc(Options(trajectory_length=length, **options), 0)
+    state = kernel.init(jax.random.split(jax.random.key(0), 2), Position(jnp.ones((2, 6)), None), TARGET)
+    adaptation = kernel.init_adaptation(state, TARGET)
+    tuning = kernel.tuning(adaptation, True)._replace(step_size=jnp.asarray(step_size))
+    _, info = kernel.step(
+        jax.random.split(jax.random.key(0), 2),
+        state._replace(num_steps=jnp.asarray(iteration, jnp.int32)),
+        TARGET,
+        tuning,
+    )
+    return int(info.n_steps), float(info.step_size)
+
+
+@pytest.mark.parametrize(
+    ("step_size", "num_steps", "used"), [(0.5, 4, 0.5), (0.6, 4, 0.5), (0.7, 3, 2 / 3), (5.0, 1, 2.0), (0.01, 9, 0.01)]
+)
+def test_a_trajectory_of_a_given_length_takes_the_steps_it_needs(step_size, num_steps, used) -> None:
+    """They are shortened to fit, and never lengthened when there are as many as may be."""
+    assert planned(2.0, step_size, num_leapfrog_steps=9) == (num_steps, pytest.approx(used))
+
+
+def test_jitter_moves_the_step_size_about_its_value() -> None:
+    used = [planned(2.0, 0.5, i, jitter=0.3)[1] for i in range(8)]
+    assert len(set(used)) == 8
+    assert 0.35 < min(used) < 0.4
+    assert 0.6 < max(used) < 0.65

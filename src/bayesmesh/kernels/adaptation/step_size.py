@@ -13,7 +13,7 @@ _GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
 
 
 class StepSizeState(NamedTuple):
-    """State of dual averaging; all fields are () float64.
+    """State of dual averaging, or of one search a chain; all fields are () or (chain,) float64.
 
     Attributes:
         log_step: log of the step size in use.
@@ -30,17 +30,17 @@ class StepSizeState(NamedTuple):
     shrinkage_point: jax.Array
 
 
-def init_step_size(step_size: Float[Array, ""] | float, shrinkage: float = 10.0) -> StepSizeState:
+def init_step_size(step_size: Float[Array, "*chain"] | float, shrinkage: float = 10.0) -> StepSizeState:
     """Start at `step_size` and shrink towards `shrinkage` times it, because large steps are cheap to try."""
     log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
-    zero = jnp.zeros((), jnp.float64)
+    zero = jnp.zeros_like(log_step)
     return StepSizeState(log_step, log_step, zero, zero, log_step + math.log(shrinkage))
 
 
 def update_step_size(
-    state: StepSizeState, acceptance: Float[Array, ""], target: float | Float[Array, ""]
+    state: StepSizeState, acceptance: Float[Array, "*chain"], target: float | Float[Array, ""]
 ) -> StepSizeState:
-    """Update the step size after one transition with acceptance statistic `acceptance` over the chains."""
+    """Update step sizes after one transition with an acceptance statistic, of each chain or over all."""
     count = state.count + 1
     error_sum = state.error_sum + target - acceptance
     log_step = state.shrinkage_point - error_sum * jnp.sqrt(count) / ((count + _T0) * _GAMMA)
@@ -49,23 +49,11 @@ def update_step_size(
     return StepSizeState(log_step, average, error_sum, count, state.shrinkage_point)
 
 
-def mean_over_finite(statistic: Float[Array, " chain"], lp: Float[Array, " chain"]) -> Float[Array, ""]:
-    """Return the mean over the chains whose log density `lp` is finite, () float64; 0 if there is none.
-
-    A chain that starts where the density is not finite rejects at any step size, and must not shrink it.
-
-    >>> float(mean_over_finite(jnp.asarray([0.5, 0.0, 1.0]), jnp.asarray([-3.0, jnp.nan, -4.0])))
-    0.75
-    """
-    is_living = jnp.isfinite(lp)
-    return jnp.sum(jnp.where(is_living, statistic, 0.0)) / jnp.maximum(jnp.sum(is_living), 1)
-
-
-def step_size_in_use(state: StepSizeState, is_adapting: Bool[Array, ""] | bool) -> Float[Array, ""]:
-    """Return the step size of the next transition, () float64: the iterate while adapting, the average afterwards."""
+def step_size_in_use(state: StepSizeState, is_adapting: Bool[Array, ""] | bool) -> Float[Array, "*chain"]:
+    """Return the step size of the next transition, float64: the iterate while adapting, the average afterwards."""
     return jnp.where(is_adapting, jnp.exp(state.log_step), averaged_step_size(state))
 
 
-def averaged_step_size(state: StepSizeState) -> Float[Array, ""]:
-    """Return the step size to keep, () float64."""
+def averaged_step_size(state: StepSizeState) -> Float[Array, "*chain"]:
+    """Return the step size to keep, float64."""
     return jnp.exp(state.log_step_average)

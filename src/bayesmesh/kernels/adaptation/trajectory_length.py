@@ -77,12 +77,14 @@ def update_length(
     Args:
         state: state of the search.
         start: (chain, ...) positions where the trajectories began.
-        trajectory: ends of the trajectories; a non-finite end has weight 0.
+        trajectory: ends of the trajectories; a non-finite end has weight 0, and a chain whose acceptance rate is not
+            finite does not count at all.
         metric: the kind of metric.
         data: its arrays.
         jitter: () float64, fraction of the longest trajectory.
     """
-    weight = jnp.where(jnp.isfinite(trajectory.acceptance_rate), trajectory.acceptance_rate, 0.0)
+    counts = jnp.isfinite(trajectory.acceptance_rate)
+    weight = jnp.where(counts, trajectory.acceptance_rate, 0.0)
     safe = jnp.maximum(weight, 1e-12)
 
     def where_counted(value: Position, other: Position) -> Position:
@@ -90,7 +92,7 @@ def update_length(
 
     end_position = where_counted(trajectory.proposal.position, start)
     velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))
-    begin = _centred(metric.whiten_position(data, start), jnp.ones_like(weight))
+    begin = _centred(metric.whiten_position(data, start), jnp.where(counts, 1.0, 1e-12))
     end = _centred(metric.whiten_position(data, end_position), safe)
     change = batch_dot(end, end) - batch_dot(begin, begin)
     per_chain = change * batch_dot(end, velocity)

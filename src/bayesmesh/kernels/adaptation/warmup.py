@@ -2,28 +2,27 @@
 
 Dual averaging adapts the step size at every iteration. An adaptive metric is estimated from the points of a window and
 replaced when the window closes; the search for the step size then restarts from its present value.
+
+In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that all travel to where
+the mass is, each as fast as its surroundings permit. Then all share the median. To such a kernel, chains far below the
+others, and chains that do not move, teach nothing: see `pooling`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.kernels.adaptation.step_size import (
-    StepSizeState,
-    init_step_size,
-    mean_over_finite,
-    step_size_in_use,
-    update_step_size,
-)
-from bayesmesh.kernels.adaptation.windows import is_window_end
+from bayesmesh.kernels.adaptation.pooling import is_moving, mean_over, near_others, update_running
+from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
+from bayesmesh.kernels.adaptation.windows import early_end, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
-from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state
+from bayesmesh.kernels.hamiltonian.trajectory import HamiltonianState, init_state, over_chains
 
 _RESTART_SHRINKAGE = 2.0
 """Shrinkage of the step size after a window; it is already close, so larger values would waste gradients."""
@@ -33,20 +32,23 @@ class Warmup(NamedTuple):
     """Adaptation of a Hamiltonian kernel.
 
     Attributes:
-        step_size: the state of dual averaging.
+        step_size: the state of dual averaging; of a kernel with `has_own_steps` one search a chain, equal after the
+            early phase.
+        acceptance: (chain,) float64, running mean of each chain's acceptance; () and 1 without `has_own_steps`.
         metric: the metric's data.
         estimate: estimate of the next metric, from the present window.
         extra: further adaptation of a kernel; empty if there is none.
     """
 
     step_size: StepSizeState
+    acceptance: jax.Array
     metric: Any
     estimate: Any
     extra: Any
 
 
 class HamiltonianTuning(NamedTuple):
-    """Tuning of a step: () float64 step size, the metric's data, and a kernel's own tuning."""
+    """Tuning of a step: the step size, float64, () or with `has_own_steps` (chain,); the metric's data; a kernel's own."""
 
     step_size: jax.Array
     metric: Any
@@ -63,7 +65,14 @@ class StepInfo(Protocol):
 
 
 class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuning, Info, Warmup]):
-    """A kernel that moves along Hamiltonian trajectories; subclasses add `step` and optional further adaptation."""
+    """A kernel that moves along Hamiltonian trajectories; subclasses add `step` and optional further adaptation.
+
+    Class attributes:
+        has_own_steps: whether chains have step sizes of their own in the early phase of warmup, and do not count in what
+            all learn together while they are lost or stuck.
+    """
+
+    has_own_steps: ClassVar[bool] = False
 
     def __init__(self, options: Settings, num_warmup: int | jax.Array) -> None:
         super().__init__(options, num_warmup)
@@ -76,23 +85,48 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def init_adaptation(self, state: HamiltonianState, target: Target) -> Warmup:
         """Return the adaptation before the first iteration, with a metric from the gradients at the start."""
-        step_size = init_step_size(self.options.initial_step_size)
+        ones = jnp.ones(state.log_prior.shape if self.has_own_steps else ())
+        step_size = init_step_size(self.options.initial_step_size * ones)
         data = self.metric.start(state.gradient, target)
-        return Warmup(step_size, data, self.metric.init_estimate(state.position), self.init_extra())
+        return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra())
+
+    def num_early(self) -> jax.Array:
+        """Return the number of iterations of the early phase, () int32; 0 without step sizes of their own."""
+        return early_end(self.num_adaptive) * self.has_own_steps
 
     def adapt(
         self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: Info, target: Target
     ) -> Warmup:
         """Adapt after one transition."""
         del target
-        acceptance = self.acceptance_statistic(info)
-        step_size = update_step_size(adaptation.step_size, acceptance, self.options.target_acceptance)
-        adapted = adaptation._replace(step_size=step_size, extra=self.adapt_extra(adaptation, before, info))
+        running, is_near = adaptation.acceptance, jnp.isfinite(info.lp)
+        counts = is_near
+        if self.has_own_steps:
+            running, is_near = update_running(running, info.acceptance_rate), near_others(info.lp)
+            counts = is_near & is_moving(running)
+        step_size = self._adapt_step_size(adaptation, after, info, counts)
+        extra = self.adapt_extra(adaptation, before, info, counts)
+        adapted = adaptation._replace(step_size=step_size, acceptance=running, extra=extra)
         if not self.metric.is_adaptive:
             return adapted
-        estimate = self.metric.update_estimate(adaptation.estimate, after.position, after.gradient)
+        # A metric leaves out chains whose gradient is not finite.
+        gradient = jax.tree.map(lambda g: jnp.where(over_chains(is_near, g), g, jnp.nan), after.gradient)
+        estimate = self.metric.update_estimate(adaptation.estimate, after.position, gradient)
         closes = is_window_end(after.num_steps, self.num_adaptive)
         return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
+
+    def _adapt_step_size(
+        self, adaptation: Warmup, after: HamiltonianState, info: Info, counts: jax.Array
+    ) -> StepSizeState:
+        target, acceptance = self.options.target_acceptance, self.acceptance_statistic(info, counts)
+        if not self.has_own_steps:
+            return update_step_size(adaptation.step_size, acceptance, target)
+        count, num_early = after.num_steps, self.num_early()
+        own = jnp.where(jnp.isfinite(info.acceptance_rate), info.acceptance_rate, 0.0)
+        state = update_step_size(adaptation.step_size, jnp.where(count <= num_early, own, acceptance), target)
+        common = jnp.broadcast_to(jnp.exp(jnp.median(state.log_step_average)), counts.shape)
+        pooled = init_step_size(common, _RESTART_SHRINKAGE)
+        return jax.tree.map(lambda new, old: jnp.where(count == num_early, new, old), pooled, state)
 
     def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
         return adaptation._replace(
@@ -103,21 +137,21 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         )
 
     def tuning(self, adaptation: Warmup, is_adapting: jax.Array | bool) -> HamiltonianTuning:
-        """Return the step size in use while adapting, its average afterwards, with the metric."""
+        """Return the step sizes in use while adapting, its average afterwards, with the metric."""
         step_size = step_size_in_use(adaptation.step_size, is_adapting)
         return HamiltonianTuning(step_size, adaptation.metric, self.extra_tuning(adaptation, is_adapting))
 
-    def acceptance_statistic(self, info: Info) -> jax.Array:
-        """Return the acceptance over the chains to which the step size adapts, () float64."""
-        return mean_over_finite(info.acceptance_rate, info.lp)
+    def acceptance_statistic(self, info: Info, counts: jax.Array) -> jax.Array:
+        """Return the acceptance to which the common step size adapts, () float64, over the chains that count."""
+        return mean_over(info.acceptance_rate, counts)
 
     def init_extra(self) -> Any:
         """Return the kernel's further adaptation before the first iteration."""
         return ()
 
-    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: Info) -> Any:
-        """Return `adaptation.extra` after one transition."""
-        del before, info
+    def adapt_extra(self, adaptation: Warmup, before: HamiltonianState, info: Info, counts: jax.Array) -> Any:
+        """Return `adaptation.extra` after one transition; `counts` says which chains count, (chain,) bool."""
+        del before, info, counts
         return adaptation.extra
 
     def restart_extra(self, extra: Any, shrinkage: float) -> Any:
@@ -140,5 +174,6 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def adaptation_axes(self) -> Warmup:
         """Return the axes of an adaptation."""
-        step_size: StepSizeState = jax.tree.map(lambda _: SCALAR, jax.eval_shape(init_step_size, 1.0))
-        return Warmup(step_size, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())
+        axes = CHAIN if self.has_own_steps else SCALAR
+        step_size: StepSizeState = jax.tree.map(lambda _: axes, jax.eval_shape(init_step_size, 1.0))
+        return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())  # type: ignore[arg-type]  # axes in the place of an array

@@ -5,6 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+EARLY_FRACTION = 0.2
+"""End of the early phase, as a fraction of warmup: the end of a window too."""
+
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
@@ -16,6 +19,15 @@ def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
     [5, 10, 20, 35, 55, 80]
     """
     return jnp.round(jnp.asarray(_FRACTIONS) * num_warmup).astype(jnp.int32)
+
+
+def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
+    """Return the number of iterations of the early phase, () int32.
+
+    >>> int(early_end(100))
+    20
+    """
+    return jnp.round(jnp.asarray(EARLY_FRACTION) * num_warmup).astype(jnp.int32)
 
 
 def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:

@@ -7,7 +7,7 @@ block (Curtis, Powell and Reid 1974, "On the estimation of sparse Jacobian matri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -17,14 +17,25 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.kernels.base import Position, Target, map_parts
+from bayesmesh.kernels.base import Density, Position, Target, map_parts
 
 MOST_COORDINATES = 10_000
 """Shared coordinates outside declared blocks whose covariance is kept: 400 MB in float32."""
 
-_NEWTON_STEPS = 4
+_NEWTON_STEPS = 12
+"""Steps with one curvature, each at the cost of a gradient of one chain; one that overshoots is tried at a quarter."""
+
 _TANGENTS = 64
 """Directions that are differentiated at a time."""
+
+
+Once = Callable[[Callable[[jax.Array], jax.Array], jax.Array], jax.Array]
+"""Calls a function of an array."""
+
+
+def call_here(function: Callable[[jax.Array], jax.Array], argument: jax.Array) -> jax.Array:
+    """Return what a function makes of an array, on every device."""
+    return function(argument)
 
 
 class Curvature(NamedTuple):
@@ -75,35 +86,49 @@ class NormalAtMode(NamedTuple):
 
 
 def fit_normal(
-    target: Target, start: Position, units: Sequence[np.ndarray], expansion: Target | None = None
+    target: Target,
+    start: Position,
+    units: Sequence[np.ndarray],
+    expansion: Target | None = None,
+    once: Once = call_here,
 ) -> NormalAtMode:
-    """Return the normal with the curvature at `start`, and with the mode that a few Newton steps find from there.
+    """Return the normal with the curvature at `start`, and with the mode that Newton steps with it find from there.
 
     Args:
         target: the log density.
         start: one chain (1, ...), near a mode.
         units: of each declared axis, (unit, width) shared coordinates that belong to one unit of it.
         expansion: a target with the same Hessian at `start`, where that is cheaper to differentiate.
+        once: as for `measure_curvature`.
 
     Raises:
         ConfigError: more than `MOST_COORDINATES` shared coordinates are outside of the units.
     """
-    curvature = measure_curvature(target if expansion is None else expansion, start, units)
+    curvature = measure_curvature(target if expansion is None else expansion, start, units, once)
 
-    def climb(_: jax.Array, at: Position) -> Position:
-        density = target.log_density(at)
+    def climb(_: jax.Array, carry: tuple[Position, Density, jax.Array]) -> tuple[Position, Density, jax.Array]:
+        at, density, length = carry
         step = curvature.move(curvature.move(density.gradient, is_transposed=True))
-        there = map_parts(jnp.add, at, step)
+        there = map_parts(lambda q, d: q + (length * d).astype(q.dtype), at, step)
         after = target.log_density(there)
         # A step away from the mode, or out of the support, is not taken.
-        climbs = (after.log_prior + after.log_likelihood) > (density.log_prior + density.log_likelihood)
-        return map_parts(lambda new, old: jnp.where(climbs[0], new, old), there, at)
+        climbs = ((after.log_prior + after.log_likelihood) > (density.log_prior + density.log_likelihood))[0]
+        at, density = jax.tree.map(lambda new, old: jnp.where(climbs, new, old), (there, after), (at, density))
+        return at, density, jnp.where(climbs, jnp.minimum(2 * length, 1), length / 4)
 
-    return NormalAtMode(jax.lax.fori_loop(0, _NEWTON_STEPS, climb, start), curvature)
+    begin = start, target.log_density(start), jnp.ones((), jnp.float64)
+    mean, *_ = jax.lax.fori_loop(0, _NEWTON_STEPS, climb, begin)
+    return NormalAtMode(mean, curvature)
 
 
-def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray]) -> Curvature:
+def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray], once: Once = call_here) -> Curvature:
     """Return the factors of the inverse Hessian of minus the log density, at one chain (1, ...).
+
+    Args:
+        target: the log density.
+        at: the chain.
+        units: of each declared axis, (unit, width) shared coordinates that belong to one unit of it.
+        once: calls a function of an array on one device and gives all devices what it returns.
 
     Raises:
         ConfigError: more than `MOST_COORDINATES` shared coordinates are outside of the units.
@@ -136,7 +161,7 @@ def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray])
 
         if len(rest):
             hessian = jax.lax.map(lambda i: rows(i)[rest], jnp.asarray(rest), batch_size=_TANGENTS)
-            dense = _factor(hessian, dtype)
+            dense = once(lambda precision: _factor(precision, dtype), hessian)
         if len(unit):
             columns = jax.lax.map(rows, jnp.asarray(unit.T), batch_size=_TANGENTS)
             taken = jnp.take(columns, unit, axis=1, mode="fill", fill_value=0)

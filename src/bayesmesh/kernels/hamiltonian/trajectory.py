@@ -30,6 +30,18 @@ STATISTICS = {
 }
 
 
+class SplitPoint(NamedTuple):
+    """A point in the coordinates z of a normal, from which its position is computed, and the remaining force there.
+
+    Attributes:
+        white: z, where the position is m + A z.
+        force: A^T times the gradient, plus z.
+    """
+
+    white: Position
+    force: Position
+
+
 class HamiltonianState(NamedTuple):
     """A point of every chain with its densities and gradient; the checkpoint.
 
@@ -38,6 +50,7 @@ class HamiltonianState(NamedTuple):
         log_prior, log_likelihood: (chain,) float64, nats.
         gradient: of their sum, like the position.
         num_steps: () int32, draws and warmup iterations made so far; drives the jitter of trajectory lengths.
+        split: what trajectories that are exact in a normal need besides; None for all others.
     """
 
     position: Position
@@ -45,6 +58,7 @@ class HamiltonianState(NamedTuple):
     log_likelihood: jax.Array
     gradient: Position
     num_steps: jax.Array
+    split: SplitPoint | None = None
 
 
 class Trajectory(NamedTuple):
@@ -61,7 +75,7 @@ class HamiltonianInfo(NamedTuple):
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
         accepted, diverging: (chain,) bool.
-        n_steps: () int32. step_size: () float64.
+        n_steps: () int32. step_size: () or (chain,) float64.
         trajectory: its end; not recorded.
         inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
     """
@@ -158,7 +172,7 @@ def run_trajectory[Data](
         target: the log density.
         metric: the kind of metric.
         data: its arrays.
-        step_size: () float64.
+        step_size: () or (chain,) float64.
         num_leapfrog_steps: () int32, the same for every chain.
 
     Returns:
@@ -167,7 +181,32 @@ def run_trajectory[Data](
     key_momentum, key_accept = (jax.vmap(lambda k, i=i: jax.random.fold_in(k, i))(key) for i in range(2))
     momentum = metric.draw_momentum(key_momentum, state.position, target.mask)
     proposal, momentum_end = move(metric, data, target, step_size, num_leapfrog_steps, state, momentum)
+    return accept_by_energy(key_accept, proposal, state, momentum, momentum_end, num_leapfrog_steps, step_size)
 
+
+def accept_by_energy(
+    key: Key[Array, " chain"],
+    proposal: HamiltonianState,
+    state: HamiltonianState,
+    momentum: Position,
+    momentum_end: Position,
+    num_gradients: Int[Array, ""],
+    step_size: Float[Array, "*chain"],
+) -> tuple[HamiltonianState, HamiltonianInfo]:
+    """Accept or reject the ends of trajectories by the change of their energy.
+
+    Args:
+        key: (chain,) typed keys.
+        proposal: ends of the trajectories.
+        state: where they began.
+        momentum: standard normal in the coordinates of the metric, with which they began.
+        momentum_end: that at their ends.
+        num_gradients: () int32, gradients that a trajectory took.
+        step_size: () float64.
+
+    Returns:
+        The next state (a rejected chain keeps its own) and the info.
+    """
     kinetic, kinetic_end = 0.5 * batch_dot(momentum, momentum), 0.5 * batch_dot(momentum_end, momentum_end)
     # Take differences of prior and likelihood separately: each is small even if the terms are large.
     log_ratio = (
@@ -175,7 +214,7 @@ def run_trajectory[Data](
         + (proposal.log_likelihood - state.log_likelihood)
         + (kinetic - kinetic_end)
     )
-    next_state, info = accept(key_accept, log_ratio, proposal, state, momentum_end, num_leapfrog_steps, step_size)
+    next_state, info = accept(key, log_ratio, proposal, state, momentum_end, num_gradients, step_size)
     return next_state, info._replace(energy=jnp.where(info.accepted, kinetic_end, kinetic) - info.lp)
 
 
@@ -197,7 +236,7 @@ def accept(
         state: present state.
         momentum: with which the proposal was reached.
         num_gradients: () int32, gradients that the proposal took.
-        step_size: () float64.
+        step_size: () or (chain,) float64.
 
     Returns:
         The next state (a rejected chain keeps its own) and the info, without energy.

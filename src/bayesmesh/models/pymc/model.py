@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,11 +31,24 @@ import numpy as np
 import pymc
 import pytensor.tensor as pt
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from pydantic import Field
 from pytensor.tensor.variable import TensorVariable
 
+from bayesmesh.config.named_code import load_function
+from bayesmesh.config.settings import CodeName, Settings
+from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
 from bayesmesh.models.base import Latents, Model, Rows, SpecLike
 from bayesmesh.models.pymc.graphs import Graphs
+
+
+class Options(Settings):
+    """Options of `pymc`."""
+
+    function: CodeName = Field(
+        description="Function that returns a PyMC model, as `module:function`. It is given the fields of the data as PyTensor "
+        "variables, field -> (row, ...), of which observed variables and potentials are to be made."
+    )
 
 
 class Bijector(NamedTuple):
@@ -86,6 +99,8 @@ class PymcModel(Model):
     Declare ``offers`` as for any model; a PyMC model predicts no TFP distribution, so it is ``()``.
     """
 
+    packages: ClassVar[tuple[str, ...]] = ("pymc", "pytensor")
+
     @abstractmethod
     def build(self, rows: Mapping[str, TensorVariable]) -> None:
         """Declare the variables; called inside of a `pymc.Model`.
@@ -101,9 +116,12 @@ class PymcModel(Model):
             name: pt.tensor(name, dtype=_symbol_dtype(field.dtype), shape=(None, *field.shape))
             for name, field in self.spec.fields.items()
         }
+        return Graphs(self._declare(rows), rows, type(self).__name__)
+
+    def _declare(self, rows: Mapping[str, TensorVariable]) -> pymc.Model:
         with pymc.Model() as model:
             self.build(rows)
-        return Graphs(model, rows, type(self).__name__)
+        return model
 
     @functools.cached_property
     def _log_likelihood(self) -> Callable[[Latents, Rows], Array]:
@@ -130,6 +148,26 @@ class PymcModel(Model):
         """Return all latents; override this where some are not identified."""
         del rows
         return dict(latents)
+
+
+class PymcFunction(PymcModel):
+    """The PyMC model that a function returns."""
+
+    pretty_name = "PyMC model"
+    offers = ()
+    options: Options
+
+    def build(self, rows: Mapping[str, TensorVariable]) -> None:
+        """Not called: the function makes a model of its own."""
+
+    def _declare(self, rows: Mapping[str, TensorVariable]) -> pymc.Model:
+        found = load_function(self.options.function)(rows)
+        if not isinstance(found, pymc.Model):
+            raise ConfigError(
+                f"key 'model.function': {self.options.function} returns {type(found).__name__} instead of a PyMC model",
+                "write `with pymc.Model() as model:`, declare the variables in it, and end with `return model`",
+            )
+        return found
 
 
 def _symbol_dtype(stored: str) -> str:

@@ -51,6 +51,17 @@ def test_newton_steps_end_at_the_mode_of_another_function() -> None:
     np.testing.assert_allclose(jnp.exp(fitted.mean.shared[0]), counts, rtol=1e-3)
 
 
+def test_steps_that_overshoot_are_shortened_until_they_end_at_the_mode() -> None:
+    """From a point with a tenth of the curvature of the mode, where a whole step loses density."""
+    target = FunctionTarget(lambda q: -jnp.sum(jnp.sqrt(1 + 4 * (q - 1) ** 2)))
+    start = at([3.0, -1.5])
+    fitted = jax.jit(lambda q: fit_normal(target, q, []))(start)
+    whole = start.shared + covariance(fitted.curvature, 2) @ target.log_density(start).gradient.shared[0]
+    before, overshot = (target.log_density(Position(q, None)).log_likelihood for q in (start.shared, whole))
+    assert overshot < before
+    np.testing.assert_allclose(fitted.mean.shared[0], 1, atol=0.2)
+
+
 def test_a_step_that_loses_density_is_not_taken() -> None:
     """Between the modes of a double well the curvature points away from both."""
     target = FunctionTarget(lambda q: -jnp.sum((q**2 - 1) ** 2))

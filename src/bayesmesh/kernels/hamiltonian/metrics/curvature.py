@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position, Target
-from bayesmesh.kernels.hamiltonian.laplace import Curvature
+from bayesmesh.kernels.hamiltonian.laplace import Curvature, NormalAtMode
 from bayesmesh.kernels.hamiltonian.metrics.base import FixedMetric
 
 
@@ -29,13 +29,13 @@ class CurvatureMetric(FixedMetric[Curvature]):
             ConfigError: it brings none.
         """
         del gradient
-        found: Curvature | None = getattr(target, "curvature", None)
+        found: NormalAtMode | None = getattr(target, "normal", None)
         if found is None:
             raise ConfigError(
                 "key 'kernel.metric': curvature needs the mode, and the chains start elsewhere",
                 "write\n    sampling:\n      initial:\n        method: laplace\n  or choose another metric",
             )
-        return found
+        return found.curvature
 
     def move(self, data: Curvature, momentum: Position) -> Position:
         """Return A p."""

@@ -104,7 +104,10 @@ class DenseMetric(Metric[Dense, Scatter]):
         floor = FLOOR * jnp.eye(len(wide))
         root = fisher_root(draws / jnp.outer(wide, wide) + floor, gradients * jnp.outer(wide, wide) + floor)
         root = wide[:, None] * root
-        return Dense(jnp.linalg.cholesky(root @ root.T).astype(_shared(scale).dtype), scale._replace(shared=None))
+        factor = jnp.linalg.cholesky(root @ root.T)
+        # Fewer points than coordinates, from far away, may have no factor in float64: the next window has nearer ones.
+        factor = jnp.where(jnp.isfinite(factor).all(), factor, jnp.diag(wide))
+        return Dense(factor.astype(_shared(scale).dtype), scale._replace(shared=None))
 
     def data_axes(self) -> Dense:
         """Return the axes of the metric: the factor lies on every device."""

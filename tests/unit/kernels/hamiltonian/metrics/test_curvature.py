@@ -23,7 +23,7 @@ POSITION = Position(jnp.ones((NUM_CHAINS, 4)), None)
 
 
 def test_it_makes_the_target_round() -> None:
-    TARGET.curvature = fit_normal(TARGET, Position(jnp.ones((1, 4)), None), []).curvature
+    TARGET.normal = fit_normal(TARGET, Position(jnp.ones((1, 4)), None), [])
     data = METRIC.start(POSITION, TARGET)
     root = np.asarray(METRIC.move(data, Position(jnp.eye(4), None)).shared).T
     np.testing.assert_allclose(root.T @ ROOT.T @ ROOT @ root, np.eye(4), atol=1e-9)
@@ -37,7 +37,7 @@ def test_without_a_mode_it_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize("name", ["nuts", "hmc", "chees"])
 def test_warmup_leaves_it_alone(name: str) -> None:
-    TARGET.curvature = fit_normal(TARGET, Position(jnp.ones((1, 4)), None), []).curvature
+    TARGET.normal = fit_normal(TARGET, Position(jnp.ones((1, 4)), None), [])
     kernel = load_component("kernel", name)(read_options(component_path("kernel", name))(metric="curvature"), 10)
     keys = jax.random.split(jax.random.key(0), NUM_CHAINS)
 

@@ -96,3 +96,11 @@ def test_what_it_cannot_take_it_refuses_in_words(size: int) -> None:
     with pytest.raises(ConfigError, match=f"the model has {size}") as refused:
         METRIC.init(gradient, NO_MASK)
     assert "metric: low_rank" in refused.value.remedy
+
+
+def test_a_window_without_a_factor_in_float64_leaves_the_diagonal() -> None:
+    # Few points from far away: the floor of the scatter vanishes beside them.
+    draws, gradients = points(1e3, NUM_CHAINS)
+    metric = learn(1e12 * draws, 1e12 * gradients)
+    assert np.isfinite(metric.root).all()
+    assert (np.diagonal(metric.root) > 0).all()

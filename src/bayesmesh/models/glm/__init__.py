@@ -1,0 +1,1 @@
+"""Generalised linear models from a formula, with effects of groups."""

@@ -1,0 +1,206 @@
+"""Columns of numbers that the terms of a formula stand for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import FieldLike, VariableLike
+from bayesmesh.models.glm.formula import KEY, Factor, Term
+
+
+class Source(NamedTuple):
+    """Columns of the source, whatever fields were prepared from them.
+
+    Attributes:
+        fields: column -> shape and dtype.
+        variables: column -> what its numbers are, of a table.
+    """
+
+    fields: Mapping[str, FieldLike]
+    variables: Mapping[str, VariableLike]
+
+
+def latent_name(text: str) -> str:
+    """Return a text as part of the name of a stored array.
+
+    >>> latent_name("I(x ** 2):site/plot")
+    'I(x __ 2):site_plot'
+    """
+    return re.sub(r"[^\w .:()-]", "_", text)
+
+
+Coding = tuple[tuple[int, ...] | None, ...]
+"""For each factor of a term the levels that have a column; None for numbers, and none for a category that is left out."""
+
+
+class Columns(NamedTuple):
+    """The columns of one term.
+
+    Attributes:
+        name: of the term, such as ``x:species``.
+        term: its factors.
+        codings: blocks of columns.
+        labels: one for each column.
+    """
+
+    name: str
+    term: Term
+    codings: tuple[Coding, ...]
+    labels: tuple[str, ...]
+
+    def evaluate(self, rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
+        """Return (row, column) float64: products of the factors, the last one varying fastest."""
+        return np.concatenate([self._block(coding, rows, num_rows) for coding in self.codings], axis=1)
+
+    def _block(self, coding: Coding, rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
+        made = np.ones((num_rows, 1))
+        for factor, levels in zip(self.term, coding, strict=True):
+            if levels == ():
+                continue
+            if levels is None:
+                own = factor.evaluate(rows).reshape(num_rows, -1)
+            else:
+                own = (np.asarray(rows[factor.text])[:, None] == np.asarray(levels)[None]).astype(np.float64)
+            made = (made[:, :, None] * own[:, None, :]).reshape(num_rows, -1)
+        return made
+
+
+def levels_of(source: Source, factor: Factor) -> tuple[str, ...] | None:
+    """Return the levels of a factor that is a category; None for numbers."""
+    about = source.variables.get(factor.text) if factor.is_plain else None
+    return about.levels if about is not None and about.kind == "category" else None
+
+
+def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) -> list[Columns]:
+    """Return the columns of every term, with treatment contrasts where others make a category redundant.
+
+    The columns are of full rank for any data in which all combinations of levels occur: a term is split into the subsets
+    of its categories; those that earlier terms span are left out, and pairs that differ by one category are joined again,
+    with all its levels (the algorithm of patsy, Smith 2018, doi:10.5281/zenodo.592075).
+
+    Raises:
+        ConfigError: a transform of a category, or a category of one level.
+    """
+    spanned = {(frozenset[str](), frozenset[str]())} if has_intercept else set()
+    made = []
+    for term in terms:
+        levels = {f.text: found for f in term if (found := levels_of(source, f)) is not None}
+        numbers = frozenset(f.text for f in term) - frozenset(levels)
+        codings, labels = [], []
+        for full in _split(list(levels), numbers, spanned):
+            coding = tuple(_chosen(f, levels, full) for f in term)
+            codings.append(coding)
+            labels += _labels(source, term, coding, levels)
+        if codings:
+            made.append(Columns(":".join(f.text for f in term), term, tuple(codings), tuple(labels)))
+    return made
+
+
+def _split(
+    categories: Sequence[str], numbers: frozenset[str], spanned: set[tuple[frozenset[str], frozenset[str]]]
+) -> list[dict[str, bool]]:
+    """Return blocks of columns, each with its categories and whether all their levels have columns; extends `spanned`."""
+    subsets = [c for size in range(len(categories) + 1) for c in itertools.combinations(categories, size)]
+    blocks = [dict.fromkeys(c, False) for c in subsets if (numbers, frozenset(c)) not in spanned]
+    spanned |= {(numbers, frozenset(c)) for c in subsets}
+    while (pair := _joinable(blocks)) is not None:
+        short, long, category = pair
+        blocks = [{**each, category: True} if each is long else each for each in blocks if each is not short]
+    return blocks
+
+
+def _joinable(blocks: Sequence[dict[str, bool]]) -> tuple[dict[str, bool], dict[str, bool], str] | None:
+    """Return two blocks that differ by one category coded without its first level, and the category."""
+    for short, long in itertools.permutations(blocks, 2):
+        more = [name for name in long if name not in short]
+        is_larger = len(long) == len(short) + 1 and len(more) == 1 and not long[more[0]]
+        if is_larger and all(long[name] == full for name, full in short.items()):
+            return short, long, more[0]
+    return None
+
+
+def _chosen(factor: Factor, levels: Mapping[str, tuple[str, ...]], full: Mapping[str, bool]) -> tuple[int, ...] | None:
+    """Return the levels of a factor that have a column in a block."""
+    if factor.text not in levels:
+        return None
+    if factor.text not in full:
+        return ()
+    own = levels[factor.text]
+    if not full[factor.text] and len(own) < 2:
+        raise ConfigError(f"{KEY}: '{factor.text}' has one level, '{own[0]}'", "leave it out")
+    return tuple(range(0 if full[factor.text] else 1, len(own)))
+
+
+def _labels(source: Source, term: Term, coding: Coding, levels: Mapping[str, tuple[str, ...]]) -> list[str]:
+    labels = [""]
+    for factor, chosen in zip(term, coding, strict=True):
+        if chosen is None:
+            own = _labels_of_numbers(source, factor)
+        else:
+            own = [f"{factor.text}[{levels[factor.text][i]}]" for i in chosen]
+        labels = [f"{label}:{each}".lstrip(":") for label in labels for each in own] if own else labels
+    return labels
+
+
+def _labels_of_numbers(source: Source, factor: Factor) -> list[str]:
+    """Return a label for each number of a factor in a row, which is one unless a column of the data is a vector."""
+    for name in factor.names:
+        about = source.variables.get(name)
+        if about is not None and about.kind == "category":
+            raise ConfigError(f"{KEY}: '{factor.text}' computes with '{name}', a category", "use the category as it is")
+    shapes = {tuple(source.fields[name].shape) for name in factor.names} - {()}
+    if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
+        raise ConfigError(f"{KEY}: '{factor.text}' mixes columns of the shapes {sorted(shapes)}", "use them one by one")
+    width = math.prod(next(iter(shapes), ()))
+    return [f"{factor.text}[{i}]" for i in range(width)] if shapes else [factor.text]
+
+
+def evaluate_columns(columns: Sequence[Columns], rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
+    """Return the columns of all terms side by side, (row, column) float64."""
+    parts = [each.evaluate(rows, num_rows) for each in columns]
+    return np.concatenate([np.empty((num_rows, 0)), *parts], axis=1)
+
+
+class Moments(NamedTuple):
+    """Number of rows, means and sums of squared deviations of columns."""
+
+    num_rows: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations, with the number of rows as the divisor."""
+        return np.sqrt(self.squares / max(self.num_rows, 1))
+
+
+def moments_of(blocks: Iterable[np.ndarray]) -> Moments:
+    """Return the moments of the columns of blocks (row, column), in one pass (Chan, Golub and LeVeque 1979).
+
+    >>> found = moments_of([np.array([[1.0], [2.0]]), np.array([[6.0]])])
+    >>> found.mean.tolist(), found.sd.round(4).tolist()
+    ([3.0], [2.1602])
+    """
+    found: Moments | None = None
+    for block in _not_empty(blocks):
+        mean = block.mean(0)
+        own = Moments(len(block), mean, np.square(block - mean).sum(0))
+        found = own if found is None else _join(found, own)
+    return Moments(0, np.zeros(0), np.zeros(0)) if found is None else found
+
+
+def _not_empty(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    return (block for block in blocks if len(block))
+
+
+def _join(one: Moments, other: Moments) -> Moments:
+    count, delta = one.num_rows + other.num_rows, other.mean - one.mean
+    squares = one.squares + other.squares + np.square(delta) * (one.num_rows * other.num_rows / count)
+    return Moments(count, one.mean + delta * (other.num_rows / count), squares)

@@ -1,0 +1,295 @@
+"""Families of outcomes: link, density of a row, predictive distribution, and the parameters beside the predictor."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+from scipy import special
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.models.base import Latents, Predictive, Rows
+
+tfd = tfp.distributions
+
+Predictor = Float[Array, "rows ..."]
+
+
+class Family(ABC):
+    """A family of outcomes.
+
+    Class attributes:
+        parameters: parameter -> its default prior; ``{rate}`` stands for 1 / the standard deviation of the
+            outcome.
+        needs: what outcomes must be, in words.
+        is_in_unit: whether the predictor has the unit of the outcome.
+        is_discrete: whether outcomes are whole numbers.
+        takes_levels: whether outcomes are the levels of a category.
+    """
+
+    parameters: ClassVar[Mapping[str, str]] = {}
+    needs: ClassVar[str]
+    is_in_unit: ClassVar[bool] = False
+    is_discrete: ClassVar[bool] = True
+    takes_levels: ClassVar[bool] = False
+
+    @abstractmethod
+    def link(self, mean: float) -> float:
+        """Return the predictor at which the mean is this; around it lies the prior of the intercept."""
+
+    @abstractmethod
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        """Return which outcomes are possible, (row,)."""
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
+        """Return the part of the log density that depends on the outcome alone, (row,), if there is one."""
+        del y, trials
+        return None
+
+    @abstractmethod
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        """Return the log density of each row, in nats, less `constant`."""
+
+    @abstractmethod
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        """Return the distribution of each row's outcome."""
+
+
+def _is_count(y: np.ndarray) -> np.ndarray:
+    return (y >= 0) & (y == np.floor(y))
+
+
+class Normal(Family):
+    """Normal with standard deviation ``sigma``."""
+
+    parameters: ClassVar[Mapping[str, str]] = {"sigma": "exponential({rate})"}
+    needs, is_in_unit, is_discrete = "any number", True, False
+
+    def link(self, mean: float) -> float:
+        return mean
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return np.isfinite(y)
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        sigma = latents["sigma"]
+        z = (rows["outcome"] - eta) / sigma
+        return -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows
+        return tfd.Normal(eta, latents["sigma"])
+
+
+class StudentT(Normal):
+    """Student's t with ``nu`` degrees of freedom and scale ``sigma``."""
+
+    parameters: ClassVar[Mapping[str, str]] = {"sigma": "exponential({rate})", "nu": "gamma(2, 0.1)"}
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        sigma, nu = latents["sigma"], latents["nu"]
+        z = (rows["outcome"] - eta) / sigma
+        about = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(nu * math.pi) - jnp.log(sigma)
+        return about - (nu + 1) / 2 * jnp.log1p(jnp.square(z) / nu)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows
+        return tfd.StudentT(latents["nu"], eta, latents["sigma"])
+
+
+class Bernoulli(Family):
+    """0 or 1, with the logit of the probability of 1 as the predictor."""
+
+    needs = "0 or 1, or a category of two levels"
+
+    def link(self, mean: float) -> float:
+        return math.log(mean / (1 - mean)) if 0 < mean < 1 else 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return (y == 0) | (y == 1)
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        del latents
+        return rows["outcome"].astype(eta.dtype) * eta - jax.nn.softplus(eta)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows, latents
+        return tfd.Bernoulli(logits=eta)
+
+
+class Binomial(Family):
+    """Successes among trials, with the logit of the probability of success as the predictor."""
+
+    needs = "whole numbers from 0 to the number of trials"
+
+    def link(self, mean: float) -> float:
+        return math.log(mean / (1 - mean)) if 0 < mean < 1 else 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        assert trials is not None
+        return _is_count(y) & _is_count(trials) & (y <= trials)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        assert trials is not None
+        return special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(trials - y + 1)
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        del latents
+        y, trials = (rows[name].astype(eta.dtype) for name in ("outcome", "trials"))
+        return y * eta - trials * jax.nn.softplus(eta)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del latents
+        return tfd.Binomial(rows["trials"].astype(eta.dtype), logits=eta)
+
+
+class Poisson(Family):
+    """Counts, with the log of the mean as the predictor."""
+
+    needs = "whole numbers from 0"
+
+    def link(self, mean: float) -> float:
+        return math.log(mean) if mean > 0 else 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return _is_count(y)
+
+    def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return -special.gammaln(y + 1)
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        del latents
+        return rows["outcome"].astype(eta.dtype) * eta - jnp.exp(eta)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows, latents
+        return tfd.Poisson(log_rate=eta)
+
+
+class NegativeBinomial(Poisson):
+    """Counts with variance mean + mean^2 / ``shape``, the log of the mean as the predictor."""
+
+    parameters: ClassVar[Mapping[str, str]] = {"shape": "inverse_gamma(0.4, 0.3)"}
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        y, shape = rows["outcome"].astype(eta.dtype), latents["shape"]
+        logit = eta - jnp.log(shape)
+        chosen = gammaln(y + shape) - gammaln(shape)
+        return chosen + y * jax.nn.log_sigmoid(logit) + shape * jax.nn.log_sigmoid(-logit)
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows
+        return tfd.NegativeBinomial(latents["shape"], logits=eta - jnp.log(latents["shape"]))
+
+
+class Gamma(Family):
+    """Positive numbers with ``shape``, the log of the mean as the predictor."""
+
+    parameters: ClassVar[Mapping[str, str]] = {"shape": "half_student_t(3, 10)"}
+    needs, is_discrete = "numbers greater than 0", False
+
+    def link(self, mean: float) -> float:
+        return math.log(mean)
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return y > 0
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        y, shape = rows["outcome"], latents["shape"]
+        log_rate = jnp.log(shape) - eta
+        return shape * log_rate - gammaln(shape) + (shape - 1) * jnp.log(y) - jnp.exp(log_rate) * y
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows
+        return tfd.Gamma(latents["shape"], log_rate=jnp.log(latents["shape"]) - eta)
+
+
+class Categorical(Family):
+    """A level of a category; the predictors are log odds of all levels but the first against the first."""
+
+    needs, takes_levels = "a category of two levels or more", True
+
+    def link(self, mean: float) -> float:
+        del mean
+        return 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return _is_count(y)
+
+    def _logits(self, eta: Predictor) -> Float[Array, "rows levels"]:
+        return jnp.concatenate([jnp.zeros_like(eta[:, :1]), eta], axis=1)
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        del latents
+        logits = jax.nn.log_softmax(self._logits(eta))
+        return jnp.take_along_axis(logits, rows["outcome"][:, None], axis=1)[:, 0]
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows, latents
+        return tfd.Categorical(logits=self._logits(eta))
+
+
+class Ordinal(Family):
+    """A level of an ordered category, cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor).
+
+    ``baseline`` holds the probabilities of the levels where the predictor is 0, from which the cutpoints follow.
+    """
+
+    parameters: ClassVar[Mapping[str, str]] = {"baseline": "dirichlet(1)"}
+    needs, takes_levels = "a category of two levels or more, in their order", True
+
+    def link(self, mean: float) -> float:
+        del mean
+        return 0.0
+
+    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
+        del trials
+        return _is_count(y)
+
+    @staticmethod
+    def cutpoints(latents: Latents) -> Float[Array, " cutpoints"]:
+        """Return the logits of the cumulative baseline, all but the last."""
+        p = latents["baseline"]
+        below, above = jnp.cumsum(p), jnp.cumsum(p[::-1])[::-1]
+        return jnp.log(below[:-1]) - jnp.log(above[1:])
+
+    def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
+        cut, y = self.cutpoints(latents), rows["outcome"].astype(jnp.int32)
+        low, high = cut[jnp.maximum(y - 1, 0)] - eta, cut[jnp.minimum(y, len(cut) - 1)] - eta
+        # log(sigmoid(high) - sigmoid(low)), from their difference where both are finite.
+        first, last = jax.nn.log_sigmoid(high), jax.nn.log_sigmoid(-low)
+        gap = jnp.where((y > 0) & (y < len(cut)), low - high, -1)
+        middle = first + last + jnp.log(-jnp.expm1(gap))
+        return jnp.where(y == 0, first, jnp.where(y == len(cut), last, middle))
+
+    def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
+        del rows
+        return tfd.OrderedLogistic(self.cutpoints(latents), eta)
+
+
+FAMILIES: Mapping[str, Family] = {
+    "normal": Normal(), "student_t": StudentT(), "bernoulli": Bernoulli(), "binomial": Binomial(), "poisson": Poisson(),
+    "negative_binomial": NegativeBinomial(), "gamma": Gamma(), "categorical": Categorical(), "ordinal": Ordinal(),
+}  # fmt: skip
+"""Name -> family."""
+
+DEFAULT_SCALE: float = 2.5
+"""Standard deviation of the prior of intercept and coefficients, for columns and outcomes of unit standard deviation."""
+
+
+def outcome_of(values: Any, family: Family) -> np.ndarray:
+    """Return outcomes in the dtype in which they are stored: int32 for whole numbers, otherwise float64."""
+    return np.asarray(values).astype(np.int32 if family.is_discrete else np.float64)

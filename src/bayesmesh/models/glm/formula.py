@@ -1,0 +1,249 @@
+"""Read a formula as terms: names of columns, products of them, a few transforms, and effects of groups.
+
+A formula is text of the user and never evaluated. formulaic parses the operators (Wilkinson and Rogers 1973,
+doi:10.2307/2346786); a transform is read by Python's parser and computed here, from a closed list.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from formulaic.errors import FormulaicError
+from formulaic.parser import DefaultFormulaParser
+
+from bayesmesh.errors import ConfigError, suggest
+
+KEY = "key 'model.formula'"
+EXAMPLE = "for example\n    model:\n      formula: y ~ x + log(z) + species + (1 + x | site)"
+
+MOST_TERMS = 500
+"""Terms of one formula; a power of a sum has more of them than anyone means."""
+
+TRANSFORMS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "exp": np.exp, "expm1": np.expm1,
+    "sqrt": np.sqrt, "abs": np.abs, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "I": lambda x: x,
+}  # fmt: skip
+"""Functions that a formula may apply to numbers."""
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Pow: np.power,
+}  # fmt: skip
+
+
+class Factor(NamedTuple):
+    """A column, or a transform of columns.
+
+    Attributes:
+        text: as written.
+        tree: its syntax, of names, numbers, arithmetic and `TRANSFORMS` alone.
+    """
+
+    text: str
+    tree: ast.expr
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that it reads."""
+        calls = {id(node.func) for node in ast.walk(self.tree) if isinstance(node, ast.Call)}
+        return [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in calls]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a column as it is."""
+        return isinstance(self.tree, ast.Name)
+
+    def evaluate(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return its numbers, float64, (row, ...) as those of the columns."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_evaluate(self.tree, rows), np.float64)
+
+
+Term = tuple[Factor, ...]
+"""A product of factors; the empty one is the intercept."""
+
+
+class GroupTerm(NamedTuple):
+    """Effects that vary over the levels of a column.
+
+    Attributes:
+        group: the column.
+        terms: what has an effect; the empty term is the intercept.
+        is_correlated: whether the effects of a level are correlated.
+    """
+
+    group: str
+    terms: tuple[Term, ...]
+    is_correlated: bool
+
+
+class Formula(NamedTuple):
+    """A formula.
+
+    Attributes:
+        outcome: left of the tilde.
+        terms: of the population, in the order of the formula; the intercept is not among them.
+        has_intercept: whether there is one.
+        groups: effects of groups.
+    """
+
+    outcome: Factor
+    terms: tuple[Term, ...]
+    has_intercept: bool
+    groups: tuple[GroupTerm, ...]
+
+
+def parse_formula(text: str, columns: Collection[str]) -> Formula:
+    """Return the terms of a formula.
+
+    Args:
+        text: such as ``y ~ x + species + (1 + x | site)``.
+        columns: names that it may use.
+
+    Raises:
+        ConfigError: it cannot be read, uses a name or a function that is not there, or has too many terms.
+
+    >>> found = parse_formula("y ~ x * log(z) + (1 + x || g)", ["y", "x", "z", "g"])
+    >>> [":".join(f.text for f in term) for term in found.terms], found.has_intercept
+    (['x', 'log(z)', 'x:log(z)'], True)
+    >>> found.groups[0].group, len(found.groups[0].terms), found.groups[0].is_correlated
+    ('g', 2, False)
+    """
+    left, tilde, right = text.partition("~")
+    if not tilde or not left.strip() or "~" in right:
+        raise ConfigError(f"{KEY}: '{text:.80}' is not of the form outcome ~ terms", EXAMPLE)
+    _check_powers(right)
+    plain, grouped = [], []
+    for sign, part in _parts(right):
+        if "|" not in part:
+            plain.append(f"{sign} {part}")
+        elif sign == "-" or not (part.startswith("(") and part.endswith(")")):
+            raise ConfigError(f"{KEY}: '{part:.60}': effects of groups are written in parentheses", EXAMPLE)
+        else:
+            grouped.append(_group_term(part[1:-1], columns))
+    outcome = _factor(left.strip().strip("`"), columns)
+    others = [name for name in columns if name not in outcome.names]
+    has_intercept, terms = _terms(" ".join(plain) or "1", others)
+    doubled = [g.group for i, g in enumerate(grouped) for h in grouped[:i] if h.group == g.group]
+    if doubled:
+        raise ConfigError(
+            f"{KEY}: the groups '{doubled[0]}' appear twice",
+            "put all effects into one pair of parentheses; `||` leaves out correlations",
+        )
+    return Formula(outcome, terms, has_intercept, tuple(grouped))
+
+
+def _check_powers(text: str) -> None:
+    outside = re.sub(r"\w+\([^()]*\)", "", text)
+    for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", outside):
+        if int(power) > 4:
+            raise ConfigError(f"{KEY}: a power of {power} has too many terms", "use at most 4, or write the terms out")
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield sign and text of the parts that plus and minus separate outside of parentheses and backticks."""
+    depth, is_quoted, sign, part = 0, False, "+", ""
+    for character in text:
+        is_quoted ^= character == "`"
+        if not is_quoted:
+            depth += (character in "([{") - (character in ")]}")
+        if character in "+-" and not depth and not is_quoted:
+            if part.strip():
+                yield sign, part.strip()
+            sign, part = character, ""
+        else:
+            part += character
+    if part.strip():
+        yield sign, part.strip()
+
+
+def _group_term(text: str, columns: Collection[str]) -> GroupTerm:
+    effects, _, group = text.partition("|")
+    is_correlated = not group.startswith("|")
+    group = group.lstrip("|").strip().strip("`")
+    if group not in columns:
+        problem = f"{KEY}: '({text:.60})': the groups are not the name of a column"
+        raise ConfigError(problem, f"{suggest(group, columns)}; for groups within groups, make one column of both")
+    has_intercept, terms = _terms(effects, [name for name in columns if name != group])
+    found = (*(((),) if has_intercept else ()), *terms)
+    if not found:
+        raise ConfigError(f"{KEY}: '({text:.60})' has no effect", "write (1 | group) for an intercept of each level")
+    return GroupTerm(group, found, is_correlated and len(found) > 1)
+
+
+def _terms(text: str, columns: Collection[str]) -> tuple[bool, tuple[Term, ...]]:
+    """Return whether the right side of a formula has an intercept, and its other terms."""
+    try:
+        found = DefaultFormulaParser().get_terms(
+            f"~ {text}", context={"__formulaic_variables_available__": list(columns)}
+        )
+        parsed = [[(str(f.expr), f.eval_method.value) for f in term.factors] for term in found.root]
+    except (FormulaicError, SyntaxError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{KEY}: '{text:.80}' cannot be read as terms", EXAMPLE) from error
+    if len(parsed) > MOST_TERMS:
+        raise ConfigError(f"{KEY}: {len(parsed):,} terms", f"use at most {MOST_TERMS}")
+    terms = [tuple(_factor(t, columns) for t, method in term if method != "literal") for term in parsed]
+    if any(method == "literal" and text != "1" for term in parsed for text, method in term):
+        raise ConfigError(f"{KEY}: '{text:.80}' has a number as a factor", "write I(2 * x) for a multiple of a column")
+    # Products after what they are made of, as R has them.
+    return () in terms, tuple(sorted((term for term in terms if term), key=len))
+
+
+def _factor(text: str, columns: Collection[str]) -> Factor:
+    """Return a factor after checking that nothing in it is more than arithmetic and known functions of columns."""
+    if text in columns:
+        return Factor(text, ast.Name(text, ast.Load()))
+    try:
+        found = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE) from error
+    if len(found) != 1 or not isinstance(found[0], ast.Expr):
+        raise ConfigError(f"{KEY}: '{text:.60}' cannot be read", EXAMPLE)
+    tree = found[0].value
+    _check(tree, text, columns)
+    factor = Factor(text, tree)
+    if not factor.names:
+        raise ConfigError(f"{KEY}: '{text:.60}' has no column in it", EXAMPLE)
+    return factor
+
+
+def _check(tree: ast.expr, text: str, columns: Collection[str]) -> None:
+    match tree:
+        case ast.Name(id=name):
+            if name not in columns:
+                raise ConfigError(f"{KEY}: no column '{name}' in the data", suggest(name, columns))
+        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
+            pass
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            _check(left, text, columns)
+            _check(right, text, columns)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            _check(operand, text, columns)
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+            if name not in TRANSFORMS:
+                remedy = f"{suggest(name, TRANSFORMS)}; others are columns to be made in the table"
+                raise ConfigError(f"{KEY}: '{text:.60}': no function '{name}'", remedy)
+            _check(argument, text, columns)
+        case _:
+            remedy = f"use columns, numbers, + - * / ** and {', '.join(TRANSFORMS)} of one argument"
+            raise ConfigError(f"{KEY}: '{text:.60}' is more than arithmetic on columns", remedy)
+
+
+def _evaluate(tree: ast.expr, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    match tree:
+        case ast.Name(id=name):
+            return np.asarray(rows[name], np.float64)
+        case ast.Constant(value=value):
+            return np.asarray(value, np.float64)
+        case ast.BinOp(left=left, op=operator, right=right):
+            return np.asarray(_OPERATORS[type(operator)](_evaluate(left, rows), _evaluate(right, rows)))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return np.asarray(-_evaluate(operand, rows))
+        case ast.UnaryOp(operand=operand):
+            return _evaluate(operand, rows)
+        case ast.Call(func=ast.Name(id=name), args=[argument]):
+            return np.asarray(TRANSFORMS[name](_evaluate(argument, rows)))
+    raise AssertionError("checked when it was parsed")

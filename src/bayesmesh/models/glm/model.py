@@ -1,0 +1,146 @@
+"""Generalised linear models with effects of groups, from a formula.
+
+Columns are made once on the host and standardised there; coefficients are in the units of the data. Effects of groups are
+non-centred unless asked otherwise (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
+from bayesmesh.models.glm.design import latent_name
+from bayesmesh.models.glm.families import FAMILIES
+from bayesmesh.models.glm.prepared import Plan, make_plan, prepare_table
+from bayesmesh.models.glm.priors import GlmPrior, make_prior
+
+
+class Options(Settings):
+    """Options of `glm`."""
+
+    formula: str = Field(
+        min_length=3,
+        max_length=4000,
+        description="Outcome and terms, such as `y ~ x + log(z) + species + x:species + (1 + x | site)`: columns, `+ - : * / "
+        "^`, log, exp, sqrt and a few more, and effects of groups in parentheses, `||` for uncorrelated ones.",
+    )
+    family: Literal[
+        "normal",
+        "student_t",
+        "bernoulli",
+        "binomial",
+        "poisson",
+        "negative_binomial",
+        "gamma",
+        "categorical",
+        "ordinal",
+    ] = Field(
+        "normal",
+        description="Distribution of the outcome. The predictor is the mean, its logit (bernoulli, binomial), its log "
+        "(poisson, negative_binomial, gamma), log odds against the first level, or cumulative logits (ordinal).",
+    )
+    priors: dict[str, str] = Field(
+        {},
+        description="Name -> prior, such as `normal(0, 1)`: `intercept`, `coefficients` or a term, `sigma`, `nu`, `shape`, "
+        "`baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
+    )
+    offset: str | None = Field(None, description="Column that is added to the predictor.")
+    weights: str | None = Field(
+        None, description="Column that multiplies the log likelihood of each row; it does not enter predictions."
+    )
+    trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
+    centred: tuple[str, ...] = Field(
+        (), description="Groups whose effects are centred, which suits groups with many rows each."
+    )
+    local_group: str = Field(
+        "auto",
+        description="Groups whose effects lie with their rows, spread over devices: a column, `none`, or `auto`, the "
+        "largest with at least 1,000 levels.",
+    )
+
+
+class Glm(Model):
+    """A column as a function of others.
+
+    Reads the columns that its formula names. Latents: ``intercept`` at the means of the columns, ``coefficients`` in the
+    order of the columns, parameters of the family, and for each group ``sd_GROUP``, ``correlation_GROUP`` and
+    ``effects_GROUP``, in units of ``sd_GROUP`` unless centred.
+    """
+
+    pretty_name = "Generalised linear model"
+    offers = ()
+    options: Options
+
+    def __init__(self, options: Settings, spec: SpecLike) -> None:
+        super().__init__(options, spec)
+        own = self.options
+        self.family = FAMILIES[own.family]
+        self.plan: Plan = make_plan(own, spec, spec.source_fields)
+        local = self.plan.local
+        self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
+
+    @classmethod
+    def prepare(
+        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
+    ) -> Preparation | None:
+        """Return columns instead of the fields that they are made of, with their means and standard deviations.
+
+        Raises:
+            ConfigError: the formula does not fit the data; names the key, and the row where one is at fault.
+        """
+        return prepare_table(options, spec, read_blocks)
+
+    def prior(self, data_spec: SpecLike) -> Prior:
+        """Return the priors by name, scaled to the data where they are not given."""
+        return GlmPrior(make_prior(self.plan, self.options, data_spec))
+
+    def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
+        """Return the linear predictor, (rows,), or (rows, level - 1) of a categorical outcome."""
+        plan, like = self.plan, next(iter(latents.values()))
+        shape = (len(rows["outcome"]), *plan.output_shape)
+        eta = jnp.zeros(shape, like.dtype)
+        if plan.has_intercept:
+            eta = eta + jnp.broadcast_to(latents["intercept"], shape)
+        if plan.columns:
+            eta = eta + rows["design"] @ (plan.coefficients(latents) * plan.over_outputs(plan.sd, like.dtype))
+        if "offset" in rows:
+            eta = eta + rows["offset"].reshape(-1, *(1 for _ in plan.output_shape))
+        for group in plan.groups:
+            eta = eta + group.of_rows(latents, rows)
+        return eta
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log density of each row's outcome, in nats, times its weight."""
+        value = self.family.log_density(self._predictor(latents, rows), rows, latents)
+        if "constant" in rows:
+            value = value + rows["constant"]
+        return value * rows["weights"] if "weights" in rows else value
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        """Return the distribution of each row's outcome."""
+        return self.family.predict(self._predictor(latents, inputs), inputs, latents)
+
+    def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
+        """Return the outcome of each row: a number, or the code of a level."""
+        return rows["outcome"]
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return coefficients by term, the intercept where all columns are 0, other parameters, and the predictor."""
+        plan, found = self.plan, {k: v for k, v in latents.items() if k in self.plan.parameters}
+        if plan.columns:
+            coefficients = plan.coefficients(latents)
+            found |= {f"b_{latent_name(name)}": coefficients[part] for name, part in plan.parts.items()}
+        if plan.has_intercept:
+            mean = plan.over_outputs(plan.mean, latents["intercept"].dtype)
+            shift = jnp.sum(plan.coefficients(latents) * mean, axis=0) if plan.columns else 0
+            # Not the latent's name, which stands for another number in the same table.
+            found["intercept_at_zero"] = latents["intercept"] - shift
+        for group in plan.groups:
+            found |= group.summaries(latents)
+        return {**found, "predictor": self._predictor(latents, rows)}

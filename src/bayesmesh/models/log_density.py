@@ -1,0 +1,217 @@
+"""A log density written as one plain function of latents and all data, with a prior or a test point.
+
+For models whose rows depend on each other: time series, Gaussian processes, differential equations. In a module of your
+own::
+
+    def arma(latents, data):
+        def step(carry, y): ...
+        return tfd.Normal(expected, latents["noise"]).log_prob(data["y"]).sum()
+
+The whole dataset lies on every device that has chains: rows are neither tiled nor spread over devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.named_code import load_function
+from bayesmesh.config.settings import CodeName, Settings
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._maps import Maps
+from bayesmesh.models._priors import parse_prior
+from bayesmesh.models.base import Bijector, Latents, Model, Predictive, Prior, Rows, SpecLike
+
+tfd, tfb = tfp.distributions, tfp.bijectors
+
+SUPPORTS: Mapping[str, Callable[[], Any]] = {
+    "positive": tfb.Exp,
+    "unit": tfb.Sigmoid,
+    "simplex": tfb.IteratedSigmoidCentered,
+    "ordered": tfb.Ascending,
+    "correlation_cholesky": tfb.CorrelationCholesky,
+}
+"""Support of a latent with a test point -> the map from unconstrained space."""
+
+
+class Options(Settings):
+    """Options of `log_density`."""
+
+    function: CodeName = Field(
+        description="Function of (latents, data) that returns one number, as `module:function`: the log likelihood of all "
+        "data where a prior is given, the whole log density with a test point. `data` has every field, with the rows first."
+    )
+    prior: dict[str, str] | None = Field(
+        None,
+        description="Latent -> prior by name, such as `normal(0, 1)` or `half_normal(2)[3]`; latents are independent.",
+    )
+    prior_function: CodeName | None = Field(
+        None, description="Instead of `prior`: function of the data spec that returns a TFP joint distribution."
+    )
+    test_point: dict[str, float | list[float] | list[list[float]]] | None = Field(
+        None,
+        description="Instead of a prior: latent -> values at which the log density is finite. Chains start around it.",
+    )
+    support: dict[str, Literal["positive", "unit", "simplex", "ordered", "correlation_cholesky"]] = Field(
+        {},
+        description="With a test point: latent -> its support; the whole real line by default. The density is by "
+        "the latents themselves; the Jacobian is added.",
+    )
+    summary_function: CodeName | None = Field(
+        None,
+        description="Function of (latents, data) that returns the quantities on which convergence is assessed, as a "
+        "dict of arrays; all latents by default.",
+    )
+    predictive_function: CodeName | None = Field(
+        None,
+        description="Function of (latents, data) that returns the distribution of the outcome, a TFP distribution.",
+    )
+    outcome_field: str = Field("y", description="Field that `predictive_function` is about.")
+
+
+class LogDensity(Model):
+    """The log density of a user's function; every field of the data is one array with all rows."""
+
+    pretty_name = "Log density of a function"
+    offers = ()
+    takes_all_rows = True
+    options: Options
+
+    def __init__(self, options: Settings, spec: SpecLike) -> None:
+        super().__init__(options, spec)
+        own = self.options
+        priors = {"prior": own.prior, "prior_function": own.prior_function, "test_point": own.test_point}
+        given = [name for name, value in priors.items() if value is not None]
+        if len(given) != 1:
+            found = f"found {' and '.join(given)}" if given else "found neither"
+            remedy = 'for example\n    model:\n      prior: {mean: "normal(0, 1)", noise: "half_normal(1)"}'
+            raise ConfigError(f"key 'model': a prior or a test point is needed, {found}", remedy)
+        for name in own.support:
+            if name not in (own.test_point or {}):
+                remedy = suggest(name, own.test_point) if own.test_point else "the prior tells the support"
+                raise ConfigError(f"key 'model.support': '{name}' is not a latent of the test point", remedy)
+        for function in (own.function, own.prior_function, own.summary_function, own.predictive_function):
+            if function is not None:
+                load_function(function)
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether a function predicts the outcome."""
+        return self.options.predictive_function is not None
+
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether there is a prior instead of a test point."""
+        return self.options.test_point is None
+
+    def prior(self, data_spec: SpecLike) -> Prior:
+        """Return the prior by name, that of the user's function, or a flat density around the test point."""
+        options = self.options
+        if options.test_point is not None:
+            point = {k: np.asarray(v, data_spec.dtype) for k, v in options.test_point.items()}
+            return FlatPrior(point, {k: SUPPORTS[v]() for k, v in options.support.items()})
+        if options.prior is not None:
+            parsed = {k: parse_prior(text, f"key 'model.prior.{k}'") for k, text in options.prior.items()}
+            made: Prior = tfd.JointDistributionNamed({k: v.distribution(data_spec.dtype) for k, v in parsed.items()})
+            return made
+        found: Prior = load_function(str(options.prior_function))(data_spec)
+        return found
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the value of the function for each dataset, of which there is one, in nats."""
+
+        function = load_function(self.options.function)
+
+        def of_dataset(data: Mapping[str, Array]) -> Array:
+            value = jnp.asarray(function(latents, data))
+            if value.shape != ():
+                raise ConfigError(
+                    f"key 'model.function': {self.options.function} returns an array of shape {value.shape}",
+                    "return one number for all data, for example `.sum()` of log densities",
+                )
+            return value.astype(next(iter(latents.values())).dtype)
+
+        return jax.vmap(of_dataset)(dict(rows))
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        """Return the distribution of the outcome given latents."""
+        if self.options.predictive_function is None:
+            raise NotImplementedError("nothing predicts the outcome; name a function: key 'model.predictive_function'")
+        return _OfDatasets(load_function(self.options.predictive_function), latents, inputs)
+
+    def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
+        """Return the field that is predicted."""
+        return rows[self.options.outcome_field]
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return those of the user's function, or all latents."""
+        if self.options.summary_function is None:
+            return {**latents}
+        found: Latents = load_function(self.options.summary_function)(latents, {k: v[0] for k, v in rows.items()})
+        return found
+
+
+class FlatPrior:
+    """A density of 1 over a support; draws lie around a point, at a distance N(0, 1) in unconstrained space.
+
+    Args:
+        point: latent -> its value in the support.
+        bijectors: latent -> map from unconstrained space, where the support is not the whole space.
+    """
+
+    def __init__(self, point: Mapping[str, np.ndarray], bijectors: Mapping[str, Any]) -> None:
+        self._point = dict(point)
+        self._maps = Maps({k: bijectors.get(k, tfb.Identity()) for k in point})
+
+    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
+        """Return a point near the test point."""
+        center = self._maps.inverse({k: jnp.asarray(v) for k, v in self._point.items()})
+        keys = jax.random.split(seed, len(center))
+        moved = {
+            k: z + jax.random.normal(key, z.shape, z.dtype) for key, (k, z) in zip(keys, center.items(), strict=True)
+        }
+        return self._maps.forward(moved)
+
+    def log_prob(self, value: Latents) -> Float[Array, ""]:
+        """Return 0: the function is the whole density."""
+        return jnp.zeros((), next(iter(value.values())).dtype)
+
+    def experimental_default_event_space_bijector(self) -> Bijector:
+        """Return the map from unconstrained space."""
+        return self._maps
+
+
+class _OfDatasets:
+    """The user's distribution for each of some datasets.
+
+    Args:
+        function: of latents and a dataset.
+        latents: one draw.
+        rows: field -> (dataset, ...).
+    """
+
+    def __init__(self, function: Callable[..., Any], latents: Latents, rows: Rows) -> None:
+        self._of = lambda data: function(latents, data)
+        self._rows = dict(rows)
+        self.num_datasets = len(next(iter(self._rows.values())))
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(dataset, ...) with the axes of an outcome."""
+        return tuple(jax.eval_shape(lambda: self.sample(seed=jax.random.key(0))).shape)
+
+    def sample(self, *, seed: PRNGKeyArray) -> Shaped[Array, "rows ..."]:
+        """Return one draw of the outcome of each dataset."""
+        keys = jax.random.split(seed, self.num_datasets)
+        return jax.vmap(lambda data, key: self._of(data).sample(seed=key))(self._rows, keys)
+
+    def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]:
+        """Return the log density of the outcomes, in nats."""
+        return jax.vmap(lambda data, y: self._of(data).log_prob(y))(self._rows, value)

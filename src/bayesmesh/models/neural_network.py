@@ -1,0 +1,140 @@
+"""Bayesian multilayer perceptron for classification and regression, with independent normal priors on all weights.
+
+The setting of Izmailov, Vikram, Hoffman and Wilson 2021, "What are Bayesian neural network posteriors really like?"
+(ICML), who sample such networks with full-batch Hamiltonian Monte Carlo and judge convergence in function space: hidden
+units may exchange their places, so that no weight is identified, but predictions are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+
+tfd = tfp.distributions
+
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"silu": jax.nn.silu, "tanh": jnp.tanh, "relu": jax.nn.relu}
+
+
+class Options(Settings):
+    """Options of `neural_network`."""
+
+    task: Literal["classification", "regression"] = Field(
+        "classification", description="Whether the outcome is a label or a number."
+    )
+    features: tuple[str, ...] = Field(
+        ("features",), min_length=1, description="Fields that enter the network, side by side."
+    )
+    outcome: str = Field("label", description="Field to predict: labels 0, 1, ..., or numbers.")
+    widths: tuple[int, ...] = Field(
+        (50,), max_length=16, description="Units of each hidden layer; none for a linear model."
+    )
+    activation: Literal["silu", "tanh", "relu"] = Field("silu", description="Function of the hidden units.")
+    weight_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Prior standard deviation of a weight times the square root of the inputs of its unit.",
+    )
+    bias_scale: Argument[float] = Field(1.0, gt=0, le=1e6, description="Prior standard deviation of biases.")
+    noise_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="Scale of the half-normal prior of the noise, for regression; in the unit of the outcome.",
+    )
+
+
+class NeuralNetwork(Model):
+    """Outcome of each row from its features, divided by the constant ``feature_scale`` where there is one.
+
+    Latents ``weights_I`` (inputs, units) and ``biases_I`` (units,) of layer I, and ``noise`` () for regression.
+    """
+
+    pretty_name = "Bayesian neural network"
+    offers = ("averaging",)
+    options: Options
+
+    def __init__(self, options: Settings, spec: SpecLike) -> None:
+        super().__init__(options, spec)
+        own = self.options
+        for key, name in (*(("features", name) for name in own.features), ("outcome", own.outcome)):
+            if name not in spec.fields:
+                raise ConfigError(f"key 'model.{key}': no field '{name}' in the data", suggest(name, spec.fields))
+        if spec.fields[own.outcome].shape != ():
+            raise ConfigError(
+                f"key 'model.outcome': '{own.outcome}' has several numbers in a row", "name a field with one"
+            )
+        inputs = sum(math.prod(spec.fields[name].shape) for name in own.features)
+        outputs = self._num_classes() if own.task == "classification" else 1
+        self.sizes = (inputs, *own.widths, outputs)
+
+    def _num_classes(self) -> int:
+        """Return the number of labels, of a category or from the constant ``num_classes``."""
+        about = self.spec.variables.get(self.options.outcome)
+        if about is not None and about.levels:
+            return len(about.levels)
+        if "num_classes" not in self.spec.constants:
+            problem = f"key 'model.task': '{self.options.outcome}' is not a category, and the data have no num_classes"
+            raise ConfigError(problem, "declare its column as a category, or write\n    model:\n      task: regression")
+        return int(self.spec.constants["num_classes"])
+
+    def prior(self, data_spec: SpecLike) -> Prior:
+        """Return independent normal priors; a weight's is narrower the more inputs its unit has."""
+        own, zero = self.options, jnp.zeros((), data_spec.dtype)
+        parts = {}
+        for i, (inputs, units) in enumerate(zip(self.sizes[:-1], self.sizes[1:], strict=True)):
+            weight = tfd.Normal(zero, (zero + own.weight_scale) / math.sqrt(inputs))
+            parts[f"weights_{i}"] = tfd.Sample(weight, (inputs, units))
+            parts[f"biases_{i}"] = tfd.Sample(tfd.Normal(zero, zero + own.bias_scale), (units,))
+        if own.task == "regression":
+            parts["noise"] = tfd.HalfNormal(zero + own.noise_scale)
+        return tfd.JointDistributionNamed(parts)
+
+    def _outputs(self, latents: Latents, rows: Rows) -> Float[Array, "rows outputs"]:
+        """Return the outputs of the network: logits, or the mean."""
+        activation, dtype = ACTIVATIONS[self.options.activation], latents["weights_0"].dtype
+        fields = [rows[name] for name in self.options.features]
+        layer = jnp.concatenate([x.reshape(len(x), -1).astype(dtype) for x in fields], axis=1)
+        layer = layer * jnp.asarray(1.0 / self.spec.constants.get("feature_scale", 1.0), dtype)
+        last = len(self.sizes) - 2
+        for i in range(last + 1):
+            layer = layer @ latents[f"weights_{i}"] + latents[f"biases_{i}"][None]
+            layer = layer if i == last else activation(layer)
+        return layer
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log probability of each row's label, or the log density of its number, in nats."""
+        return self.predict(latents, rows).log_prob(self.outcome(rows).astype(self._outcome_dtype(latents)))
+
+    def _outcome_dtype(self, latents: Latents) -> jnp.dtype:
+        return jnp.dtype(jnp.int32) if self.options.task == "classification" else latents["weights_0"].dtype
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        """Return a categorical or a normal distribution for each row."""
+        outputs = self._outputs(latents, inputs)
+        if self.options.task == "classification":
+            return tfd.Categorical(logits=outputs)
+        return tfd.Normal(outputs[:, 0], latents["noise"])
+
+    def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
+        """Return the label of each row, int32, or its number."""
+        values = rows[self.options.outcome]
+        return values.astype(jnp.int32) if self.options.task == "classification" else values
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return predictions alone: logits less their mean over classes, or means, and the noise."""
+        outputs = self._outputs(latents, rows)
+        if self.options.task == "classification":
+            return {"logits": outputs - outputs.mean(-1, keepdims=True)}
+        return {"mean": outputs[:, 0], "noise": latents["noise"]}

@@ -1,0 +1,284 @@
+"""Linear models against formulas written with SciPy: every family, priors, and effects of groups."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.glm.model import Glm
+from cases import trees
+
+NUM_ROWS = 60
+
+
+def make(formula: str, family: str = "normal", **options: Any) -> tuple[Glm, dict[str, Any], dict[str, np.ndarray]]:
+    """Return a model of trees, its rows, and those of the table."""
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    return Glm(own, prepared), {k: jnp.asarray(v) for k, v in rows.items()}, table
+
+
+def draw(model: Glm, seed: int = 1) -> dict[str, Any]:
+    return model.prior(model.spec).sample(seed=jax.random.key(seed))
+
+
+def logpdf(family: str, table: Any, eta: Any, z: Any) -> np.ndarray:
+    """Return the log density of each row, by SciPy."""
+    if family == "normal":
+        return stats.norm(eta, z["sigma"]).logpdf(table["growth"])
+    if family == "student_t":
+        return stats.t(z["nu"], eta, z["sigma"]).logpdf(table["growth"])
+    if family == "bernoulli":
+        return stats.bernoulli(special.expit(eta)).logpmf(table["alive"])
+    if family == "binomial":
+        return stats.binom(table["plots"], special.expit(eta)).logpmf(table["seeds"])
+    if family == "poisson":
+        return stats.poisson(np.exp(eta)).logpmf(table["leaves"])
+    if family == "negative_binomial":
+        return stats.nbinom(z["shape"], z["shape"] / (z["shape"] + np.exp(eta))).logpmf(table["leaves"])
+    if family == "gamma":
+        return stats.gamma(z["shape"], scale=np.exp(eta) / z["shape"]).logpdf(table["mass"])
+    if family == "categorical":
+        logits = np.concatenate([np.zeros((len(eta), 1)), eta], axis=1)
+        return special.log_softmax(logits, axis=1)[np.arange(len(eta)), table["stage"]]
+    cut = special.logit(np.cumsum(z["baseline"])[:-1])
+    below = special.expit(np.concatenate([[-np.inf], cut, [np.inf]])[None] - eta[:, None])
+    return np.log(np.diff(below, axis=1)[np.arange(len(eta)), table["stage"]])
+
+
+OUTCOMES = {
+    "normal": "growth", "student_t": "growth", "bernoulli": "alive", "binomial": "seeds", "poisson": "leaves",
+    "negative_binomial": "leaves", "gamma": "mass", "categorical": "stage", "ordinal": "stage",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", OUTCOMES)
+def test_every_family_is_scipy_s(family: str) -> None:
+    options = {"trials": "plots"} if family == "binomial" else {}
+    model, rows, table = make(f"{OUTCOMES[family]} ~ age + species", family, **options)
+    design = np.stack([table["age"], table["species"] == 1, table["species"] == 2], axis=1).astype(float)
+    for seed in range(2):
+        latents = draw(model, seed)
+        latents["coefficients"] = 0.2 * latents["coefficients"]
+        z = {k: np.asarray(v) for k, v in latents.items()}
+        eta = (design - design.mean(0)) @ z["coefficients"] + z.get("intercept", 0)
+        expected = logpdf(family, table, eta, z)
+        # The formula of the ordinal family takes differences of probabilities, which cancel in the tails.
+        known = np.isfinite(expected) & (expected > (-15 if family == "ordinal" else -np.inf))
+        assert known.mean() > 0.5
+        found = model.log_likelihood(latents, rows)
+        np.testing.assert_allclose(found[known], expected[known], rtol=1e-7, atol=1e-9)
+        predictive = model.predict(latents, rows)
+        log_prob = predictive.log_prob(model.outcome(rows))
+        np.testing.assert_allclose(log_prob[known], expected[known], rtol=1e-7, atol=1e-9)
+        assert predictive.sample(seed=jax.random.key(0)).shape == (NUM_ROWS,)
+        summaries = model.summaries(latents, rows)
+        if "intercept" in z:
+            np.testing.assert_allclose(
+                summaries["intercept_at_zero"], z["intercept"] - design.mean(0) @ z["coefficients"], rtol=1e-9
+            )
+        np.testing.assert_allclose(summaries["b_species"], z["coefficients"][1:], rtol=1e-12)
+
+
+SLOPES = np.array([0.2, -0.4, 0.5])
+
+MANY_ROWS = 3000
+
+
+def simulate(family: str, eta: np.ndarray, plots: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return outcomes by NumPy and the parameters beside the predictor."""
+    random, mean = np.random.default_rng(8), np.exp(eta)
+    match family:
+        case "normal":
+            return random.normal(eta, 0.5), {"sigma": 0.5}
+        case "student_t":
+            return eta + 0.5 * random.standard_t(5, len(eta)), {"sigma": 0.5, "nu": 5.0}
+        case "bernoulli":
+            return random.binomial(1, special.expit(eta)), {}
+        case "binomial":
+            return random.binomial(plots, special.expit(eta)), {}
+        case "poisson":
+            return random.poisson(mean), {}
+        case "negative_binomial":
+            return random.negative_binomial(2, 2 / (2 + mean)), {"shape": 2.0}
+        case "gamma":
+            return random.gamma(3, mean / 3), {"shape": 3.0}
+        case "categorical":
+            # The largest of utilities with Gumbel noise.
+            utilities = np.stack([np.zeros_like(eta), eta, -eta, 0.5 * eta], axis=1)
+            return np.argmax(utilities + random.gumbel(size=utilities.shape), axis=1).astype(np.int32), {}
+    # A logistic variable between cutpoints.
+    return np.searchsorted([-1.0, 0.5, 1.5], eta + random.logistic(size=len(eta))).astype(np.int32), {}
+
+
+@pytest.mark.parametrize("family", OUTCOMES)
+def test_known_coefficients_are_recovered(family: str) -> None:
+    spec, table = trees(MANY_ROWS)
+    design = np.stack([table["age"], table["species"] == 1, table["species"] == 2], axis=1).astype(float)
+    centre, level = design.mean(0) @ SLOPES, 0.0 if family == "ordinal" else -0.6
+    outcome, parameters = simulate(family, level + design @ SLOPES, table["plots"])
+    options = {"trials": "plots"} if family == "binomial" else {}
+    own = read_options(component_path("model", "glm"))(
+        formula=f"{OUTCOMES[family]} ~ age + species", family=family, **options
+    )
+    table = {**table, OUTCOMES[family]: outcome}
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    model, factors = Glm(own, prepared), np.array([1.0, -1.0, 0.5])
+    truth: dict[str, Any] = {"coefficients": jnp.asarray(SLOPES), "intercept": level + centre, **parameters}
+    if family == "categorical":
+        truth = {k: np.multiply.outer(np.asarray(v), factors) for k, v in truth.items()}
+    if family == "ordinal":
+        below = special.expit(np.array([-1.0, 0.5, 1.5, np.inf]) - centre)
+        truth = {
+            "coefficients": truth["coefficients"],
+            "baseline": np.log(np.diff(below, prepend=0)[:3] / (1 - below[2])),
+        }
+    flat, unflatten = jax.flatten_util.ravel_pytree(jax.tree.map(jnp.asarray, truth))
+    on_device = {k: jnp.asarray(v) for k, v in rows.items()}
+
+    def log_likelihood(flat: jax.Array) -> jax.Array:
+        latents = unflatten(flat)
+        if "baseline" in latents:
+            latents["baseline"] = jax.nn.softmax(jnp.append(latents["baseline"], 0.0))
+        return model.log_likelihood(latents, on_device).sum()
+
+    score, information = jax.grad(log_likelihood), jax.jit(jax.hessian(log_likelihood))
+    covariance = np.linalg.inv(-np.asarray(information(flat)))
+    # The estimate is a Newton step away from the truth, a few standard errors.
+    errors = covariance @ np.asarray(score(flat)) / np.sqrt(np.diag(covariance))
+    assert np.abs(errors).max() < 4
+    assert np.sqrt(np.diag(covariance)).max() < 0.5
+
+
+def test_offset_and_weights() -> None:
+    plain, rows, table = make("leaves ~ age", "poisson")
+    other, more, _ = make("leaves ~ age", "poisson", offset="mass", weights="plots")
+    latents = draw(plain)
+    eta = (table["age"] - table["age"].mean()) * float(latents["coefficients"][0]) + float(latents["intercept"])
+    expected = table["plots"] * stats.poisson(np.exp(eta + table["mass"])).logpmf(table["leaves"])
+    np.testing.assert_allclose(other.log_likelihood(latents, more), expected, rtol=1e-9)
+    assert not np.allclose(plain.log_likelihood(latents, rows), expected)
+
+
+def test_default_priors_are_scaled_to_the_data() -> None:
+    model, _, table = make("growth ~ age + species + (1 + age | site)")
+    sd = table["growth"].std()
+    latents = draw(model)
+    z = {k: np.asarray(v) for k, v in latents.items()}
+    columns = np.stack([table["age"], table["species"] == 1, table["species"] == 2])
+    expected = stats.norm(table["growth"].mean(), 2.5 * sd).logpdf(z["intercept"])
+    expected += stats.norm(0, 2.5 * sd / columns.std(1)).logpdf(z["coefficients"]).sum()
+    expected += stats.expon(0, sd).logpdf(z["sigma"])
+    size = np.sqrt(np.mean(np.square(table["age"])))
+    expected += stats.expon(0, sd / np.array([1, size])).logpdf(z["sd_site"]).sum()
+    expected += stats.norm().logpdf(z["effects_site"]).sum()
+    # Of two effects with lkj(1) the correlation is uniform, and the density by the Cholesky factor is 1/2.
+    expected += np.log(0.5)
+    np.testing.assert_allclose(model.prior(model.spec).log_prob(latents), expected, rtol=1e-9)
+
+
+def test_priors_by_name() -> None:
+    given = {
+        "intercept": "student_t(3, 1, 2)", "coefficients": "normal(0, 2)", "species": "laplace(0.5, 1)", "sigma": "half_normal(3)",
+        "sd": "half_cauchy(2)", "sd_site": "exponential(4)",
+    }  # fmt: skip
+    model, rows, _ = make("growth ~ age + species + mass + (1 | site)", priors=given)
+    latents = draw(model)
+    z = {k: np.asarray(v) for k, v in latents.items()}
+    assert (z["coefficients"].shape, z["coefficients_laplace"].shape) == ((2,), (2,))
+    expected = stats.t(3, 1, 2).logpdf(z["intercept"]) + stats.norm(0, 2).logpdf(z["coefficients"]).sum()
+    expected += stats.laplace(0.5, 1).logpdf(z["coefficients_laplace"]).sum() + stats.halfnorm(0, 3).logpdf(z["sigma"])
+    expected += stats.expon(0, 1 / 4).logpdf(z["sd_site"]).sum() + stats.norm().logpdf(z["effects_site"]).sum()
+    np.testing.assert_allclose(model.prior(model.spec).log_prob(latents), expected, rtol=1e-9)
+    summaries = model.summaries(latents, rows)
+    np.testing.assert_allclose(summaries["b_mass"], z["coefficients"][1:])
+    np.testing.assert_allclose(summaries["b_species"], z["coefficients_laplace"])
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("bar", ["|", "||"])
+def test_effects_of_groups(bar: str, local: bool, centred: bool) -> None:
+    model, rows, table = make(
+        f"growth ~ 1 + (1 + age {bar} site)",
+        centred=["site"] if centred else [],
+        local_group="site" if local else "none",
+    )
+    latents = draw(model)
+    z = {k: np.asarray(v) for k, v in latents.items()}
+    scale = np.diag(z["sd_site"]) @ (z["correlation_site"] if bar == "|" else np.eye(2))
+    effects = z["effects_site"] if centred else z["effects_site"] @ scale.T
+    order = np.argsort(table["site"], kind="stable") if local else np.arange(NUM_ROWS)
+    site, age, growth = (table[name][order] for name in ("site", "age", "growth"))
+    eta = z["intercept"] + effects[site, 0] + effects[site, 1] * age
+    aligned = {**latents, "effects_site": latents["effects_site"][site]} if local else latents
+    np.testing.assert_allclose(
+        model.log_likelihood(aligned, rows), stats.norm(eta, z["sigma"]).logpdf(growth), rtol=1e-9
+    )
+    assert model.local_latents == ({"effects_site": 0} if local else {})
+    if local:
+        assert model.spec.entry_counts == tuple(np.bincount(table["site"], minlength=5))
+    if centred:
+        prior = model.prior(model.spec)
+        moved = {**latents, "effects_site": latents["effects_site"] + 0.5}
+        density = stats.multivariate_normal(np.zeros(2), scale @ scale.T)
+        expected = (density.logpdf(z["effects_site"] + 0.5) - density.logpdf(z["effects_site"])).sum()
+        np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), expected, rtol=1e-7)
+    summaries = model.summaries(latents, rows) if not local else model.summaries(aligned, rows)
+    if bar == "|":
+        np.testing.assert_allclose(
+            summaries["correlation_site"], [(z["correlation_site"] @ z["correlation_site"].T)[1, 0]]
+        )
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "said"),
+    [
+        ("growth ~ age", {"family": "poisson"}, r"row \d+: 'growth' is .*family poisson takes whole numbers from 0"),
+        ("growth ~ age", {"family": "bernoulli"}, "family bernoulli takes 0 or 1"),
+        ("species ~ age", {}, "'species' is a category of 3 levels"),
+        ("growth ~ log(age - 5)", {}, r"row \d+: column log\(age - 5\) is"),
+        ("growth ~ I(0 * age)", {}, "has the same value, 0, in all rows"),
+        ("growth ~ (1 | age)", {}, "are not codes 0, 1"),
+        ("stage ~ age", {"family": "binomial"}, "needs the number of trials"),
+        ("growth ~ age", {"trials": "plots"}, "only the binomial family has trials"),
+        ("growth ~ age", {"weights": "growth"}, r"row \d+: the weight is -"),
+        ("growth ~ age", {"offset": "mas"}, "key 'model.offset': no column 'mas' in the data"),
+        ("growth ~ age", {"centred": ["site"]}, "key 'model.centred': 'site' has no effects"),
+        ("growth ~ age", {"local_group": "site"}, "key 'model.local_group': 'site' has no effects"),
+        ("stage ~ age + (1 | site)", {"family": "categorical"}, "takes no effects of groups"),
+    ],
+)
+def test_what_does_not_fit_the_data_is_named(formula: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        make(formula, **options)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("priors", "said"),
+    [
+        ({"sgma": "exponential(1)"}, "the model has no 'sgma'"),
+        ({"sigma": "normal(0, 1)"}, "key 'model.priors.sigma': 'normal(0, 1)' does not fit"),
+        ({"age": "half_normal(1)"}, "key 'model.priors.age': 'half_normal(1)' does not fit"),
+        ({"intercept": "normal(0, 1)[2]"}, "key 'model.priors.intercept'"),
+        ({"correlation": "beta(1, 1)"}, "is not a prior of correlations"),
+        ({"sd": "normal(0, 1)"}, "key 'model.priors.sd'"),
+    ],
+)
+def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> None:
+    model, _, _ = make("growth ~ age + (1 + age | site)", priors=priors)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        model.prior(model.spec)
