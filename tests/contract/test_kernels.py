@@ -206,7 +206,7 @@ def test_tuning_stays_once_the_adapted_part_of_warmup_is_over(name: str, metric:
     assert_same(after.adaptation, chains.adaptation)
     later_steps = np.asarray(statistics.get("step_size", np.ones(20)))
     for steps in (used[num_adaptive:], later_steps):
-        np.testing.assert_array_equal(steps, np.full(len(steps), later_steps[0]))
+        assert all(np.array_equal(each, later_steps[0]) for each in steps)
 
 
 def test_no_warmup_is_a_warmup(runs) -> None:
@@ -303,7 +303,7 @@ def test_statistics_that_kernels_share_mean_the_same(runs, warm, num_reported) -
         assert values_are(statistics["energy"], (20, num_reported), "float64")
         assert (statistics["energy"] >= -statistics["lp"]).all(), "energy is potential plus kinetic"
     if "step_size" in statistics:
-        assert values_are(statistics["step_size"], (20,), "float64")
+        assert any(values_are(statistics["step_size"], shape, "float64") for shape in ((20,), (20, num_reported)))
         assert (statistics["step_size"] > 0).all()
     if "acceptance_rate" in statistics:
         assert values_are(statistics["acceptance_rate"], (20, num_reported), "float64")

@@ -41,6 +41,7 @@ def test_rows_are_finite_and_counted_as_declared(dataset: Dataset) -> None:
     counts = check_counts(dataset)
     assert counts["rows"] > 0
     assert dataset.declared_counts.get("rows") == counts["rows"]
+    assert all(np.isfinite(values).all() for values in arrays(dataset).values())
 
 
 def test_the_same_options_give_the_same_data(name: str, dataset: Dataset) -> None:

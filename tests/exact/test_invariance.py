@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.config.registry import component_path, list_components, load_component, read_options
+from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, tree
 from bayesmesh.kernels.hamiltonian.metrics import base as metrics
 from bayesmesh.kernels.targets import FunctionTarget
+from kernel_options import kernel_options
 
 NUM_CHAINS, NUM_STEPS, ALPHA = 50_000, 20, 1e-6
 FEW_CHAINS = 5_000
@@ -83,7 +84,7 @@ def key_at(iteration: Any, num_chains: int) -> jax.Array:
 
 
 def make(name: str, kernel_class: type[Kernel] | None = None) -> Kernel:
-    options = read_options(component_path("kernel", name))(**OPTIONS.get(name, {}))
+    options = kernel_options(name, **OPTIONS.get(name, {}))
     return (kernel_class or load_component("kernel", name))(options, num_warmup=200)
 
 
@@ -99,7 +100,9 @@ def tune(kernel: Kernel, num_chains: int = 16) -> Any:
             return after, kernel.adapt(adaptation, state, after, info, TARGET)
 
         begin = (state, kernel.init_adaptation(state, TARGET))
-        return kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
+        tuning = kernel.tuning(jax.lax.fori_loop(0, kernel.num_adaptive, step, begin)[1], False)
+        # After warmup it is the same for all chains, and then for any number of them.
+        return tuning._replace(step_size=jnp.ravel(tuning.step_size)[0])
 
     return jax.jit(run)(start(kernel, num_chains, seed=1))
 
@@ -218,8 +221,8 @@ DEFECTS = {
         "batch_dot(momentum, momentum), batch_dot(momentum_end, momentum_end)",
     ),
     "one key for momentum and acceptance": (
-        "accept(key_accept, log_ratio",
-        "accept(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum), log_ratio",
+        "accept_by_energy(key_accept, proposal",
+        "accept_by_energy(jax.vmap(lambda k: jax.random.fold_in(k, 0))(key_momentum), proposal",
     ),
     "likelihood left out of the ratio": ("+ (proposal.log_likelihood - state.log_likelihood)", ""),
     "prior left out of the ratio": ("(proposal.log_prior - state.log_prior)", "0"),

@@ -226,7 +226,10 @@ def calibration(
     return {"latents": min(p[:-1]), "log likelihood": p[-1]}
 
 
-@pytest.mark.parametrize("name", ["gaussian", "softmax_regression"])
+MODELS = ["gaussian", pytest.param("softmax_regression", marks=pytest.mark.verify)]
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_latents_and_data_are_drawn_from_one_joint_distribution(name: str) -> None:
     assert geweke(make_joint(name), nothing) >= ALPHA
 
@@ -236,7 +239,7 @@ def test_the_joint_test_sees_a_defect(defect: Change) -> None:
     assert not (geweke(make_joint("gaussian"), defect) >= ALPHA)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "softmax_regression"])
+@pytest.mark.parametrize("name", MODELS)
 def test_posteriors_are_calibrated(name: str) -> None:
     found = calibration(make_joint(name), nothing)
     assert all(p >= ALPHA for p in found.values()), found

@@ -54,7 +54,7 @@ IN_FLOAT64 = ("hmc", "nuts", "replica_exchange")
 
 RUNS = [
     *((kernel, "float32", (2, 3)) for kernel in ADJUSTED),
-    *((kernel, "float64", (1, 1)) for kernel in IN_FLOAT64),
+    *(pytest.param(kernel, "float64", (1, 1), marks=pytest.mark.verify) for kernel in IN_FLOAT64),
 ]
 """Every kernel in float32 over several devices, the harder way."""
 

@@ -69,6 +69,49 @@ def hidden_markov(case: Case, latents: Arrays, rows: Arrays) -> Terms:
     return float(prior), float(special.logsumexp(forward, axis=1).sum())
 
 
+def log_density(case: Case, latents: Arrays, rows: Arrays) -> Terms:
+    """The autoregression of tests/functions.py."""
+    mean, slope, noise = (float(latents[name]) for name in ("mean", "slope", "noise"))
+    y = rows["emissions"]
+    before = np.concatenate([np.full((len(y), 1), mean), y[:, :-1]], axis=1)
+    prior = normal(mean, 0, 2) + normal(slope, 0, 0.5) + float(stats.halfnorm(0, 1.5).logpdf(noise))
+    return prior, normal(y, mean + slope * (before - mean), noise)
+
+
+def glm(case: Case, latents: Arrays, rows: Arrays) -> Terms:
+    """The regression of tests/cases.py, on columns as it has prepared them."""
+    z, facts = {k: np.asarray(v) for k, v in latents.items()}, case.spec.constants
+    sd = np.array([facts[f"sd_of_column_{i}"] for i in range(len(z["coefficients"]))])
+    effects = z["effects_site"] * z["sd_site"]
+    site = rows["group_0"]
+    eta = z["intercept"] + rows["design"] @ (z["coefficients"] * sd)
+    eta = eta + effects[site, 0] + effects[site, 1] * rows["effects_0"][:, 0]
+    unit = facts["outcome_sd"]
+    prior = normal(z["intercept"], facts["outcome_mean"], 2.5 * unit) + normal(z["coefficients"], 0, 2.5 * unit / sd)
+    prior += normal(z["effects_site"]) + float(stats.expon(0, unit).logpdf(z["sigma"]))
+    prior += float(stats.expon(0, unit / np.array([1, facts["size_of_effect_0"]])).logpdf(z["sd_site"]).sum())
+    return prior, normal(rows["outcome"], eta, z["sigma"])
+
+
+def neural_network(case: Case, latents: Arrays, rows: Arrays) -> Terms:
+    """One hidden layer."""
+    inputs = rows["features"] / case.spec.constants["feature_scale"]
+    hidden = inputs @ latents["weights_0"] + latents["biases_0"]
+    logits = hidden * special.expit(hidden) @ latents["weights_1"] + latents["biases_1"]
+    chosen = np.take_along_axis(special.log_softmax(logits, axis=1), rows["label"].astype(int)[:, None], axis=1)
+    prior = normal(latents["biases_0"]) + normal(latents["biases_1"])
+    for name in ("weights_0", "weights_1"):
+        prior += normal(latents[name], 0, 1 / np.sqrt(len(latents[name])))
+    return prior, float(chosen.sum())
+
+
+def pymc(case: Case, latents: Arrays, rows: Arrays) -> Terms:
+    """The level of tests/pymc_functions.py."""
+    noise = float(latents["noise"])
+    prior = normal(latents["mean"], 0, 2) + float(stats.halfnorm(0, 1.5).logpdf(noise))
+    return prior, normal(rows["emissions"], latents["mean"], noise)
+
+
 def groups(case: Case, latents: Arrays, rows: Arrays) -> Terms:
     """Of tests/levels.py: latents that follow groups of rows, some of them positive."""
     group = case.spec.entries_of(np.arange(case.spec.num_rows))
@@ -78,7 +121,18 @@ def groups(case: Case, latents: Arrays, rows: Arrays) -> Terms:
 
 
 FORMULAS: dict[str, Callable[[Case, Arrays, Arrays], Terms]] = {
-    f.__name__: f for f in (gaussian, softmax_regression, matrix_factorization, hidden_markov, groups)
+    f.__name__: f
+    for f in (
+        gaussian,
+        softmax_regression,
+        matrix_factorization,
+        hidden_markov,
+        log_density,
+        glm,
+        neural_network,
+        pymc,
+        groups,
+    )
 }
 SIMPLICES = ("initial", "transition")
 """Latents of which the last number on the last axis follows from the others."""

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from bayesmesh.config.blocks import METRICS
-from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.config.registry import load_component
 from exact import test_invariance as invariance
+from kernel_options import kernel_options
 
 CASES = [
     # That of the curvature comes from a mode of the program's target; the integrator's tests have it.
@@ -26,7 +27,7 @@ CASES = [
 def test_one_step_leaves_exact_draws_exact(name: str, options: dict[str, Any], monkeypatch, record) -> None:
     monkeypatch.setattr(invariance, "NUM_STEPS", 1)
     settings = invariance.OPTIONS.get(name, {}) | options
-    kernel = load_component("kernel", name)(read_options(component_path("kernel", name))(**settings), num_warmup=200)
+    kernel = load_component("kernel", name)(kernel_options(name, **settings), num_warmup=200)
     transitions = invariance.Transitions(kernel, invariance.CHAINS.get(name, invariance.NUM_CHAINS))
     tuning = invariance.tune(kernel)
     position, acceptance = transitions(tuning)

@@ -6,14 +6,42 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from bayesmesh.config.settings import Settings
+from bayesmesh.files import JSON
 
 type Column = list[int] | list[str] | list[list[str]]
 """One value per column of a row: ids, titles, or the genres of each film."""
+
+
+class RowArray(Protocol):
+    """One entry per row, of which any range is read by itself: a NumPy array, or one of Zarr or HDF5 larger than memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A column of a table as it is in the field of its name.
+
+    Attributes:
+        kind: ``number``, or ``category`` where the field holds codes.
+        levels: names of the codes 0, 1, ... of a category.
+        mean: subtracted from the numbers of the table, in their unit.
+        scale: divisor of the numbers less the mean, in their unit.
+    """
+
+    kind: Literal["number", "category"]
+    levels: tuple[str, ...] = ()
+    mean: float = 0.0
+    scale: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,21 +49,28 @@ class Dataset:
     """The decoded arrays of a dataset, in the order in which the source defines its rows.
 
     Attributes:
-        rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types stay as they are.
+        rows: name -> array of shape (num_rows, ...), the likelihood's data; small integer types stay as they are. They are
+            read in blocks, from the first row to the last.
         test_rows: the published test set, with the same names as `rows`; empty without one.
         columns: name -> one value per column of a row (film titles, genres), as plain lists; for tables and reports.
         constants: scalars that models need, such as ``num_classes`` or ``feature_scale``.
         declared_counts: counts that the source guarantees, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
         truth: latent name -> array, for simulated data.
+        variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
+        labels: field -> names along its last axis, such as the columns of a matrix.
+        facts: what a reader of the results should know, such as how many rows were left out, as plain values; for the page.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
 
-    rows: Mapping[str, np.ndarray]
-    test_rows: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    rows: Mapping[str, RowArray]
+    test_rows: Mapping[str, RowArray] = dataclasses.field(default_factory=dict)
     columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
     constants: Mapping[str, float | int] = dataclasses.field(default_factory=dict)
     declared_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     truth: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, Variable] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, JSON] = dataclasses.field(default_factory=dict)
     kind: Literal["rows", "interactions"] = "rows"
 
 
@@ -58,6 +93,9 @@ class DataSpec:
         dtype: ``float32`` or ``float64``, the type of latents and of arithmetic.
         entry_counts: rows of each entry of local latents, where several rows share one, such as those of a group; rows
             are sorted by entry. Empty where every row is an entry.
+        variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
+        labels: field -> names along its last axis.
+        source_fields: fields of the source, where a model has others prepared from them; otherwise empty.
     """
 
     num_rows: int
@@ -65,6 +103,9 @@ class DataSpec:
     constants: Mapping[str, float | int]
     dtype: str = "float32"
     entry_counts: tuple[int, ...] = ()
+    variables: Mapping[str, Variable] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    source_fields: Mapping[str, FieldSpec] = dataclasses.field(default_factory=dict)
 
     @property
     def num_entries(self) -> int:
@@ -91,10 +132,15 @@ class Source(ABC):
         pretty_name: name in tables.
         offers: needs of analyses that the data satisfy (their `needs_of_source`; docs/contracts/source.md lists them).
             Read from the source text before any job starts; a class without it is checked in the compile stage.
+        mirror_files: patterns of the files below ``BAYESMESH_MIRROR`` that `fetch` reads; also read from the text.
+
+    The files that `fetch` reads elsewhere are options of the type `bayesmesh.config.settings.Files`. Both are inputs of
+    the job: it runs again where their content changes.
     """
 
     pretty_name: ClassVar[str]
     offers: ClassVar[tuple[str, ...]]
+    mirror_files: ClassVar[tuple[str, ...]] = ()
     options: Settings
     """A subclass declares its own class of options."""
 

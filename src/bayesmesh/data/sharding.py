@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import zarr
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.data.base import Dataset
-from bayesmesh.data.shards import fingerprint_data
-from bayesmesh.data.split import hold_out_interactions, hold_out_rows
-from bayesmesh.errors import DataError
+from bayesmesh.data.base import Dataset, RowArray
+from bayesmesh.data.shards import PARTS, describe, fingerprint_data
+from bayesmesh.data.split import hold_out_groups, hold_out_interactions, hold_out_last, hold_out_rows
+from bayesmesh.errors import DataError, suggest
 from bayesmesh.files import JSON, atomic_folder
-from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group
+from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ROW, DataLayout
 from bayesmesh.store.sealed import write_sealed
@@ -26,42 +26,55 @@ SHARD_ROWS = 8192
 CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
 
+BLOCK_BYTES = 2**23
+"""Size of a block of rows of one field that is read and written at a time, if a shard is smaller."""
+
 
 def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> dict[str, Any]:
     """Check, split and write a dataset to ``layout.shards``, hash it, then write the manifest ``layout.sharded``.
 
-    The group is written atomically and replaces that of an earlier run.
+    The group is written atomically and replaces that of an earlier run. Fields are read and written one after the other
+    in blocks of rows, so that memory does not grow with their number.
 
     Args:
         dataset: decoded arrays.
-        data_settings: held-out fraction and seed of the split.
+        data_settings: held-out fraction, and how rows are chosen.
         layout: paths of this dataset and split.
 
     Returns:
         The manifest: counts, fingerprint, kind and split; of a watch matrix also how active its users are.
 
     Raises:
-        DataError: counts differ from those declared, fields have unequal lengths, or a value is not finite.
+        DataError: counts differ from those declared, fields have unequal lengths, a value is not finite, or the rows
+            cannot be split so.
     """
     counts = check_counts(dataset)
-    parts, num_held_out = _split(dataset, data_settings)
-    arrays = {f"{part}/{name}": np.asarray(values) for part, held in parts.items() for name, values in held.items()}
-    described: dict[str, JSON] = {
-        "kind": dataset.kind,
-        "constants": {name: np.asarray(value).item() for name, value in dataset.constants.items()},
-        "columns": {name: list(values) for name, values in dataset.columns.items()},
+    described = describe(dataset)
+    with atomic_folder(layout.shards) as partial:
+        group = open_group(partial, "w")
+        num_rows, num_held_out = _write(group, dataset, data_settings)
+        arrays = {f"{part}/{name}": array for part in PARTS for name, array in _arrays_in(group, part).items()}
+        fingerprint = fingerprint_data(arrays, described)
+        fields: JSON = {
+            name: {"shape": list(array.shape[1:]), "dtype": array.dtype.name}
+            for name, array in sorted(_arrays_in(group, "rows").items())
+        }
+        group.attrs.update({**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
+    chosen_by = {
+        key: value for key in ("held_out_groups", "held_out_last") if (value := getattr(data_settings, key)) is not None
     }
-    fingerprint, num_rows = fingerprint_data(arrays, described), len(next(iter(parts["rows"].values())))
-    fields: JSON = {n: {"shape": list(v.shape[1:]), "dtype": v.dtype.name} for n, v in sorted(parts["rows"].items())}
-    _write(layout.shards, arrays, {**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
     manifest: dict[str, Any] = {
         "counts": {**counts, "training_rows": num_rows, "held_out": num_held_out},
         "fingerprint": fingerprint,
         "kind": dataset.kind,
-        "split": {"seed": data_settings.split_seed, "held_out_fraction": data_settings.held_out_fraction},
-    }
+        "split": {
+            "seed": data_settings.split_seed, "held_out_fraction": data_settings.held_out_fraction, **chosen_by
+        },
+    }  # fmt: skip
+    if dataset.facts:
+        manifest["source"] = dict(dataset.facts)
     if dataset.kind == "interactions":
-        manifest["activity"] = _activity(dataset.rows["watched"])
+        manifest["activity"] = _activity(dataset.rows["watched"][:])
     write_hashes(layout.shards, {})
     write_sealed(layout.sharded, manifest)
     return manifest
@@ -83,8 +96,11 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
         raise DataError("the dataset has no rows")
     if dataset.test_rows and set(dataset.test_rows) != set(dataset.rows):
         raise DataError(f"test rows have the fields {sorted(dataset.test_rows)}, rows {sorted(dataset.rows)}")
+    for name, labels in dataset.labels.items():
+        if name not in dataset.rows or dataset.rows[name].shape[-1:] != (len(labels),):
+            raise DataError(f"labels of '{name}': {len(labels)} names, which are not those of the last axis of a field")
     if dataset.kind == "interactions":
-        watched = dataset.rows.get("watched")
+        watched = dataset.rows["watched"][:] if "watched" in dataset.rows else None
         if watched is None or watched.ndim != 2 or watched.dtype != np.uint8 or watched.max(initial=0) > 1:
             raise DataError("a dataset of kind 'interactions' needs rows['watched'], (users, films) uint8 of 0 and 1")
         counts |= {"columns": watched.shape[1], "interactions": int(watched.sum(dtype=np.int64))}
@@ -99,37 +115,18 @@ def check_counts(dataset: Dataset) -> dict[str, int]:
     return counts
 
 
-def _length(part: str, fields: Mapping[str, np.ndarray]) -> int:
+def _length(part: str, fields: Mapping[str, RowArray]) -> int:
     for name, values in fields.items():
-        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf" or not values.ndim:
-            about = (
-                f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-            )
+        kind = getattr(getattr(values, "dtype", None), "kind", "")
+        if not kind or kind not in "biuf" or not values.shape:
+            about = f"{values.dtype} of shape {values.shape}" if kind else type(values).__name__
             raise DataError(f"{part}/{name}: is not an array of numbers with one entry per row, but {about}")
         if 0 in values.shape[1:]:
             raise DataError(f"{part}/{name}: has shape {values.shape}: its rows hold nothing")
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            row = int(np.argwhere(~np.isfinite(values))[0][0])
-            raise DataError(f"{part}/{name}: row {row}: a value is not finite")
-    lengths = {name: len(values) for name, values in fields.items()}
+    lengths = {name: values.shape[0] for name, values in fields.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"fields of {part} have unequal lengths: {lengths}")
     return next(iter(lengths.values()), 0)
-
-
-def _split(dataset: Dataset, settings: DataSettings) -> tuple[dict[str, Mapping[str, np.ndarray]], int]:
-    """Return the arrays by part of the group and name, and the number of held-out rows or cells."""
-    rows, fraction, seed = dataset.rows, settings.held_out_fraction, settings.split_seed
-    parts = {"rows": rows, "test_rows": dataset.test_rows, "truth": dataset.truth}
-    if fraction <= 0:
-        return parts, 0
-    if dataset.kind == "interactions":
-        training, films = hold_out_interactions(rows["watched"], fraction, seed)
-        return {**parts, "rows": {**rows, "watched": training}, "held_out": films._asdict()}, len(films.indices)
-    kept, hidden = hold_out_rows(len(next(iter(rows.values()))), fraction, seed)
-    for part, chosen in (("rows", kept), ("held_out_rows", hidden)):
-        parts[part] = {name: values[chosen] for name, values in rows.items()}
-    return parts, len(hidden)
 
 
 def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
@@ -145,18 +142,119 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
     return chunk, min(most, math.ceil(max(1, num_rows) / chunk) * chunk)
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, JSON]) -> None:
-    with atomic_folder(path) as partial:
-        group = open_group(partial, "w")
-        group.attrs.update(attributes)
-        for name, values in sorted(arrays.items()):
-            part, _, field = name.partition("/")
-            first, chunks, shards = f"{field}_dim_0", None, None
-            if part.endswith("rows"):
-                sizes = row_chunks(len(values), values[:1].nbytes)
-                first, (chunks, shards) = ROW, ((size, *values.shape[1:]) for size in sizes)
-            dims = [first, *(f"{field}_dim_{axis}" for axis in range(1, values.ndim))][: values.ndim]
-            create_array(group, name, values.shape, values.dtype, dims, chunks=chunks, shards=shards)[...] = values
+# -- writing --------------------------------------------------------------------------------------------------------------
+
+
+def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple[int, int]:
+    """Write all arrays; return the number of training rows, and that of held-out rows or cells."""
+    rows, num_held_out = dict(dataset.rows), 0
+    is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
+    if dataset.kind == "interactions" and settings.held_out_fraction > 0:
+        rows["watched"], films = hold_out_interactions(
+            rows["watched"][:], settings.held_out_fraction, settings.split_seed
+        )
+        num_held_out = len(films.indices)
+        for name, values in films._asdict().items():
+            write_array(group, f"held_out/{name}", values, [f"{name}_dim_0"])
+    elif settings.held_out_fraction > 0:
+        is_hidden = _choose_rows(rows, settings)
+        num_held_out = int(is_hidden.sum())
+    for name, values in sorted(rows.items()):
+        _write_rows(group, {"rows": ~is_hidden, "held_out_rows": is_hidden}, name, values, "rows")
+    for name, values in sorted(dataset.test_rows.items()):
+        _write_rows(group, {"test_rows": np.ones(values.shape[0], bool)}, name, values, "test_rows")
+    for name, values in sorted(dataset.truth.items()):
+        # A latent may be a scalar.
+        truth = np.asarray(values)
+        write_array(group, f"truth/{name}", truth, [f"{name}_dim_{axis}" for axis in range(truth.ndim)])
+    return int((~is_hidden).sum()), num_held_out
+
+
+def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.ndarray:
+    """Return which rows are held out, (rows,) bool."""
+    fraction, seed = settings.held_out_fraction, settings.split_seed
+    key = "held_out_groups" if settings.held_out_groups is not None else "held_out_last"
+    name: str | None = getattr(settings, key)
+    if name is None:
+        is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
+        is_hidden[hold_out_rows(len(is_hidden), fraction, seed)[1]] = True
+        return is_hidden
+    if name not in rows or len(rows[name].shape) != 1:
+        vectors = [each for each, values in rows.items() if len(values.shape) == 1]
+        raise DataError(f"key 'data.{key}': '{name}' is not a field with one number per row", suggest(name, vectors))
+    values = np.asarray(rows[name][:])
+    is_hidden = hold_out_groups(values, fraction, seed) if key == "held_out_groups" else hold_out_last(values, fraction)
+    if not is_hidden.any():
+        raise DataError(f"key 'data.{key}': '{name}' has the same value in all rows", "choose another field")
+    return is_hidden
+
+
+def _write_rows(
+    group: zarr.Group, parts: Mapping[str, np.ndarray], name: str, values: RowArray, source_part: str
+) -> None:
+    """Write a field's rows, block by block, to each part of the group that has any.
+
+    Args:
+        group: the group.
+        parts: part of the group -> (rows,) bool, which rows belong to it.
+        name: the field.
+        values: all its rows.
+        source_part: part of the dataset that holds the rows, for messages.
+    """
+    row_bytes = values.dtype.itemsize * math.prod(values.shape[1:])
+    fillers: dict[str, _Filler] = {}
+    for part, is_of in parts.items():
+        if count := int(is_of.sum()):
+            sizes = row_chunks(count, row_bytes)
+            chunks, shards = ((size, *values.shape[1:]) for size in sizes)
+            dims = [ROW, *(f"{name}_dim_{axis}" for axis in range(1, len(values.shape)))]
+            shape = (count, *values.shape[1:])
+            array = create_array(group, f"{part}/{name}", shape, values.dtype, dims, chunks=chunks, shards=shards)
+            fillers[part] = _Filler(array, sizes[1])
+    for start, block in _blocks(values, row_bytes):
+        if block.dtype.kind == "f" and not np.isfinite(block).all():
+            row = start + int(np.argwhere(~np.isfinite(block))[0][0])
+            raise DataError(f"{source_part}/{name}: row {row}: a value is not finite")
+        for part, filler in fillers.items():
+            filler.append(block[parts[part][start : start + len(block)]])
+    for filler in fillers.values():
+        filler.close()
+
+
+def _blocks(values: RowArray, row_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the first row and the values of blocks of whole shards."""
+    size = row_chunks(values.shape[0], row_bytes)[1]
+    size *= max(1, BLOCK_BYTES // max(1, size * row_bytes))
+    for start in range(0, values.shape[0], size):
+        yield start, np.asarray(values[start : start + size])
+
+
+class _Filler:
+    """Writes rows to an array in whole shards, of which each is then written once."""
+
+    def __init__(self, array: zarr.Array, shard_rows: int) -> None:
+        self._array, self._size, self._start = array, shard_rows, 0
+        self._waiting: list[np.ndarray] = []
+
+    def append(self, values: np.ndarray) -> None:
+        self._waiting.append(values)
+        count = sum(map(len, self._waiting))
+        if count >= self._size:
+            self._flush(count // self._size * self._size)
+
+    def close(self) -> None:
+        self._flush(sum(map(len, self._waiting)))
+
+    def _flush(self, count: int) -> None:
+        if count:
+            values = np.concatenate(self._waiting)
+            self._array[self._start : self._start + count] = values[:count]
+            self._waiting, self._start = [values[count:]], self._start + count
+
+
+def _arrays_in(group: zarr.Group, part: str) -> dict[str, zarr.Array]:
+    inner = group.get(part)
+    return dict(inner.arrays()) if isinstance(inner, zarr.Group) else {}
 
 
 def _activity(watched: np.ndarray) -> dict[str, object]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Literal
@@ -12,12 +14,19 @@ from typing import Any, Literal
 import numpy as np
 import zarr
 
-from bayesmesh.data.base import Column, DataSpec, FieldSpec
+from bayesmesh.data.base import Column, Dataset, DataSpec, FieldSpec, RowArray, Variable
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import StoreError
+from bayesmesh.files import JSON
 from bayesmesh.store.arrays import open_group
 
 REMEDY = "run the shard stage again"
+
+PARTS = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
+"""Groups of arrays whose values the fingerprint covers."""
+
+HASHED_BYTES = 2**24
+"""Size of a block of an array that is hashed at a time."""
 
 # Zarr and its codecs raise these for a wrong checksum and for a missing or shortened file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
@@ -32,6 +41,8 @@ class Shards:
         num_rows: training rows, in ``rows``.
         constants: scalars that models need.
         columns: name -> one value per column of a row.
+        variables: column of a table -> what its numbers are.
+        labels: field -> names along its last axis.
         fields: name -> shape and dtype of one row.
         fingerprint: sha256 over all decoded values, including the held-out part.
 
@@ -48,6 +59,11 @@ class Shards:
             self.num_rows = int(attributes["num_rows"])
             self.constants: Mapping[str, float | int] = attributes["constants"]
             self.columns: Mapping[str, Column] = attributes["columns"]
+            self.variables = {
+                name: Variable(**{**about, "levels": tuple(about["levels"])})
+                for name, about in attributes.get("variables", {}).items()
+            }
+            self.labels = {name: tuple(labels) for name, labels in attributes.get("labels", {}).items()}
             self.fingerprint: str = attributes["fingerprint"]
             self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
         except DAMAGE as error:
@@ -55,7 +71,12 @@ class Shards:
 
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the data for a model; `dtype` is that of latents and arithmetic."""
-        return DataSpec(num_rows=self.num_rows, fields=self.fields, constants=self.constants, dtype=dtype)
+        return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels)
+
+    @property
+    def num_observations(self) -> int:
+        """Training rows as the source counts them."""
+        return self.num_rows
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return training rows ``start`` to ``stop - 1``: name -> (stop - start, ...), dtypes as on disk.
@@ -89,32 +110,58 @@ class Shards:
         Raises:
             StoreError: a part is damaged or has changed.
         """
-        parts = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
-        arrays = {f"{part}/{name}": values for part in parts for name, values in self._read_part(part).items()}
-        described = {"kind": self.kind, "constants": self.constants, "columns": self.columns}
-        found = fingerprint_data(arrays, described)
+        arrays = {f"{part}/{name}": self._array(f"{part}/{name}") for part in PARTS for name in self._names(part)}
+        try:
+            found = fingerprint_data(arrays, describe(self))
+        except DAMAGE as error:
+            raise StoreError(f"{self.path}: damaged or missing: {error}", REMEDY) from error
         if found != self.fingerprint:
             raise StoreError(f"{self.path}: fingerprint {self.fingerprint} expected, {found} found", REMEDY)
 
     def _read_part(self, part: str) -> dict[str, np.ndarray]:
+        return {name: self._read(f"{part}/{name}", ...) for name in self._names(part)}
+
+    def _names(self, part: str) -> list[str]:
         try:
             group = self._group.get(part)
-            names = sorted(group.array_keys()) if isinstance(group, zarr.Group) else []
+            return sorted(group.array_keys()) if isinstance(group, zarr.Group) else []
         except DAMAGE as error:
             raise StoreError(f"{self.path / part}: damaged: {error}", REMEDY) from error
-        return {name: self._read(f"{part}/{name}", ...) for name in names}
 
-    def _read(self, name: str, rows: slice | EllipsisType) -> np.ndarray:
+    def _array(self, name: str) -> zarr.Array:
         try:
             array = self._group[name]
             if not isinstance(array, zarr.Array):
                 raise ValueError("a group instead of an array")
+            return array
+        except DAMAGE as error:
+            raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
+
+    def _read(self, name: str, rows: slice | EllipsisType) -> np.ndarray:
+        array = self._array(name)
+        try:
             return np.asarray(array[rows])
         except DAMAGE as error:
             raise StoreError(f"{self.path / name}: damaged or missing: {error}", REMEDY) from error
 
 
-def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, object]) -> str:
+def describe(data: Dataset | Shards) -> dict[str, JSON]:
+    """Return everything except arrays that a model can see, as plain values; empty parts of tables are left out."""
+    described: dict[str, JSON] = {
+        "kind": data.kind,
+        "constants": {name: np.asarray(value).item() for name, value in data.constants.items()},
+        "columns": {name: list(values) for name, values in data.columns.items()},
+    }
+    if data.variables:
+        described["variables"] = {
+            name: {**dataclasses.asdict(about), "levels": list(about.levels)} for name, about in data.variables.items()
+        }
+    if data.labels:
+        described["labels"] = {name: list(labels) for name, labels in data.labels.items()}
+    return described
+
+
+def fingerprint_data(arrays: Mapping[str, RowArray], described: Mapping[str, object]) -> str:
     """Return a sha256, in hexadecimal, over decoded values, independent of chunks, compression and storage.
 
     Args:
@@ -129,11 +176,24 @@ def fingerprint_data(arrays: Mapping[str, np.ndarray], described: Mapping[str, o
     """
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        values = np.asarray(arrays[name])
+        array = arrays[name]
         # Little-endian everywhere, so that the same data has the same fingerprint on every machine.
-        values = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(values.shape)
-        header = json.dumps([name, values.dtype.str, list(values.shape)])
+        dtype = array.dtype.newbyteorder("<")
+        header = json.dumps([name, dtype.str, list(array.shape)])
         digest.update(len(header).to_bytes(8, "little") + header.encode())
-        digest.update(values.data if values.size else b"")
+        for values in _blocks(array):
+            digest.update(np.ascontiguousarray(values, dtype).data if values.size else b"")
     digest.update(json.dumps(described, sort_keys=True, ensure_ascii=False, allow_nan=False).encode())
     return digest.hexdigest()
+
+
+def _blocks(array: RowArray) -> Iterator[np.ndarray]:
+    """Yield consecutive rows of an array, whole shards at a time where it has them; a scalar at once."""
+    if not array.shape:
+        yield np.asarray(array)
+        return
+    row_bytes = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
+    shard = (getattr(array, "shards", None) or (1,))[0]
+    size = shard * max(1, HASHED_BYTES // (shard * row_bytes))
+    for start in range(0, array.shape[0], size):
+        yield np.asarray(array[start : start + size])

@@ -43,6 +43,46 @@ def hold_out_rows(num_rows: int, fraction: float, seed: int) -> tuple[np.ndarray
     return np.sort(shuffled[count:]), np.sort(shuffled[:count])
 
 
+def hold_out_groups(values: np.ndarray, fraction: float, seed: int) -> np.ndarray:
+    """Choose groups of rows at random, so that a share of the groups is held out.
+
+    Args:
+        values: (rows,), equal for the rows of a group.
+        fraction: share of the groups, in [0, 1).
+        seed: seed of the choice.
+
+    Returns:
+        (rows,) bool, True where a row is held out.
+    """
+    groups, group_of_row = np.unique(values, return_inverse=True)
+    is_hidden = np.zeros(len(groups), bool)
+    is_hidden[hold_out_rows(len(groups), fraction, seed)[1]] = True
+    return is_hidden[group_of_row]
+
+
+def hold_out_last(values: np.ndarray, fraction: float) -> np.ndarray:
+    """Choose the rows with the largest values: at least a share of them, and all rows of each value or none.
+
+    Args:
+        values: (rows,), such as times.
+        fraction: share of the rows, in [0, 1).
+
+    Returns:
+        (rows,) bool, True where a row is held out; nowhere if all rows have one value.
+
+    >>> hold_out_last(np.array([3, 1, 2, 2, 0]), 0.4).tolist()
+    [True, False, True, True, False]
+    """
+    ordered = np.sort(values)
+    count = held_out_count(len(values), fraction)
+    first = ordered[len(values) - count] if count else np.inf
+    # The rows that stay must differ from those that do not.
+    later = ordered[ordered > ordered[0]]
+    if first == ordered[0] and len(later):
+        first = later[0]
+    return values >= first if len(later) else np.zeros(len(values), bool)
+
+
 def hold_out_interactions(watched: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, Interactions]:
     """Hide a share of each user's films.
 

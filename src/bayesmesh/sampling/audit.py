@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
+from jax.sharding import Mesh
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
@@ -17,9 +18,10 @@ from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.kernels.base import POSITION, Position, map_parts
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import Arrays, Target
+from bayesmesh.sampling.mesh import sharding
 from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.program import Program, place
+from bayesmesh.sampling.program import GroupKey, Program, place
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.sizes import Lengths, equations_of
 from bayesmesh.store.sealed import read_sealed
@@ -89,6 +91,12 @@ _GROWTH_REMEDY = (
 SHORT_SECONDS = 0.005
 """Of a gradient that is measured in a loop."""
 
+RATES = {"cpu": (5e9, 2e10), "gpu": (5e12, 1e12), "tpu": (5e12, 1e12)}
+"""Platform -> operations and bytes per second: of a host's cores, or of one device."""
+
+LEAST_SECONDS = 1e-4
+"""Of one gradient: the prior, the map from unconstrained space and the start of kernels are not counted."""
+
 
 def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
     """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
@@ -127,32 +135,69 @@ def _of_chains(target: Target, num_chains: int) -> Position:
     return jax.tree.map(lambda s: s.update(shape=(num_chains, *s.shape)), target.position.position_shapes)
 
 
-def seconds_per_gradient(program: Program, data: Mapping[str, jax.Array], peers: Peers) -> float:
+def expected_seconds(cost: Mapping[str, float], mesh: Mesh) -> float:
+    """Return a rough time of one gradient of all chains, from `cost_of_gradient`: the same in every run."""
+    platform = mesh.devices.flat[0].platform
+    operations, num_bytes = RATES.get(platform, RATES["gpu"])
+    # Simulated devices share the cores of one host.
+    num_devices = 1 if platform == "cpu" else mesh.size
+    return max(LEAST_SECONDS, max(cost["flops"] / operations, cost["bytes"] / num_bytes) / num_devices)
+
+
+def trace_gradients(program: Program) -> jax.stages.Traced:
+    """Trace the program that `seconds_per_gradient` runs: of numeric options of the model, positions, data and the number
+    of gradients, one by one."""
+
+    def run_all(options: Arrays, position: Position, data: Arrays, count: jax.Array) -> Position:
+        target = program.target.with_options(options)
+
+        # A negligible step that makes each gradient depend on the previous one.
+        def step(_: jax.Array, q: Position) -> Position:
+            gradient = target.bind(data).log_density(q).gradient
+            return map_parts(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, gradient)
+
+        return jax.lax.fori_loop(0, count, step, position)
+
+    shapes, everywhere = _of_chains(program.target, program.num_chains), sharding(program.mesh)
+    placed = place(program.mesh, shapes, POSITION)
+    at = (everywhere, placed, program.data_shardings, everywhere)
+    jitted = jax.jit(run_all, in_shardings=at, out_shardings=placed)
+    options = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in _options(program).items()}
+    return jitted.trace(options, shapes, program.target.data_shapes(), jax.ShapeDtypeStruct((), np.int32))
+
+
+def _options(program: Program) -> dict[str, np.ndarray]:
+    """Return the numeric options of the model, which are arguments of all programs."""
+    options: dict[str, np.ndarray] = program.arguments(GroupKey(0, 0)).model
+    return options
+
+
+def seconds_per_gradient(
+    program: Program, run: Callable[..., object], data: Mapping[str, jax.Array], peers: Peers
+) -> float:
     """Measure one gradient of all chains near the origin, the best of three after a first one.
 
-    If it takes less than `SHORT_SECONDS`, mostly the call, it is measured again in a compiled loop, as in a sampler.
-    With several processes the slowest time counts, so that all run the same programs.
+    If it takes less than `SHORT_SECONDS`, mostly the call, it is measured again in a loop, as in a sampler. With several
+    processes the slowest time counts, so that all run the same programs.
+
+    Args:
+        program: programs of the chain group.
+        run: the compiled program of `trace_gradients`.
+        data: rows on the devices.
+        peers: the other processes.
     """
-    target, shapes = program.target, _of_chains(program.target, program.num_chains)
-    placed = place(program.mesh, shapes, POSITION)
+    shapes = _of_chains(program.target, program.num_chains)
     position = jax.tree.map(
-        lambda s, at: to_device(np.zeros(part_shape(at, s.shape), s.dtype), at, s.shape), shapes, placed
+        lambda s, at: to_device(np.zeros(part_shape(at, s.shape), s.dtype), at, s.shape),
+        shapes,
+        place(program.mesh, shapes, POSITION),
     )
 
     def best_of_three(count: int) -> float:
-        def run_all(q: Position, d: Arrays) -> Position:
-            # A negligible step that makes each gradient depend on the previous one.
-            def step(_: jax.Array, q: Position) -> Position:
-                gradient = target.bind(d).log_density(q).gradient
-                return map_parts(lambda x, g: x + (1e-20 * g).astype(x.dtype), q, gradient)
-
-            return jax.lax.fori_loop(0, count, step, q)
-
-        run = jax.jit(run_all)
         times = []
         for _ in range(4):
             start = time.perf_counter()
-            jax.block_until_ready(run(position, data))
+            jax.block_until_ready(run(_options(program), position, data, np.int32(count)))
             times.append(time.perf_counter() - start)
         return min(times[1:]) / count
 

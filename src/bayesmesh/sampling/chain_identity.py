@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -74,10 +74,14 @@ def observed_digests(audit: Path) -> dict[str, str]:
     return present_digests(read_sealed(audit, "delete it and run the compile stage again").get("observed", {}))
 
 
-def environment(mesh: jax.sharding.Mesh) -> dict[str, object]:
+def environment(mesh: jax.sharding.Mesh, packages: Iterable[str] = ()) -> dict[str, object]:
     """Return the facts that must not change for a bitwise equal continuation.
 
     XLA compiles for the instruction set of the processor it runs on, so its model is part of it.
+
+    Args:
+        mesh: of the programs.
+        packages: distributions that the model needs beside those of every model.
     """
     return {
         **describe_devices(mesh),
@@ -85,8 +89,11 @@ def environment(mesh: jax.sharding.Mesh) -> dict[str, object]:
         "processor": _processor(),
         "driver": _driver() if mesh.devices.flat[0].platform == "gpu" else "",
         "xla_flags": _compiler_flags(),
-        "packages": {name: version(name) for name in ("jax", "jaxlib", "tfp-nightly", "numpy")},
+        "packages": {name: version(name) for name in (*_PACKAGES, *packages)},
     }
+
+
+_PACKAGES = ("jax", "jaxlib", "tfp-nightly", "numpy")
 
 
 def _processor() -> str:

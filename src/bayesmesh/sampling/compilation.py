@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,7 @@ def compile_programs(
     ledger: Ledger,
     names: Sequence[str] = PROGRAMS,
     later: Iterable[jax.stages.Lowered] = (),
+    **others: Callable[[], jax.stages.Traced],
 ) -> dict[str, Compilation]:
     """Trace, lower and compile the programs of a chain group side by side, or take them from the persistent cache.
 
@@ -48,22 +50,26 @@ def compile_programs(
         names: names from `PROGRAMS`.
         later: programs of later stages, lowered one by one while the others compile, and left in the cache; only if that
             lacks a program of the group, because lowering them takes longer than loading.
+        others: name -> what traces a further program.
 
     Returns:
         name -> compilation; the ledger gets a row for each of the three steps.
     """
     waiting = {}
+    traces = {name: functools.partial(program.trace, name) for name in names} | others
     # XLA compiles without the interpreter. Several processes do it in one order, because they may meet in it.
-    num_threads = len(names) + 1 if jax.process_count() == 1 else 1
+    num_threads = len(traces) + 1 if jax.process_count() == 1 else 1
     with ThreadPoolExecutor(num_threads) as pool, count_misses(of_all_threads=True) as misses:
-        for name in names:
+        for name, trace_program in traces.items():
             times = [time.perf_counter()]
-            traced = program.trace(name)
+            traced = trace_program()
             times.append(time.perf_counter())
             lowered = traced.lower()
             times.append(time.perf_counter())
             trace, lower = (b - a for a, b in itertools.pairwise(times))
             waiting[name] = count_equations(traced.jaxpr), trace, lower, pool.submit(_compile, lowered)
+        # A miss is known once its program is compiled.
+        wait([compilation for *_, compilation in waiting.values()], return_when=FIRST_COMPLETED)
         compiling = [pool.submit(_compile, lowered) for lowered in later] if misses else []
     for compilation in compiling:
         compilation.result()

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Key
 from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.kernels.base import Density, DensityParts, Position
-from bayesmesh.kernels.hamiltonian.laplace import Curvature
+from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.position import PositionLayout
 from bayesmesh.sampling.rows import RowLayout
@@ -230,12 +230,12 @@ class BoundTarget:
         data: as `Target.data_shapes` says.
 
     Attributes:
-        curvature: at the mode from which the chains start; None if they start elsewhere.
+        normal: from whose draws the chains start; None if they start elsewhere.
     """
 
     def __init__(self, target: Target, data: Arrays) -> None:
         self.target, self.data = target, dict(data)
-        self.curvature: Curvature | None = None
+        self.normal: NormalAtMode | None = None
         self._likelihood: Likelihood = functools.partial(target.likelihood_and_gradient, data=self.data)
 
     @property

@@ -19,6 +19,7 @@ from jaxtyping import Int, Shaped
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
 
@@ -74,7 +75,8 @@ def derive(
     extent = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes)
     for numbers, functions in _functions(model, spec, shards, extent):
         rows, entries = read_chosen_rows(shards, numbers), spec.entries_of(numbers)
-        out |= {group: _map_draws(posterior, model, rows, entries, function) for group, function in functions.items()}
+        given = in_dtype(rows, spec)
+        out |= {group: _map_draws(posterior, model, given, entries, function) for group, function in functions.items()}
         if "posterior_predictive" in functions:
             observed = np.asarray(model.outcome({k: jnp.asarray(v) for k, v in rows.items()}))
             out["observed_data"] = {"y": observed.astype(_outcome_type(observed.dtype)), "row": numbers}
@@ -97,7 +99,11 @@ def lower_derived(
     num_draws = extent.num_chains * draws_of_block(of_draw, extent.num_chains, extent.num_draws)
     first = jax.ShapeDtypeStruct((), np.uint32)
     for numbers, functions in _functions(model, spec, shards, extent):
-        rows = {k: jax.ShapeDtypeStruct((len(numbers), *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+        dtype = np.dtype(spec.dtype)
+        rows = {
+            k: jax.ShapeDtypeStruct((len(numbers), *f.shape), device_dtype(f.dtype, dtype))
+            for k, f in spec.fields.items()
+        }
         aligned = resize_local(latents, model.local_latents, len(numbers))
         block = {k: s.update(shape=(num_draws, *s.shape)) for k, s in aligned.items()}
         for function in functions.values():
@@ -113,11 +119,13 @@ def _functions(
     def log_likelihood(latents: Latents, data: Rows, _: jax.Array) -> Latents:
         return {"y": model.log_likelihood(latents, data)}
 
-    def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
-        return {"y": model.predict(latents, data).sample(seed=key).astype(_outcome_type(model.outcome(data).dtype))}
-
     numbers = _pointwise_rows(model, spec, shards, extent)
     if numbers is not None:
+        of_outcome = _outcome_type(_stored_outcome(model, shards).dtype)
+
+        def predictive(latents: Latents, data: Rows, key: jax.Array) -> Latents:
+            return {"y": model.predict(latents, data).sample(seed=key).astype(of_outcome)}
+
         yield numbers, {"log_likelihood": log_likelihood, "posterior_predictive": predictive}
 
 
@@ -137,16 +145,26 @@ def read_chosen_rows(shards: Shards, rows: Int[np.ndarray, " chosen"]) -> dict[s
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
+def in_dtype(rows: Mapping[str, np.ndarray], spec: DataSpec) -> dict[str, np.ndarray]:
+    """Return rows as a model is given them: floating-point fields in the experiment's dtype, others as stored."""
+    return {k: np.asarray(v, device_dtype(v.dtype.name, np.dtype(spec.dtype))) for k, v in rows.items()}
+
+
 def _pointwise_rows(model: Model, spec: DataSpec, shards: Shards, extent: Extent) -> np.ndarray | None:
-    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits."""
-    if not extent.pointwise_bytes:
+    """Return the rows of the pointwise groups, fewer for wide outcomes and many draws; None if not one fits, or nothing is predicted."""
+    if not extent.pointwise_bytes or not model.has_predictions:
         return None
-    one = {k: jnp.asarray(v) for k, v in shards.read_rows(0, 1).items()}
-    outcome = jax.eval_shape(model.outcome, one)
+    outcome = _stored_outcome(model, shards)
     of_outcome = _outcome_type(outcome.dtype).itemsize * math.prod(outcome.shape[1:])
     itemsize = max(of_outcome, np.dtype(spec.dtype).itemsize)
     wanted = int(extent.pointwise_bytes / (itemsize * extent.num_chains * extent.num_draws))
     return spread_evenly(spec.num_rows, wanted) if wanted >= 1 else None
+
+
+def _stored_outcome(model: Model, shards: Shards) -> jax.ShapeDtypeStruct:
+    """Return shape and dtype of one row's outcome as the data have it."""
+    outcome: jax.ShapeDtypeStruct = jax.eval_shape(model.outcome, shards.read_rows(0, 1))
+    return outcome
 
 
 def _compiled_for_blocks(function: _Function) -> jax.stages.Wrapped:
@@ -172,7 +190,8 @@ def _map_draws(
 
     Local latents are aligned with the rows of `data`, which belong to `entries`.
     """
-    on_device, block_function = {k: jnp.asarray(v) for k, v in data.items()}, _compiled_for_blocks(function)
+    # Without a program for each field, which `jnp.asarray` would compile.
+    on_device, block_function = jax.device_put(dict(data)), _compiled_for_blocks(function)
     parts, done = [], 0
     for block in posterior.blocks():
         aligned = {k: np.take(block[k], entries, axis=1 + axis) for k, axis in model.local_latents.items()}

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from bayesmesh.kernels.base import Density, Position, map_parts
-from bayesmesh.kernels.hamiltonian.laplace import Curvature, fit_normal
+from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode, Once, call_here, fit_normal, measure_curvature
 from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
 from bayesmesh.sampling.density import BoundTarget
 
@@ -42,21 +42,34 @@ def climb(
 
 
 def draw_at_mode(
-    key: Key[Array, " chain"], position: Position, target: BoundTarget, spread: float | Float[Array, ""]
-) -> tuple[Position, Curvature]:
-    """Return draws of the normal at the mode near the highest of some positions, and its curvature.
+    key: Key[Array, " chain"],
+    climbed: Position,
+    target: BoundTarget,
+    widening: float | Float[Array, ""],
+    curvature_at: str = "mode",
+    once: Once = call_here,
+) -> tuple[Position, NormalAtMode]:
+    """Return draws of the normal at the mode near the highest of some positions, and that normal.
 
     Args:
         key: (chain,) typed keys.
-        position: (chain, ...), near modes.
+        climbed: (climber, ...), near modes.
         target: the model on its data.
-        spread: the draws' distance from the mode is multiplied by it.
+        widening: the draws' distance from the mode is multiplied by it.
+        curvature_at: ``draw`` replaces the curvature of the normal by that at one of its draws.
+        once: as for `measure_curvature`.
     """
-    density = target.log_density(position)
+    density = target.log_density(climbed)
     best = jnp.argmax(jnp.nan_to_num(density.log_prior + density.log_likelihood, nan=-jnp.inf))
     units = [b.indices for b in target.target.position.blocks().values() if b.part == "shared"]
-    start = map_parts(lambda q: q[best][None], position)
-    mean, curvature = fit_normal(target, start, units, target.expand(start))
-    noise = standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, 2))(key), position, target.mask)
-    moved = curvature.move(noise)
-    return map_parts(lambda m, d: m + (spread * d).astype(m.dtype), mean, moved), curvature
+    start = map_parts(lambda q: q[best][None], climbed)
+    normal = fit_normal(target, start, units, target.expand(start), once)
+    if curvature_at == "draw":
+        there = map_parts(jnp.add, normal.mean, normal.curvature.move(_noise(key[:1], 3, climbed, target)))
+        normal = normal._replace(curvature=measure_curvature(target.expand(there), there, units, once))
+    moved = normal.curvature.move(_noise(key, 2, climbed, target))
+    return map_parts(lambda m, d: m + (widening * d).astype(m.dtype), normal.mean, moved), normal
+
+
+def _noise(key: Key[Array, " chain"], number: int, like: Position, target: BoundTarget) -> Position:
+    return standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, number))(key), like, target.mask)

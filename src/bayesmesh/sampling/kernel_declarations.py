@@ -36,9 +36,9 @@ def check_axes(
         problem, remedy = "", _CONTRACT
         if path not in found:
             problem = f" declares axes for {path}, and there is no such array"
-        elif names is None:
+        elif names is None and found[path] is not None:
             problem = f" declares no Axes for {path}, an array of shape {shape}"
-        elif shape is not None and len(names) > len(shape):
+        elif names is not None and shape is not None and len(names) > len(shape):
             problem = f": {path} has the axes {names}, and the array's shape is {shape}"
         for axis, (name, length) in enumerate(zip(names or (), shape or (), strict=False)):
             if name is not None and name not in lengths:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -120,6 +121,32 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
 def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:
     """Return a NamedSharding with the given axes in order."""
     return NamedSharding(mesh, PartitionSpec(*axes))
+
+
+def compute_once[Made](mesh: Mesh, function: Callable[[jax.Array], Made], argument: jax.Array) -> Made:
+    """Return what a function makes of an array that all devices hold: the first device computes it, and all receive it.
+
+    For what cannot be spread, such as a matrix factorisation: on a CPU all devices would compute it on the same cores.
+
+    Args:
+        mesh: the devices.
+        function: returns arrays of numbers.
+        argument: the array.
+    """
+    if mesh.size == 1:
+        return function(argument)
+
+    def share(argument: jax.Array) -> Made:
+        def nothing(argument: jax.Array) -> Made:
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, argument))
+
+        is_first = jax.lax.axis_index(mesh.axis_names) == 0
+        made = jax.lax.cond(is_first, function, nothing, argument)
+        return jax.lax.psum(made, mesh.axis_names)
+
+    whole = PartitionSpec()
+    # What the devices make differs until the sum; the checker cannot see that a branch varies over devices.
+    return jax.shard_map(share, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)(argument)
 
 
 def describe_devices(mesh: Mesh) -> dict[str, object]:

@@ -20,7 +20,8 @@ import zarr
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
-from bayesmesh.sampling.derive import read_chosen_rows, spread_evenly
+from bayesmesh.sampling.density import device_dtype
+from bayesmesh.sampling.derive import in_dtype, read_chosen_rows, spread_evenly
 from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
@@ -41,7 +42,8 @@ MOST_DRAWS = 256
 def summary_names(model: Model, spec: DataSpec) -> list[str]:
     """Return the names of all summaries of a model, without computing anything."""
     at_one_row = resize_local(_latent_shapes(model, spec), model.local_latents, 1)
-    rows = {k: jax.ShapeDtypeStruct((1, *f.shape), np.dtype(f.dtype)) for k, f in spec.fields.items()}
+    dtype = np.dtype(spec.dtype)
+    rows = {k: jax.ShapeDtypeStruct((1, *f.shape), device_dtype(f.dtype, dtype)) for k, f in spec.fields.items()}
     return sorted({*jax.eval_shape(model.summaries, at_one_row, rows), *STATISTICS})
 
 
@@ -76,7 +78,7 @@ class MonitoredProgram:
     ) -> None:
         self._local = model.local_latents
         probes = spread_evenly(spec.num_rows, probe_rows)
-        self._rows = {k: jnp.asarray(v) for k, v in read_chosen_rows(shards, probes).items()}
+        self._rows = {k: jnp.asarray(v) for k, v in in_dtype(read_chosen_rows(shards, probes), spec).items()}
         self._entries = spec.entries_of(probes)
         per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
         self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))

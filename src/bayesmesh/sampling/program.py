@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,18 +18,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import Axes, Kernel, Position, first_chains
+from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.parts import part_shape, to_device, to_host
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
+
+_UNIFORM = functools.partial(jax.random.uniform, minval=-2, maxval=2)
+_NOISE: Mapping[str, Callable[..., jax.Array]] = {
+    "auto": _UNIFORM,
+    "uniform": _UNIFORM,
+    "laplace": _UNIFORM,
+    "zero": jax.random.normal,
+}
+"""Method of starting in unconstrained space -> how; the width of `uniform` is Stan's. Others draw from the prior."""
+
+_WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
+"""Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
 
 _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
@@ -46,7 +61,7 @@ class Arguments(NamedTuple):
         seed, first_chain: () uint32, from a `GroupKey`.
         attempt: (chain,) uint32, which of its possible starting points a chain takes.
         num_warmup: () int32.
-        spread, learning_rate: () float64, of the starting points.
+        spread, widening, learning_rate: () float64, of the starting points.
         model, kernel: numeric options, () float64 or int64.
     """
 
@@ -55,6 +70,7 @@ class Arguments(NamedTuple):
     attempt: Any
     num_warmup: Any
     spread: Any
+    widening: Any
     learning_rate: Any
     model: dict[str, Any]
     kernel: dict[str, Any]
@@ -98,6 +114,7 @@ class Program:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.slice_draws = num_chains, slice_draws
         self.num_reported = kernel.num_chains_reported(num_chains)
+        self._steps_alone = can_step_alone(kernel, target, mesh)
 
     def with_slice(self, slice_draws: int) -> Program:
         """Return the programs for calls of at most `slice_draws` iterations, with the trace of the start if there is one."""
@@ -114,6 +131,7 @@ class Program:
             attempt=np.zeros(self.num_chains, np.uint32),
             num_warmup=np.asarray(self.sampling.warmup, np.int32),
             spread=np.asarray(initial.spread, np.float64),
+            widening=np.asarray(initial.widening, np.float64),
             learning_rate=np.asarray(initial.learning_rate, np.float64),
             model={k: np.asarray(v) for k, v in numeric_options(self.target.model.options).items()},
             kernel={k: np.asarray(v) for k, v in self.kernel.numeric_options.items()},
@@ -127,38 +145,54 @@ class Program:
 
     def initialise(
         self, arguments: Arguments, data: Mapping[str, jax.Array]
-    ) -> tuple[ChainState, Bool[Array, " chain"]]:
-        """Return the state of freshly started chains, and which have a finite position, log density and gradient."""
+    ) -> tuple[ChainState, Float[Array, " chain"]]:
+        """Return the state of freshly started chains, and their log density.
+
+        It is NaN where position, log density or gradient are not finite.
+        """
         # Iterations count from 0; a start has keys that no iteration can have.
         last = jnp.uint32(2**32 - 1) - arguments.attempt
         keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-        start = jax.vmap(functools.partial(self.sample_start, target))(keys)
-        position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), start)
+        position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), self.sample_starts(target, keys))
         if initial.method in ("mode", "laplace"):
             from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 
+            if initial.method == "laplace":
+                position = first_chains(position, initial.climbers)
             position = climb(position, bound.log_density, initial.steps, arguments.learning_rate)
             if initial.method == "laplace":
-                position, bound.curvature = draw_at_mode(keys, position, bound, arguments.spread)
+                how = arguments.widening, initial.curvature_at, functools.partial(compute_once, self.mesh)
+                position, bound.normal = draw_at_mode(keys, position, bound, *how)
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
         check_fields(kernel, state)
-        return ChainState(state, kernel.init_adaptation(state, bound)), _is_finite(state)
+        lp = jnp.where(_is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
+        return ChainState(state, kernel.init_adaptation(state, bound)), lp
 
-    def sample_start(self, target: Target, key: Key[Array, ""]) -> Position:
-        """Return one chain's start before it is scaled by the spread, and before it climbs."""
-        return (self._noise if self.sampling.initial.method == "zero" else target.sample_prior)(key)
+    def sample_starts(self, target: Target, keys: Key[Array, " chain"]) -> Position:
+        """Return the chains' starts before they are scaled by the spread, and before they climb."""
+        method = self.sampling.initial.method
+        if (draw := _NOISE.get(method)) is None:
+            return jax.vmap(target.sample_prior)(keys)
+        noise = jax.vmap(functools.partial(self._sample_noise, draw))(keys)
+        if method != "auto":
+            return noise
+        # The same for all chains of all runs. Drawn together with the starts, the prior is compiled once.
+        of_width = jax.random.split(jax.random.key(0), _NUM_WIDTHS)
+        prior = jax.vmap(target.sample_prior)(jnp.concatenate([keys, of_width]))
+        others = [x[len(keys) :] for x in jax.tree.leaves(prior)]
+        is_narrow = jnp.stack([(x.std(axis=0) <= _WIDEST_PRIOR).all() for x in others]).all()
+        return jax.tree.map(lambda x, y: jnp.where(is_narrow, x[: len(keys)], y), prior, noise)
 
-    def _noise(self, key: jax.Array) -> Position:
+    def _sample_noise(self, draw: Callable[..., jax.Array], key: Key[Array, ""]) -> Position:
+        """Return one chain's coordinates in unconstrained space; padding has none, because it must not move."""
         layout = self.target.position
-        # Packed, because padding must not move.
-        z = {
-            k: jax.random.normal(jax.random.fold_in(key, i), shape, self.target.dtype)
-            for i, (k, shape) in enumerate(layout.shapes.items())
-        }
-        return layout.pack(z)
+        sizes = [math.prod(shape) for shape in layout.shapes.values()]
+        # One call, because every generator is a loop of the compiled program.
+        parts = jnp.split(draw(key, (sum(sizes),), self.target.dtype), list(itertools.accumulate(sizes))[:-1])
+        return layout.pack({k: x.reshape(s) for x, (k, s) in zip(parts, layout.shapes.items(), strict=True)})
 
     def segment(
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array
@@ -174,10 +208,18 @@ class Program:
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
         keys = self._keys(arguments)
 
+        def make_step(key: Any, chains: ChainState, data: Any, arguments: Arguments, is_adapting: Any) -> Any:
+            target = self.target.with_options(arguments.model)
+            bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
+            return kernel.step(key, chains.kernel, bound, kernel.tuning(chains.adaptation, is_adapting))
+
+        if self._steps_alone:
+            make_step = step_by_device(make_step, self.mesh, self.state_shardings, 3)
+
         def step(state: ChainState, index: jax.Array) -> tuple[ChainState, dict[str, jax.Array]]:
             key = jax.vmap(lambda k: jax.random.fold_in(k, index))(keys)
             is_adapting = index.astype(jnp.int32) < kernel.num_adaptive
-            after, info = kernel.step(key, state.kernel, bound, kernel.tuning(state.adaptation, is_adapting))
+            after, info = make_step(key, state, data, arguments, is_adapting)
             check_state(kernel, "step", after, state.kernel)
 
             def adapt() -> Any:
@@ -211,6 +253,8 @@ class Program:
             statistics, positions = jax.tree.map(
                 lambda buffer, x: buffer.at[i].set(x), (statistics, positions), (info, made)
             )
+            if self._steps_alone:
+                statistics, positions = lay_by_chain(self.mesh, (statistics, positions))
             return state, statistics, positions
 
         _, info_shape = jax.eval_shape(step, state, first)

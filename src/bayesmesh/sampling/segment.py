@@ -50,6 +50,7 @@ class Loop:
         should_stop: called after every commit of draws, in the thread that writes; True ends the run.
         commit_at: numbers of draws that are committed though a segment is not whole, so that `should_stop` sees them.
         watch: called after every slice with the phase and the iterations done.
+        first_draws: most iterations of the first slice; as many as the program can make when None.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Loop:
         commit_at: Collection[int] = (),
         watch: Callable[[str, int], None] = lambda phase, done: None,
         peers: Peers | None = None,
+        first_draws: int | None = None,
     ) -> None:
         self.program, self.compiled, self.store = program, compiled, store
         self._arguments = (program.arguments(key), data)
@@ -79,7 +81,7 @@ class Loop:
         self._in_flight: object = ()
         self._stopped_by = ""
         self._is_due = False
-        self._most, self._ended = program.slice_draws, 0.0
+        self._most, self._ended = min(first_draws or program.slice_draws, program.slice_draws), 0.0
 
     def run(self, num_draws: int, last: Commit | None) -> None:
         """Make and commit draws until there are `num_draws` of them, or enough; fewer than are there is fine.
@@ -125,7 +127,9 @@ class Loop:
                 return commit.phase, commit.stop, self.program.state_to_device(leaves)
         with self._ledger.phase("initialise"):
             try:
-                return "warmup", 0, start_chains(self.compiled["initialise"], *self._arguments, self._interruption.wait)
+                method = self.program.sampling.initial.method
+                initialise, wait = self.compiled["initialise"], self._interruption.wait
+                return "warmup", 0, start_chains(initialise, *self._arguments, wait, method)
             except GraceOver:
                 raise self._not_finished("warmup", 0, is_abrupt=True) from None
 

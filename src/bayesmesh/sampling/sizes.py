@@ -11,6 +11,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from bayesmesh.config.blocks import AUTO, check_chains, check_start
+from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
@@ -48,13 +49,16 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
         ConfigError: the kernel needs other chains, or lacks a statistic; or its start cannot be found on this mesh.
     """
     compute, sampling = spec.compute, spec.sampling
-    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded")
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
+    _check_whole(model_class, spec)
+    spreads_rows = sampling.mode == "sharded" and not model_class.takes_all_rows
+    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
     check_chains(where, spec.kernel.name, sampling, least, multiple)
     if kernel_class.starts_from_prior:
         check_start(where, spec.kernel.name, sampling.initial)
+        _check_prior(model, spec)
     if missing := sorted({"lp", "log_likelihood", "n_steps"} - kernel_class.statistics.keys()):
         raise ConfigError(
             f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
@@ -72,12 +76,61 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
             f" spread over {mesh.shape[CHAIN_AXIS]} devices for chains",
             "use\n    compute:\n      sharding: named",
         )
-    if getattr(kernel_options, "metric", None) == AUTO:
-        sizes = target.position.shared_size, target.position.local_size * layout.num_entries
-        chosen, reason = choose_metric(*sizes, is_at_mode=sampling.initial.method == "laplace")
-        _log.info("kernel.metric: %s chosen: %s", chosen, reason)
-        kernel_options = kernel_options.model_copy(update={"metric": chosen})
+    kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
+
+
+def _check_whole(model_class: type[Model], spec: StageSpec) -> None:
+    """Refuse to spread the rows of a model that takes them all together.
+
+    Raises:
+        ConfigError: the experiment asks for several processes, or devices along the rows.
+    """
+    compute, where = spec.compute, f"experiment '{spec.experiment}'"
+    if not model_class.takes_all_rows:
+        return
+    if compute.processes > 1:
+        raise ConfigError(
+            f"{where}: key 'compute.processes': {compute.processes} processes would share the rows, which model"
+            f" '{spec.model.name}' takes all together",
+            "use\n    compute:\n      processes: 1\n    sampling:\n      mode: independent\n  with several chain_groups",
+        )
+    if compute.mesh != "auto" and compute.mesh.data > 1:
+        raise ConfigError(
+            f"{where}: key 'compute.mesh.data': {compute.mesh.data} devices would share the rows, which model"
+            f" '{spec.model.name}' takes all together",
+            "use `mesh: auto`, which spreads the chains",
+        )
+
+
+def _check_prior(model: Model, spec: StageSpec) -> None:
+    """Refuse a kernel that begins with draws of the prior where the model has none.
+
+    Raises:
+        ConfigError: the model's prior is only a density.
+    """
+    if not model.has_proper_prior:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'kernel.name': {spec.kernel.name} begins with draws of the prior, and"
+            f" model '{spec.model.name}' has a test point instead of a prior",
+            "give it a prior, or use another kernel, such as nuts",
+        )
+
+
+def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Settings:
+    """Return options of a kernel with the metric that its target should have, where they leave the choice open.
+
+    Args:
+        options: of the kernel.
+        target: its log density.
+        is_at_mode: whether the chains start from the normal at a mode.
+    """
+    if getattr(options, "metric", None) != AUTO:
+        return options
+    sizes = target.position.shared_size, target.position.local_size * target.layout.num_entries
+    chosen, reason = choose_metric(*sizes, is_at_mode=is_at_mode)
+    _log.info("kernel.metric: %s chosen: %s", chosen, reason)
+    return options.model_copy(update={"metric": chosen})
 
 
 def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> int:
@@ -120,28 +173,44 @@ def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
 
 
 class Lengths(NamedTuple):
-    """Iterations of one call of the program, and of one segment of the store: a multiple of it."""
+    """Numbers of iterations, all powers of two.
+
+    Attributes:
+        slice_draws: most of one call of the program: the size of its buffers.
+        segment_draws: most of one segment of the store.
+        first_draws: of the first call; later ones are fitted to the time that it took.
+    """
 
     slice_draws: int
     segment_draws: int
+    first_draws: int
 
 
-def choose_lengths(program: Program, segment_seconds: float, seconds_per_gradient: float) -> Lengths:
-    """Return lengths near their aimed times, bounded by memory; neither changes the draws.
-
-    Powers of two, so that a noisy measurement seldom changes the compiled program.
+def choose_lengths(
+    program: Program, segment_seconds: float, expected_seconds: float, measured_seconds: float
+) -> Lengths:
+    """Return lengths near their aimed times, bounded by memory; none changes the draws.
 
     Args:
         program: its kernel says how many gradients a draw takes, its target how large a draw is.
         segment_seconds: aimed time between two commits.
-        seconds_per_gradient: of all chains of the program at once, measured.
+        expected_seconds: of one gradient of all chains of the program, by `audit.expected_seconds`. The program depends
+            on it, so it must be the same in every run: otherwise a run would not find the programs of the one before.
+        measured_seconds: the same, by `audit.seconds_per_gradient`.
     """
+    slice_draws = slice_length(program, expected_seconds)
+    segment_draws = _length(program, measured_seconds, segment_seconds, SEGMENT_BYTES)
+    return Lengths(slice_draws, segment_draws, min(slice_draws, segment_draws, slice_length(program, measured_seconds)))
+
+
+def slice_length(program: Program, seconds_per_gradient: float) -> int:
+    """Return how many iterations one call should make, if a gradient of all chains takes this long."""
+    return _length(program, seconds_per_gradient, SLICE_SECONDS, SLICE_BYTES)
+
+
+def _length(program: Program, seconds_per_gradient: float, aimed_seconds: float, most_bytes: int) -> int:
+    """Return the largest power of two within a time, a number of bytes and `SEGMENT_DRAWS`; at least 1."""
     seconds = max(1e-6, seconds_per_gradient * program.kernel.expected_gradients())
     coordinates = sum(math.prod(s.shape) for s in jax.tree.leaves(program.target.position.position_shapes))
     per_draw = coordinates * program.num_reported * program.target.dtype.itemsize
-
-    def length(aimed_seconds: float, most_bytes: int, longest: int) -> int:
-        return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, longest)))))
-
-    segment = length(segment_seconds, SEGMENT_BYTES, SEGMENT_DRAWS)
-    return Lengths(min(segment, length(SLICE_SECONDS, SLICE_BYTES, SEGMENT_DRAWS)), segment)
+    return 2 ** max(0, int(math.log2(max(1.0, min(aimed_seconds / seconds, most_bytes / per_draw, SEGMENT_DRAWS)))))

@@ -1,7 +1,11 @@
 """Start chains where the density is finite, and find out why that is impossible.
 
-A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts depend neither
-on the other chains nor on devices.
+A chain whose start is not finite takes its next possible start. Keys are by chain and attempt, so starts do not depend
+on devices.
+
+Where starts are drawn without regard to the model, some lie hopelessly far from its mass: an unstable autoregression
+begins at a log density of -1e30. Each chain then takes the first of a few that is not among the worse half of all of them.
+The better half still covers every mode that has a place in the box; the best of them all would favour a narrow one.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, UInt32
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.sampling.density import Arrays, Target
@@ -20,6 +25,9 @@ from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
 
 MOST_ATTEMPTS = 100
 """Starts that a chain tries; Stan's number."""
+
+NUM_COMPARED = {"auto": 8, "uniform": 8}
+"""Method of starting -> starts of each chain that are compared; others compare none."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -30,8 +38,8 @@ NAMED_ROWS, NAMED_CHAINS = 3, 8
 """Rows and chains that a message names."""
 
 _REMEDY = (
-    "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (prior, zero or"
-    " mode) and a smaller sampling.initial.spread{precision}"
+    "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (auto,"
+    " uniform, prior, zero or mode) and a smaller sampling.initial.spread{precision}"
 )
 
 
@@ -56,8 +64,9 @@ def start_chains(
     arguments: Arguments,
     data: Arrays,
     wait: Callable[[object], object] = jax.block_until_ready,
+    method: str = "",
 ) -> ChainState:
-    """Return chains at their first finite starts.
+    """Return chains at their first finite starts, or at the first good one of those that the method compares.
 
     A chain with a finite start keeps it while others are started again.
 
@@ -66,25 +75,46 @@ def start_chains(
         arguments: numbers of the run.
         data: rows on the devices.
         wait: returns once all arrays of a tree are ready.
+        method: `sampling.initial.method`.
 
     Raises:
         NoFiniteStart: a chain has used up its attempts.
     """
+
+    def begin(attempt: np.ndarray) -> tuple[ChainState, np.ndarray]:
+        state, lp = initialise(arguments._replace(attempt=attempt), data)
+        wait((state, lp))
+        return state, np.asarray(lp)
+
+    attempt = arguments.attempt
+    if num_compared := NUM_COMPARED.get(method, 0):
+        attempt = choose_starts(np.stack([begin(np.full_like(attempt, i))[1] for i in range(num_compared)]))
     for tried in range(1, MOST_ATTEMPTS + 1):
-        state, is_finite = initialise(arguments, data)
-        wait((state, is_finite))
-        has_failed = ~np.asarray(is_finite)
+        state, lp = begin(attempt)
+        has_failed = ~np.isfinite(lp)
         if not has_failed.any():
             if tried > 1:
                 _log.info(
                     "%d of %d chains started again, up to %d times",
-                    np.count_nonzero(arguments.attempt),
+                    np.count_nonzero(attempt),
                     has_failed.size,
                     tried - 1,
                 )
             return state
-        arguments = arguments._replace(attempt=arguments.attempt + has_failed.astype(np.uint32))
+        attempt = attempt + has_failed.astype(np.uint32)
     raise NoFiniteStart(np.flatnonzero(has_failed).tolist())
+
+
+def choose_starts(lp: Float[np.ndarray, "attempt chain"]) -> UInt32[np.ndarray, " chain"]:
+    """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
+
+    >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]))
+    array([1, 0], dtype=uint32)
+    """
+    finite = np.where(np.isfinite(lp), lp, -np.inf)
+    limit = np.median(finite[np.isfinite(finite)]) if np.isfinite(finite).any() else -np.inf
+    is_good = finite >= limit
+    return np.where(is_good.any(axis=0), is_good.argmax(axis=0), finite.argmax(axis=0)).astype(np.uint32)
 
 
 def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows: ReadRows) -> ConfigError:
@@ -111,9 +141,10 @@ def explain_start(program: Program, key: GroupKey, chains: list[int], read_rows:
 def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Array]:
     """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
     last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(key.first_chain + chain))
-    start = program.sample_start(program.target, jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS)))
+    key_start = jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS))
+    starts = program.sample_starts(program.target, key_start[None])
     spread = program.sampling.initial.spread
-    position = jax.tree.map(lambda x: (spread * x).astype(x.dtype), start)
+    position = jax.tree.map(lambda x: (spread * x[0]).astype(x.dtype), starts)
     return program.target.position.unpack(position, jnp.dtype("float64"))
 
 

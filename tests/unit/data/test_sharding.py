@@ -10,8 +10,10 @@ import pytest
 import zarr
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.data.base import Dataset
+from bayesmesh.data import sharding
+from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.sharding import check_counts, row_chunks, shard
+from bayesmesh.data.shards import Shards
 from bayesmesh.data.sources import films, gaussian
 from bayesmesh.errors import DataError
 from bayesmesh.store.layout import DataLayout
@@ -43,7 +45,7 @@ def test_counts_of_a_watch_matrix() -> None:
         (table(declared_counts={"test_rows": 1}), "test_rows: expected 1, found 0"),
         (table(declared_counts={"cells": 1}), "declared count 'cells'"),
         (table(rows={"x": np.zeros((5, 2)), "y": np.zeros(4)}), "unequal lengths"),
-        (table(rows={"x": np.array([[0.0], [np.nan]])}), "rows/x: row 1: a value is not finite"),
+        (table(rows={"x": np.array([[0.0], [np.nan], [1], [2], [3]])}), "rows/x: row 1: a value is not finite"),
         (table(rows={}), "no rows"),
         (table(test_rows={"x": np.zeros((1, 2))}), "test rows have the fields"),
         (table(kind="interactions"), "needs rows\\['watched'\\]"),
@@ -68,6 +70,108 @@ def test_chunks_divide_shards_and_stay_small() -> None:
             assert whole % chunk == 0
             assert chunk == 1 or chunk * row_bytes <= 4 * 2**20
             assert whole <= 8192
+
+
+class Lazy:
+    """An array larger than memory: it can be read in ranges of rows, and says how many at a time."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.shape, self.dtype, self.most = values, values.shape, values.dtype, 0
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        part = self.values[rows]
+        self.most = max(self.most, len(part))
+        return part
+
+
+@pytest.mark.parametrize("settings", [{}, {"held_out_fraction": 0.3}])
+def test_arrays_are_read_in_blocks_and_written_alike(
+    layout: DataLayout, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    rows = {"x": rng.standard_normal((5000, 3)), "label": rng.integers(0, 9, 5000).astype(np.uint8)}
+    whole = Dataset(rows=rows, test_rows=rows)
+    plain = shard(whole, DataSettings(**settings), layout)
+    before = Shards(layout.shards)
+    kept, hidden = before.read_rows(0, before.num_rows), before.held_out()
+    monkeypatch.setattr(sharding, "SHARD_ROWS", 1024)
+    monkeypatch.setattr(sharding, "BLOCK_BYTES", 1)
+    lazy = {name: Lazy(values) for name, values in rows.items()}
+    assert shard(dataclasses.replace(whole, rows=lazy), DataSettings(**settings), layout) == plain
+    after = Shards(layout.shards)
+    assert {values.most for values in lazy.values()} == {1024}
+    for name in rows:
+        np.testing.assert_array_equal(after.read_rows(0, after.num_rows)[name], kept[name])
+        if settings:
+            np.testing.assert_array_equal(after.held_out()[name], hidden[name])
+            np.testing.assert_array_equal(np.sort(np.r_[kept[name], hidden[name]], 0), np.sort(rows[name], 0))
+    after.verify()
+
+
+def test_a_value_that_is_not_finite_is_named_by_its_row_in_the_source(layout: DataLayout) -> None:
+    x = np.zeros(100)
+    x[77] = np.inf
+    for fraction in (0.0, 0.1, 0.9):
+        with pytest.raises(DataError, match="rows/x: row 77: a value is not finite"):
+            shard(Dataset(rows={"x": x}), DataSettings(held_out_fraction=fraction), layout)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hidden"),
+    [
+        ({"held_out_last": "time"}, [3.0, 4.0]),
+        ({"held_out_groups": "school"}, None),
+    ],
+)
+def test_rows_are_held_out_by_time_or_group(
+    layout: DataLayout, settings: dict[str, Any], hidden: list[float] | None
+) -> None:
+    rows = {"time": np.array([0.0, 4, 1, 2, 3, 0]), "school": np.array([0, 0, 1, 1, 2, 2], np.int32)}
+    manifest = shard(Dataset(rows=rows), DataSettings(held_out_fraction=0.34, **settings), layout)
+    found, kept = Shards(layout.shards).held_out(), Shards(layout.shards).read_rows(0, 4)
+    assert manifest["split"].items() >= settings.items()
+    if hidden is not None:
+        assert sorted(found["time"]) == hidden
+    else:
+        assert len(set(found["school"])) == 1
+        assert not set(found["school"]) & set(kept["school"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"held_out_last": "tim"}, "key 'data.held_out_last': 'tim' is not a field with one number per row"),
+        ({"held_out_groups": "x"}, "key 'data.held_out_groups': 'x' is not a field with one number per row"),
+        ({"held_out_last": "same"}, "key 'data.held_out_last': 'same' has the same value in all rows"),
+        ({"held_out_groups": "same"}, "key 'data.held_out_groups': 'same' has the same value in all rows"),
+    ],
+)
+def test_splits_that_cannot_be_made_are_refused(layout: DataLayout, settings: dict[str, Any], message: str) -> None:
+    rows = {"time": np.arange(4.0), "x": np.zeros((4, 2)), "same": np.ones(4)}
+    with pytest.raises(DataError, match=message):
+        shard(Dataset(rows=rows), DataSettings(held_out_fraction=0.5, **settings), layout)
+    assert not layout.shards.exists()
+
+
+def test_names_of_columns_and_levels_are_kept_and_part_of_the_fingerprint(layout: DataLayout) -> None:
+    rows = {"features": np.zeros((4, 2)), "town": np.zeros(4, np.int32)}
+    variables = {"town": Variable("category", levels=("a", "b")), "x": Variable("number", mean=2.0, scale=3.0)}
+    named = Dataset(rows=rows, variables=variables, labels={"features": ("x", "y")})
+    first = shard(named, DataSettings(), layout)["fingerprint"]
+    spec = Shards(layout.shards).spec()
+    assert (spec.variables, spec.labels) == (variables, {"features": ("x", "y")})
+    Shards(layout.shards).verify()
+    others = [
+        dataclasses.replace(named, labels={}),
+        dataclasses.replace(named, variables=variables | {"town": Variable("category", levels=("a", "c"))}),
+        dataclasses.replace(named, variables=variables | {"x": Variable("number", mean=2.5, scale=3.0)}),
+    ]
+    assert len({first, *(shard(each, DataSettings(), layout)["fingerprint"] for each in others)}) == 4
+
+
+def test_labels_must_be_those_of_the_last_axis(layout: DataLayout) -> None:
+    with pytest.raises(DataError, match="labels of 'x': 3 names"):
+        shard(Dataset(rows={"x": np.zeros((4, 2))}, labels={"x": ("a", "b", "c")}), DataSettings(), layout)
 
 
 def test_written_group_is_plain_checksummed_zarr(layout: DataLayout) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bayesmesh.data.split import held_out_count, hold_out_interactions, hold_out_rows
+from bayesmesh.data.split import held_out_count, hold_out_groups, hold_out_interactions, hold_out_last, hold_out_rows
 
 
 @pytest.fixture
@@ -74,3 +74,27 @@ def test_rows_are_divided() -> None:
     np.testing.assert_array_equal(np.sort(np.concatenate([kept, hidden])), np.arange(103))
     np.testing.assert_array_equal(hidden, hold_out_rows(103, 0.1, 5)[1])
     assert hidden.tolist() != hold_out_rows(103, 0.1, 6)[1].tolist()
+
+
+def test_groups_are_held_out_whole() -> None:
+    values = np.repeat(np.arange(10), [1, 2, 3, 4, 5, 1, 2, 3, 4, 5])
+    hidden = hold_out_groups(values, 0.3, seed=1)
+    assert len(set(values[hidden])) == 3
+    assert not set(values[hidden]) & set(values[~hidden])
+    assert (hold_out_groups(values, 0.3, seed=2) != hidden).any()
+
+
+@pytest.mark.parametrize(
+    ("values", "fraction", "hidden"),
+    [
+        ([0, 1, 2, 3], 0.25, [3]),
+        ([3, 2, 1, 0], 0.5, [3, 2]),
+        ([0, 1, 1, 1], 0.25, [1, 1, 1]),
+        ([0, 0, 0, 1], 0.5, [1]),
+        ([5, 5, 5, 5], 0.5, []),
+        ([0, 1], 0.0, []),
+    ],
+)
+def test_the_last_values_are_held_out_with_their_ties(values: list[int], fraction: float, hidden: list[int]) -> None:
+    array = np.array(values)
+    assert array[hold_out_last(array, fraction)].tolist() == hidden

@@ -37,7 +37,7 @@ def test_other_numbers_are_the_same_program(make_case, make_program, kernel) -> 
     one = make_program(make_case("gaussian"), kernel, kernel_options=constant)
     other = make_program(
         make_case("gaussian", prior_scale=2.5), kernel, num_warmup=77,
-        initial={"spread": 0.5, "learning_rate": 0.2},
+        initial={"spread": 0.5, "widening": 2.0, "learning_rate": 0.2},
         kernel_options=constant | numbers,
     )  # fmt: skip
     first, second = one.arguments(GroupKey(0, 0)), other.arguments(GroupKey(9, 4))

@@ -10,7 +10,15 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
-from bayesmesh.sampling.audit import SHORT_SECONDS, read_lengths, seconds_per_gradient
+from bayesmesh.sampling.audit import (
+    LEAST_SECONDS,
+    RATES,
+    SHORT_SECONDS,
+    expected_seconds,
+    read_lengths,
+    seconds_per_gradient,
+    trace_gradients,
+)
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import write_sealed
@@ -36,17 +44,31 @@ def test_the_slowest_process_decides_how_gradients_are_measured(
     case = make_case("gaussian", num_rows=4)
     program = make_program(case, "hmc", num_chains=1)
     peers = Slow(factor * SHORT_SECONDS)
-    seconds = seconds_per_gradient(program, program.put_data(case.rows), peers)
+    run = trace_gradients(program).lower().compile()
+    seconds = seconds_per_gradient(program, run, program.put_data(case.rows), peers)
     assert len(peers.told) == exchanges
     assert seconds == max(peers.told[-1], peers.seconds) > 0
 
 
+def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
+    make_program: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    mesh = make_program(make_case("gaussian", num_rows=4), "hmc", num_chains=1).mesh
+    operations, num_bytes = RATES["cpu"]
+    assert expected_seconds({"flops": 2 * operations, "bytes": num_bytes}, mesh) == 2.0
+    assert expected_seconds({"flops": operations, "bytes": 3 * num_bytes}, mesh) == 3.0
+    assert expected_seconds({"flops": 0.0, "bytes": 0.0}, mesh) == LEAST_SECONDS
+
+
 def test_lengths_are_read_from_the_audit(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "programs": {}})
-    assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8)
+    write_sealed(tmp_path / "audit.json", {"slice_draws": 2, "segment_draws": 8, "first_draws": 1, "programs": {}})
+    assert read_lengths(tmp_path / "audit.json") == Lengths(2, 8, 1)
 
 
-@pytest.mark.parametrize("content", [{}, {"slice_draws": 2}, {"slice_draws": "2", "segment_draws": 8}])
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"slice_draws": 2, "first_draws": 1}, {"slice_draws": "2", "segment_draws": 8, "first_draws": 1}],
+)
 def test_an_audit_without_a_length_is_damaged(tmp_path: Path, content: dict[str, object]) -> None:
     write_json(tmp_path / "audit.json", content)
     with pytest.raises(

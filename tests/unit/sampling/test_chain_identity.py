@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bayesmesh.planning.specs import make_spec
 from bayesmesh.sampling import chain_identity as identity
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.store.sealed import write_sealed
+from cases import OPTIONS
 
 CONFIG = {
     "title": "Some",
@@ -65,10 +67,21 @@ def test_what_decides_the_draws_changes_the_identity(change: dict[str, Any]) -> 
     assert identity_of(change) != identity_of()
 
 
+def test_the_file_of_a_function_that_an_option_names_is_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, change = tmp_path / "own_functions.py", {"model": {**OPTIONS["log_density"], "name": "log_density"}}
+    change["model"]["function"] = "own_functions:mine"
+    found = []
+    for text in ("def mine(): return 1", "def mine():\n    # a comment\n    return 1", "def mine(): return 2"):
+        file.write_text(text)
+        found.append(identity_of(change))
+    assert found[0] == found[1] != found[2]
+
+
 def test_other_data_and_another_model_change_the_identity() -> None:
     assert identity_of(data="4567") != identity_of()
     names = list_components("model")
-    assert len({identity_of({"model": {"name": n}}) for n in names}) == len(names)
+    assert len({identity_of({"model": {"name": n, **OPTIONS.get(n, {})}}) for n in names}) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +146,13 @@ def test_the_identity_is_of_what_draws_depend_on(tmp_path: Path, monkeypatch: py
 
 def mesh(num_devices: int) -> jax.sharding.Mesh:
     return jax.make_mesh((1, num_devices), ("chain", "data"), devices=jax.devices()[:num_devices])
+
+
+def test_versions_of_the_model_s_packages_are_recorded() -> None:
+    plain, more = environment(mesh(2)), environment(mesh(2), ["pymc", "pytensor"])
+    assert more["packages"] == {**plain["packages"], "pymc": version("pymc"), "pytensor": version("pytensor")}
+    with pytest.raises(StoreError, match="packages"):
+        check_environment(plain, more, "refuse", "some/folder")
 
 
 def test_an_unchanged_environment_is_accepted() -> None:

@@ -10,7 +10,8 @@ import pytest
 from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.hamiltonian.laplace import measure_curvature
-from bayesmesh.sampling.initial import climb
+from bayesmesh.kernels.hamiltonian.metrics.base import standard_normal
+from bayesmesh.sampling.initial import climb, draw_at_mode
 from bayesmesh.sampling.program import GroupKey
 
 
@@ -18,7 +19,8 @@ def total(density) -> np.ndarray:
     return np.asarray(density.log_prior + density.log_likelihood)
 
 
-@pytest.mark.parametrize("name", list_components("model"))
+# The climb knows no model: one with shared latents, one with local ones, and one whose likelihood is a scan.
+@pytest.mark.parametrize("name", ["softmax_regression", "matrix_factorization", "hidden_markov"])
 def test_a_climb_ends_higher_for_every_chain(name, make_case, make_target) -> None:
     case = make_case(name)
     target = make_target(case, 4, 3)
@@ -96,18 +98,20 @@ def test_an_expanded_likelihood_has_the_value_and_derivatives_of_the_likelihood(
     case = make_case("softmax_regression")
     target = make_target(case, 4, 3)
     bound = target.bind(target.lay_out(case.rows))
-    at, there = (jax.tree.map(lambda x: x[None], target.sample_prior(jax.random.key(i))) for i in (1, 2))
-    expanded = bound.expand(at)
-    assert expanded is not bound
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), expanded.log_density(at), bound.log_density(at)
+    draw = jax.jit(jax.vmap(target.sample_prior))
+    at, there = (draw(jax.random.key(i)[None]) for i in (1, 2))
+    assert bound.expand(at) is not bound
+
+    @jax.jit
+    def densities(at, there):
+        expanded = bound.expand(at)
+        return expanded.log_density(at), bound.log_density(at), expanded.log_density(there)
+
+    expanded, plain, risen = densities(at, there)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), expanded, plain)
+    (low, at_low), (high, at_high) = (
+        ((d.log_prior + d.log_likelihood)[0], d.gradient.shared[0]) for d in (expanded, risen)
     )
-
-    def rise(q):
-        density = expanded.log_density(q)
-        return (density.log_prior + density.log_likelihood)[0], density.gradient.shared[0]
-
-    (low, at_low), (high, at_high) = rise(at), rise(there)
     step = there.shared[0] - at.shared[0]
     np.testing.assert_allclose(high - low, (at_low + at_high) @ step / 2, rtol=1e-9)
 
@@ -128,6 +132,20 @@ def test_a_start_near_zero_is_spread_about_it(make_case, make_program, spread) -
     assert len(np.unique(values)) == values.size
 
 
+def test_a_uniform_start_is_the_same_however_wide_the_prior(make_case, make_program) -> None:
+    narrow, wide = (
+        np.asarray(
+            initial_positions(make_program, make_case("softmax_regression", prior_scale=scale), {"method": "uniform"})[
+                1
+            ].position[0]
+        )
+        for scale in (1.0, 1e6)
+    )
+    np.testing.assert_array_equal(narrow, wide)
+    assert np.abs(wide).max() < 2
+    np.testing.assert_allclose([wide.mean(), wide.std()], [0, 2 / np.sqrt(3)], atol=0.15)
+
+
 def test_a_start_from_the_prior_is_spread_as_the_prior(make_case, make_program) -> None:
     case = make_case("softmax_regression", prior_scale=3.0)
     _, state = initial_positions(make_program, case, {"method": "prior", "spread": 0.5})
@@ -141,18 +159,46 @@ def test_a_start_at_the_mode_is_higher_than_the_prior_s(make_case, make_program)
     assert (total(mode) > total(prior) + 10).all()
 
 
-@pytest.mark.parametrize("spread", [1.0, 3.0])
-def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_program, spread) -> None:
-    """Of a normal posterior, whose precision is the number of rows and one more, they are draws."""
+@pytest.mark.parametrize(("widening", "climbers"), [(1.0, 4), (3.0, 1)])
+def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_program, widening, climbers) -> None:
+    """Of a normal posterior, whose precision is the number of rows and one more, they are draws, wherever the climb began."""
     case, num_chains = make_case("gaussian"), 2000
-    initial = {"method": "laplace", "spread": spread, "steps": 20}
+    initial = {"method": "laplace", "spread": 0.1, "widening": widening, "climbers": climbers, "steps": 20}
     program = make_program(case, "hmc", num_chains=num_chains, initial=initial, kernel_options={"metric": "curvature"})
     (state, adaptation), _ = jax.jit(program.initialise)(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
     precision, values = len(case.rows["x"]) + 1, np.asarray(state.position.shared)
-    sd = spread / precision**0.5
+    sd = widening / precision**0.5
     np.testing.assert_allclose(values.mean(0), case.rows["x"].sum(axis=0) / precision, atol=5 * sd / num_chains**0.5)
     np.testing.assert_allclose(np.cov(values.T) / sd**2, np.eye(2), atol=5 * (2 / num_chains) ** 0.5)
     np.testing.assert_allclose(adaptation.metric.dense, np.eye(2) / precision**0.5, atol=1e-9)
+
+
+def test_curvature_at_a_draw_is_that_of_the_hessian_at_a_typical_point(make_case, make_target) -> None:
+    case = make_case("softmax_regression")
+    target = make_target(case, 4, 3)
+    bound = target.bind(target.lay_out(case.rows))
+    keys = jax.random.split(jax.random.key(3), 5)
+    climbed = jax.tree.map(lambda x: 0.1 * x[None], target.sample_prior(jax.random.key(1)))
+
+    @jax.jit
+    def run(climbed):
+        draws, at_mode = draw_at_mode(keys, climbed, bound, 1.0)
+        others, at_draw = draw_at_mode(keys, climbed, bound, 1.0, "draw")
+        noise = standard_normal(jax.vmap(lambda k: jax.random.fold_in(k, 3))(keys[:1]), climbed, bound.mask)
+        there = jax.tree.map(jnp.add, at_mode.mean, at_mode.curvature.move(noise))
+        hessian = jax.jacfwd(lambda q: -bound.log_density(q).gradient.shared)(there).shared[0, :, 0]
+        return draws, others, at_mode, at_draw, hessian
+
+    draws, others, at_mode, at_draw, hessian = run(climbed)
+    np.testing.assert_array_equal(at_mode.mean.shared, at_draw.mean.shared)
+    root = np.asarray(at_draw.curvature.dense)
+    np.testing.assert_allclose(root.T @ hessian @ root, np.eye(len(root)), atol=1e-6)
+    assert np.abs(np.asarray(at_mode.curvature.dense) - root).max() > 1e-3, "it is another at the mode"
+    noise = (np.asarray(x.shared - n.mean.shared) for x, n in ((draws, at_mode), (others, at_draw)))
+    solved = [
+        np.linalg.solve(np.asarray(n.curvature.dense), x.T) for x, n in zip(noise, (at_mode, at_draw), strict=True)
+    ]
+    np.testing.assert_allclose(*solved, atol=1e-6, err_msg="the same standard normal numbers")
 
 
 def test_a_normal_at_the_mode_does_not_depend_on_devices(make_case, make_program) -> None:
@@ -178,3 +224,45 @@ def test_a_normal_at_the_mode_does_not_depend_on_devices(make_case, make_program
     one, other = spread.kernel.position, alone.kernel.position
     np.testing.assert_allclose(one.shared, other.shared, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(one.local[:, :entries], other.local[:, :entries], rtol=1e-7, atol=1e-8)
+
+
+def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> None:
+    case = make_case("softmax_regression")
+
+    def begin(mesh: tuple[int, int]):
+        initial = {"method": "laplace", "steps": 30, "curvature_at": "draw"}
+        program = make_program(
+            case, "hmc", num_chains=4, mesh=mesh, initial=initial, kernel_options={"metric": "curvature"}
+        )
+        run = program.trace("initialise").lower().compile({"xla_backend_optimization_level": 0})
+        state, _ = run(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
+        return state
+
+    alone, spread = begin((1, 1)), begin((2, 2))
+    assert len(spread.adaptation.metric.dense.sharding.device_set) == 4
+    assert (
+        np.abs(np.asarray(alone.adaptation.metric.dense) - np.eye(alone.adaptation.metric.dense.shape[0])).max() > 0.01
+    )
+    np.testing.assert_allclose(spread.adaptation.metric.dense, alone.adaptation.metric.dense, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(spread.kernel.position.shared, alone.kernel.position.shared, rtol=1e-7, atol=1e-8)
+
+
+def test_trajectories_in_the_normal_at_the_mode_depend_neither_on_devices_nor_on_where_a_run_is_cut(
+    make_case, build
+) -> None:
+    """Of a model with local latents and a declared axis, through checkpoints after every third iteration."""
+    case = make_case("matrix_factorization")
+
+    def run(mesh: tuple[int, int], segment: int = 0):
+        return build(
+            case, "hmc", num_chains=3, num_warmup=6, mesh=mesh, row_tile=5, initial={"method": "laplace", "steps": 30},
+            is_optimised=False, integrator="split", metric="curvature", trajectory_length=1.6, num_leapfrog_steps=8,
+            initial_step_size=0.5, jitter=0.2,
+        ).run(8, segment=segment, is_through_host=segment > 0)  # fmt: skip
+
+    whole, cut, spread = run((1, 1)), run((1, 1), 3), run((3, 2))
+    assert (whole.statistics["acceptance_rate"] > 0).any()
+    assert whole.statistics["n_steps"].max() > 1
+    jax.tree.map(np.testing.assert_array_equal, (whole.draws, whole.statistics), (cut.draws, cut.statistics))
+    for name, expected in whole.draws.items():
+        np.testing.assert_allclose(spread.draws[name], expected, rtol=1e-6, atol=1e-7, err_msg=name)

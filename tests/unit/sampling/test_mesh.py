@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import ComputeSettings
 from bayesmesh.errors import DeviceError
-from bayesmesh.sampling.mesh import build_mesh, describe_devices, warn_of_idle_gpu
+from bayesmesh.sampling.mesh import build_mesh, compute_once, describe_devices, sharding, warn_of_idle_gpu
 
 NUM_DEVICES = 8
 
@@ -34,6 +36,24 @@ def test_a_mesh_can_be_asked_for() -> None:
     assert dict(mesh.shape) == {"chain": 2, "data": 3}
     assert list(mesh.devices.flat) == jax.devices()[:6]
     assert describe_devices(mesh) == {"platform": "cpu", "kind": "cpu", "mesh": {"chain": 2, "data": 3}}
+
+
+def test_one_device_computes_and_all_receive() -> None:
+    mesh = build_mesh(ComputeSettings(mesh={"chain": 2, "data": 2}), num_chains=2, is_sharded=True)
+    calls: list[int] = []
+
+    def double(x: jax.Array) -> dict[str, jax.Array]:
+        jax.debug.callback(lambda: calls.append(1))
+        return {"twice": 2 * x, "count": jnp.asarray(7, jnp.int32)}
+
+    argument = jax.device_put(np.arange(6.0), sharding(mesh))
+    made = jax.jit(lambda x: compute_once(mesh, double, x))(argument)
+    jax.effects_barrier()
+    assert len(calls) == 1
+    assert made["count"] == 7
+    assert {float(s.data[3]) for s in made["twice"].addressable_shards} == {6.0}
+    assert len(made["twice"].sharding.device_set) == 4
+    np.testing.assert_array_equal(made["twice"], 2 * np.arange(6.0))
 
 
 def test_too_many_devices_are_refused_by_the_name_of_the_key() -> None:

@@ -26,7 +26,9 @@ from bayesmesh.sampling.sizes import (
     choose_lengths,
     make_program,
     row_tile,
+    slice_length,
 )
+from cases import OPTIONS
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e-3, 1.0, 1e6])
@@ -34,12 +36,13 @@ from bayesmesh.sampling.sizes import (
 @pytest.mark.parametrize("num_chains", [1, 64])
 def test_lengths_are_powers_of_two_within_bounds(make_case, fixed_program, seconds, aimed, num_chains) -> None:
     program = fixed_program(num_chains)
-    lengths = choose_lengths(program, aimed, seconds)
-    assert 1 <= lengths.slice_draws <= lengths.segment_draws <= SEGMENT_DRAWS
+    lengths = choose_lengths(program, aimed, seconds, seconds)
+    assert 1 <= lengths.first_draws <= min(lengths.slice_draws, lengths.segment_draws)
+    assert max(lengths) <= SEGMENT_DRAWS
     (num_coordinates,) = program.target.position.position_shapes.shared.shape
     per_draw = num_coordinates * num_chains * 8
     for length, most_bytes, most_seconds in zip(
-        lengths, (SLICE_BYTES, SEGMENT_BYTES), (SLICE_SECONDS, aimed), strict=True
+        lengths, (SLICE_BYTES, SEGMENT_BYTES, SLICE_BYTES), (SLICE_SECONDS, aimed, SLICE_SECONDS), strict=True
     ):
         assert math.log2(length).is_integer()
         assert length == 1 or length * per_draw <= most_bytes
@@ -54,9 +57,17 @@ def fixed_program(make_case, request):
 
 
 def test_longer_gradients_never_lengthen_a_segment(fixed_program) -> None:
-    lengths = [choose_lengths(fixed_program(1), 10.0, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
+    lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s).segment_draws for s in np.geomspace(1e-6, 10, 30)]
     assert lengths == sorted(lengths, reverse=True)
     assert len(set(lengths)) > 3
+
+
+def test_a_measured_time_changes_no_program_but_bounds_its_first_call(fixed_program) -> None:
+    """A program must be the same in every run: otherwise a run does not find those that the one before compiled."""
+    lengths = [choose_lengths(fixed_program(1), 10.0, 1e-3, s) for s in np.geomspace(1e-6, 10, 30)]
+    assert {each.slice_draws for each in lengths} == {slice_length(fixed_program(1), 1e-3)}
+    assert lengths[0].first_draws == lengths[0].slice_draws
+    assert lengths[-1].first_draws == 1
 
 
 def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
@@ -65,7 +76,7 @@ def test_huge_draws_make_segments_of_one(make_case, fixed_program) -> None:
     layout = dataclasses.make_dataclass("Layout", ["position_shapes"])(shapes)
     huge = dataclasses.make_dataclass("Huge", ["position", "dtype"])(layout, program.target.dtype)
     program = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])(huge, program.kernel, 64)
-    assert choose_lengths(program, 10.0, 1e-9) == (1, 1)
+    assert choose_lengths(program, 10.0, 1e-9, 1e-9) == (1, 1, 1)
 
 
 def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
@@ -76,7 +87,7 @@ def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
     assert (kept.num_reported, all_kept.num_reported) == (4, 8)
     many = dataclasses.make_dataclass("P", ["target", "kernel", "num_reported"])
     lengths = [
-        choose_lengths(many(p.target, all_kept.kernel, 10**5 * p.num_reported), 1e9, 1e-9).segment_draws
+        choose_lengths(many(p.target, all_kept.kernel, 10**5 * p.num_reported), 1e9, 1e-9, 1e-9).segment_draws
         for p in (kept, all_kept)
     ]
     assert lengths[0] == 2 * lengths[1]
@@ -132,6 +143,40 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     assert program.target.model.options.prior_scale == 3.0
     assert dict(program.mesh.shape) == {"chain": 1, "data": 8}
     assert program.target.layout.num_devices == 8
+
+
+def whole(prior=True, kernel="hmc", **more):
+    """An experiment with a function of all rows."""
+    options = dict(OPTIONS["log_density"])
+    if not prior:
+        del options["prior"]
+        options |= {"test_point": {"mean": 0.0, "slope": 0.0, "noise": 1.0}, "support": {"noise": "positive"}}
+    config = {
+        "title": "Some", "data": {"source": "hidden_markov"}, "model": {"name": "log_density", **options},
+        "kernel": {"name": kernel}, "sampling": {"chains": 18, "warmup": 21}, **more,
+    }  # fmt: skip
+    return make_spec("sample", "some", experiment_class().model_validate(config), "results")
+
+
+def test_devices_share_the_chains_of_a_model_that_takes_all_rows(make_case) -> None:
+    data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
+    assert dict(make_program(whole(), data, 16).mesh.shape) == {"chain": 2, "data": 1}
+    for compute, said in (
+        ({"mesh": {"data": 2}}, "key 'compute.mesh.data'"),
+        ({"processes": 2}, "key 'compute.processes'"),
+    ):
+        with pytest.raises(ConfigError, match=said) as caught:
+            make_program(whole(compute=compute), data, 16)
+        assert caught.value.remedy
+
+
+def test_a_test_point_is_refused_by_kernels_that_begin_with_the_prior(make_case) -> None:
+    data = dataclasses.replace(make_case("log_density").spec, num_rows=1)
+    assert make_program(whole(prior=False), data, 16).num_chains == 18
+    from_prior = {"sampling": {"chains": 18, "warmup": 21, "initial": {"method": "prior"}}}
+    with pytest.raises(ConfigError, match="has a test point instead of a prior"):
+        make_program(whole(prior=False, kernel="tempered_smc", **from_prior), data, 16)
+    assert make_program(whole(kernel="tempered_smc", **from_prior), data, 16)
 
 
 def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) -> None:

@@ -17,7 +17,7 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
-from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, explain_start, start_chains
+from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.segments import ChainStore
 from levels import Levels, levels_case
@@ -38,6 +38,7 @@ class Capped(Levels):
 
 def capped(build: Any, make_case: Any, **more: Any) -> Any:
     case = dataclasses.replace(levels_case(make_case), model_class=Capped)
+    more = {"initial": {"method": "prior"}} | more
     return build(case, "hmc", num_chains=6, is_optimised=False, row_tile=5, num_leapfrog_steps=2, **more)
 
 
@@ -46,8 +47,8 @@ def first_attempts(built: Any, num_attempts: int) -> tuple[np.ndarray, np.ndarra
     arguments, found = built.arguments(), []
     for attempt in range(num_attempts):
         at = arguments._replace(attempt=np.full_like(arguments.attempt, attempt))
-        state, is_finite = built.compiled["initialise"](at, built.data)
-        found.append((np.asarray(state.kernel.position.local)[:, :37], np.asarray(is_finite)))
+        state, lp = built.compiled["initialise"](at, built.data)
+        found.append((np.asarray(state.kernel.position.local)[:, :37], np.isfinite(lp)))
     return tuple(map(np.stack, zip(*found, strict=True)))  # type: ignore[return-value]
 
 
@@ -69,14 +70,28 @@ def test_a_chain_takes_its_first_finite_start_and_keeps_it(alone) -> None:
 
 def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, make_case) -> None:
     built = build(make_case("gaussian"), "hmc", num_warmup=4, is_optimised=False, num_leapfrog_steps=2)
-    first, is_finite = built.compiled["initialise"](built.arguments(), built.data)
-    assert np.asarray(is_finite).all()
+    first, lp = built.compiled["initialise"](built.arguments(), built.data)
+    assert np.isfinite(lp).all()
     state = start_chains(built.compiled["initialise"], built.arguments(), built.data)
     jax.tree.map(np.testing.assert_array_equal, state, first)
     # The key of a start before there were attempts: chains that start well are the same for ever.
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in range(4)]
-    expected = jax.jit(jax.vmap(built.program.target.sample_prior))(jnp.stack(keys))
+    expected = jax.jit(lambda keys: built.program.sample_starts(built.program.target, keys))(jnp.stack(keys))
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
+
+
+@pytest.mark.parametrize(
+    ("prior_scale", "method"), [(1e6, "uniform"), (20.0, "uniform"), (0.01, "prior"), (1.0, "prior")]
+)
+def test_chains_start_from_the_prior_unless_it_is_vague(build, make_case, prior_scale, method) -> None:
+    case = make_case("gaussian", prior_scale=prior_scale)
+    positions = []
+    for name in ("auto", method):
+        built = build(case, "hmc", num_chains=6, is_optimised=False, num_leapfrog_steps=2, initial={"method": name})
+        state, _ = built.compiled["initialise"](built.arguments(), built.data)
+        positions.append(np.asarray(state.kernel.position.shared))
+    np.testing.assert_array_equal(*positions)
+    assert np.abs(positions[0]).max() < 5
 
 
 def test_starts_are_those_of_the_chain_in_any_group_and_on_any_mesh(build, make_case, alone) -> None:
@@ -91,7 +106,7 @@ def test_starts_are_those_of_the_chain_in_any_group_and_on_any_mesh(build, make_
 
 def test_a_climb_starts_again_too(build, make_case) -> None:
     built = capped(build, make_case, initial={"method": "mode", "steps": 2, "learning_rate": 1e-6})
-    assert not np.asarray(built.compiled["initialise"](built.arguments(), built.data)[1]).all()
+    assert not np.isfinite(built.compiled["initialise"](built.arguments(), built.data)[1]).all()
     state = start_chains(built.compiled["initialise"], built.arguments(), built.data)
     assert np.isfinite(state.kernel.log_likelihood).all()
 
@@ -219,3 +234,27 @@ def test_a_climb_that_leaves_all_numbers_is_named(build, make_case) -> None:
     error = explain_start(built.program, GroupKey(3, 0), [0], lambda a, b: {"x": case.rows["x"][a:b]})
     assert "the start is finite and the climb from it is not: lower sampling.initial.learning_rate" in error.message
     assert "float64" not in error.remedy
+
+
+def test_starts_among_the_worse_half_are_drawn_again(alone) -> None:
+    """A chain takes the first of those compared that is good enough, and its best if none is."""
+    levels, lp = [], []
+    for attempt in range(8):
+        at = alone.arguments()._replace(attempt=np.full(6, attempt, np.uint32))
+        state, found = alone.compiled["initialise"](at, alone.data)
+        levels.append(np.asarray(state.kernel.position.local))
+        lp.append(np.asarray(found))
+    chosen = choose_starts(np.stack(lp))
+    assert len(set(chosen)) > 1, "not all chains choose alike"
+    limit = np.nanmedian(lp)
+    for chain, attempt in enumerate(chosen):
+        tried = np.stack(lp)[:, chain]
+        good = [i for i in range(8) if tried[i] >= limit]
+        assert attempt == (good[0] if good else np.nanargmax(tried))
+    arguments = alone.arguments(), alone.data, jax.block_until_ready, "uniform"
+    state = start_chains(alone.compiled["initialise"], *arguments)
+    np.testing.assert_array_equal(state.kernel.position.local, np.stack(levels)[chosen, np.arange(6)])
+
+
+def test_without_any_finite_start_the_first_are_taken() -> None:
+    np.testing.assert_array_equal(choose_starts(np.full((2, 3), np.nan)), [0, 0, 0])

@@ -100,6 +100,7 @@ class Source(base.Source):
     """Fields ``features`` (rows, 784) uint8, 0 to 255, and ``label`` (rows,) uint8; in the published order."""
 
     pretty_name = "MNIST"
+    mirror_files = ("mnist/*-ubyte.gz",)
     offers = ("averaging",)
     options: Options
 

@@ -45,6 +45,7 @@ class Source(base.Source):
     """Field ``watched`` (6040, 3706) uint8; users and films by ascending id, films without a rating left out."""
 
     pretty_name = "MovieLens-1M"
+    mirror_files = ("ml-1m.zip", "ml-1m/*.zip", "ml-1m/*.dat")
     offers = ("recommendation",)
     options: Options
 

@@ -1,0 +1,154 @@
+"""Shards as models see them that prepare their rows: other fields, and rows sorted by group."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.data.split import Interactions
+
+BLOCK_ROWS = 65_536
+"""Rows of the source that are in memory at a time while they are described."""
+
+Rows = Mapping[str, np.ndarray]
+ReadBlocks = Callable[[], Iterator[Rows]]
+
+
+class PreparationLike(Protocol):
+    """See `bayesmesh.models.base.Preparation`."""
+
+    @property
+    def of_rows(self) -> Callable[[Rows, int], dict[str, np.ndarray]]: ...
+    @property
+    def constants(self) -> Mapping[str, float | int]: ...
+    @property
+    def group_field(self) -> str | None: ...
+    @property
+    def num_groups(self) -> int: ...
+
+
+Prepare = Callable[[DataSpec, ReadBlocks], PreparationLike | None]
+"""A model's `prepare`, with its options."""
+
+
+class PreparedShards(Shards):
+    """Rows in the fields that a model has prepared from those of the source.
+
+    Args:
+        path: folder of the Zarr group.
+        preparation: of the model.
+
+    Raises:
+        StoreError: as for `Shards`.
+    """
+
+    def __init__(self, path: Path, preparation: PreparationLike) -> None:
+        super().__init__(path)
+        self._how, self._source_fields = preparation, self.fields
+        self.constants = {**self.constants, **preparation.constants}
+        first = self._prepared({name: self._read(f"rows/{name}", slice(0, 1)) for name in self._source_fields}, 1)
+        self.fields = {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in first.items()}
+
+    def spec(self, dtype: str = "float32") -> DataSpec:
+        """Return the description of the prepared data."""
+        counts = () if self._order is None else tuple(self._order[1].tolist())
+        return dataclasses.replace(super().spec(dtype), source_fields=self._source_fields, entry_counts=counts)
+
+    def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Return prepared rows ``start`` to ``stop - 1``, counted in the order of groups where rows are sorted.
+
+        Raises:
+            IndexError: the range is not within ``num_rows``.
+            StoreError: a chunk of the range is damaged or missing.
+        """
+        if not 0 <= start <= stop <= self.num_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
+        if self._order is None:
+            rows = {name: self._read(f"rows/{name}", slice(start, stop)) for name in self._source_fields}
+        else:
+            chosen = self._order[0][start:stop]
+            rows = {name: values[chosen] for name, values in self._all_rows.items()}
+        return self._prepared(rows, stop - start)
+
+    def test_rows(self) -> dict[str, np.ndarray]:
+        """Return the published test set, prepared; empty without one."""
+        return self._of_part(super().test_rows())
+
+    def held_out(self) -> Interactions | dict[str, np.ndarray] | None:
+        """Return the held-out rows, prepared; None if nothing was held out."""
+        found = super().held_out()
+        return found if found is None or isinstance(found, Interactions) else self._of_part(found)
+
+    def verify(self) -> None:
+        """Read everything as it is stored and compare with the fingerprint.
+
+        Raises:
+            StoreError: a part is damaged or has changed.
+        """
+        Shards(self.path).verify()
+
+    def _of_part(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return self._prepared(rows, len(next(iter(rows.values())))) if rows else {}
+
+    def _prepared(self, rows: Rows, num_rows: int) -> dict[str, np.ndarray]:
+        return self._how.of_rows(rows, num_rows)
+
+    @functools.cached_property
+    def _order(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Rows in the order of their groups, and the number of rows of each group; None where rows are not sorted."""
+        if self._how.group_field is None:
+            return None
+        codes = np.asarray(self._read(f"rows/{self._how.group_field}", ...))
+        return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=self._how.num_groups)
+
+    @functools.cached_property
+    def _all_rows(self) -> dict[str, np.ndarray]:
+        """Every row of the source: those of a group may lie anywhere in the shards."""
+        return {name: self._read(f"rows/{name}", ...) for name in self._source_fields}
+
+
+def prepared(path: Path, prepare: Prepare) -> Shards:
+    """Return shards as a model wants them: prepared, or as they are.
+
+    Args:
+        path: folder of the Zarr group.
+        prepare: of the model.
+    """
+    shards = Shards(path)
+
+    def read_blocks() -> Iterator[Rows]:
+        for start in range(0, shards.num_rows, BLOCK_ROWS):
+            yield shards.read_rows(start, min(shards.num_rows, start + BLOCK_ROWS))
+
+    preparation = prepare(shards.spec(), read_blocks)
+    return shards if preparation is None else PreparedShards(path, preparation)
+
+
+def prepare_rows(prepare: Prepare, spec: DataSpec, rows: Rows) -> tuple[DataSpec, dict[str, np.ndarray]]:
+    """Return description and rows as a model wants them, of rows in memory.
+
+    Args:
+        prepare: of the model.
+        spec: of the rows.
+        rows: field -> (row, ...).
+    """
+    preparation = prepare(spec, lambda: iter([rows]))
+    if preparation is None:
+        return spec, dict(rows)
+    more: dict[str, Any] = {"constants": {**spec.constants, **preparation.constants}, "source_fields": spec.fields}
+    chosen = dict(rows)
+    if preparation.group_field is not None:
+        codes = rows[preparation.group_field]
+        order = np.argsort(codes, kind="stable")
+        chosen = {name: values[order] for name, values in rows.items()}
+        more["entry_counts"] = tuple(np.bincount(codes, minlength=preparation.num_groups).tolist())
+    made = preparation.of_rows(chosen, spec.num_rows)
+    fields = {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in made.items()}
+    return dataclasses.replace(spec, fields=fields, **more), made

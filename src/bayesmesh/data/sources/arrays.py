@@ -1,0 +1,168 @@
+"""Arrays of the user: NPZ, Zarr, NetCDF, HDF5, or JSON as posteriordb has it; a field for each array with a row axis."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import zarr
+from pydantic import Field
+
+from bayesmesh.config.settings import Files, Settings
+from bayesmesh.data import base
+from bayesmesh.data.base import Dataset, RowArray
+from bayesmesh.data.tables.array_files import open_arrays
+from bayesmesh.errors import DataError, suggest
+from bayesmesh.store.arrays import create_array, open_group
+from bayesmesh.store.input_files import find_files, stores_of
+from bayesmesh.store.sealed import read_sealed, write_sealed
+
+_FOLDER, _ABOUT = "arrays.zarr", "arrays.json"
+_BLOCK_BYTES = 2**22
+_FIELD_NAME = re.compile(r"(?!__)[^/\x00-\x1f]{1,200}")
+
+
+class Options(Settings):
+    """Options of `arrays`."""
+
+    files: Files = Field(
+        min_length=1,
+        description="The file, or a list of files and patterns, relative to the folder of the project; the rows of several "
+        "follow each other. A changed file is read again.",
+    )
+    format: Literal["npz", "zarr", "netcdf", "hdf5", "json"] | None = Field(
+        None, description="Format of the files; by default, what their ending says."
+    )
+    arrays: dict[str, str] = Field(
+        {},
+        description="Field -> name of an array in the files, such as `group/x`; by default all arrays under their own names. "
+        "The first axis of each runs over the rows; single numbers become constants.",
+    )
+    constants: dict[str, float | int] = Field(
+        {}, description="Further numbers that the model reads beside the rows; they replace those of the files."
+    )
+
+
+class Source(base.Source):
+    """One field for each array, with its dtype; single numbers are constants."""
+
+    pretty_name = "Arrays"
+    offers = ()
+    options: Options
+
+    def fetch(self, folder: Path) -> dict[str, object]:
+        """Copy the arrays to `folder`, block by block.
+
+        Raises:
+            DataError: a file is damaged, or its arrays do not have the same number of rows; names the file and the array.
+        """
+        stores = stores_of(find_files(self.options.files, "data.files"))
+        group = open_group(folder / _FOLDER, "w")
+        constants: dict[str, float | int] = {}
+        lengths: dict[str, int] = {}
+        for number, path in enumerate(stores):
+            with open_arrays(path, self.options.format) as found:
+                chosen = _choose(path, found, self.options.arrays)
+                scalars = {name: _scalar(array) for name, array in chosen.items() if not array.shape}
+                fields = {name: array for name, array in chosen.items() if array.shape}
+                _check(path, fields)
+                if number and (set(fields) != set(lengths) or scalars != constants):
+                    _refuse_others(path, stores[0], set(fields) ^ set(lengths), scalars, constants)
+                constants = scalars
+                for name, array in fields.items():
+                    lengths[name] = _append(path, group, name, array)
+        if not lengths:
+            raise DataError(f"{stores[0]}: no array has rows", "correct the key 'data.files' or 'data.arrays'")
+        about = {"constants": constants, "fields": sorted(lengths), "rows": next(iter(lengths.values()))}
+        write_sealed(folder / _ABOUT, about)
+        return {"origin": "files", **about}
+
+    def read(self, folder: Path) -> Dataset:
+        """Return the arrays, of which ranges of rows are read when they are asked for."""
+        about = read_sealed(folder / _ABOUT, "run the fetch stage again")
+        group = open_group(folder / _FOLDER)
+        rows: dict[str, Any] = {name: group[name] for name in about["fields"]}
+        return Dataset(
+            rows=rows,
+            constants={**about["constants"], **self.options.constants},
+            declared_counts={"rows": about["rows"]},
+            facts={"rows_read": about["rows"]},
+        )
+
+
+def _scalar(array: Any) -> float | int:
+    value: float | int = np.asarray(array[()]).item()
+    return value
+
+
+def _choose(path: Path, found: Mapping[str, RowArray], wanted: Mapping[str, str]) -> dict[str, RowArray]:
+    for name in wanted.values():
+        if name not in found:
+            raise DataError(f"{path}: no array '{name}'", suggest(name, found))
+    chosen = {field: found[name] for field, name in (wanted or {name: name for name in found}).items()}
+    for field, array in chosen.items():
+        if not _FIELD_NAME.fullmatch(field) or field in (".", ".."):
+            raise DataError(
+                f"{path}: '{field}' cannot be the name of a field",
+                f"give it one:\n    data:\n      arrays:\n        {field.rpartition('/')[2] or 'x'}: {field}",
+            )
+        if array.dtype.kind not in "biuf":
+            raise DataError(
+                f"{path}: '{field}' holds {array.dtype} instead of numbers",
+                "name the arrays to read in the key 'data.arrays'",
+            )
+    return chosen
+
+
+def _check(path: Path, fields: Mapping[str, RowArray]) -> None:
+    """Refuse arrays whose numbers of rows differ."""
+    lengths = {name: array.shape[0] for name, array in fields.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        raise DataError(
+            f"{path}: the first axes of the arrays have unequal lengths: {listed}",
+            "name those whose first axis runs over the rows:\n    data:\n      arrays:\n        y: y",
+        )
+    for name, array in fields.items():
+        if 0 in array.shape:
+            raise DataError(
+                f"{path}: '{name}' has shape {array.shape}: it holds nothing", "name others in 'data.arrays'"
+            )
+
+
+def _refuse_others(
+    path: Path, first: Path, names: set[str], scalars: Mapping[str, object], constants: Mapping[str, object]
+) -> None:
+    remedy = "read files of the same arrays, or name those that all have in the key 'data.arrays'"
+    if names:
+        raise DataError(f"{path}: has other arrays than {first}: {', '.join(sorted(names))}", remedy)
+    differing = sorted(n for n in {*scalars, *constants} if scalars.get(n) != constants.get(n))
+    raise DataError(f"{path}: has another number '{differing[0]}' than {first}", remedy)
+
+
+def _append(path: Path, group: zarr.Group, name: str, values: RowArray) -> int:
+    """Append the rows of an array to that of its name, and return the number of all rows."""
+    row_bytes = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    array = group.get(name)
+    if array is None:
+        shape, dtype = (0, *values.shape[1:]), values.dtype.newbyteorder("=")
+        dims = ["row", *(f"{name}_dim_{axis}" for axis in range(1, len(shape)))]
+        array = create_array(group, name, shape, dtype, dims, chunks=(min(step, values.shape[0]), *shape[1:]))
+    assert isinstance(array, zarr.Array)
+    if (array.shape[1:], array.dtype.kind) != (values.shape[1:], values.dtype.kind):
+        raise DataError(
+            f"{path}: '{name}' has rows of shape {values.shape[1:]} and dtype {values.dtype}, but earlier files"
+            f" {array.shape[1:]} and {array.dtype}",
+            "read files of the same arrays",
+        )
+    before = array.shape[0]
+    array.resize((before + values.shape[0], *array.shape[1:]))
+    for start in range(0, values.shape[0], step):
+        block = np.asarray(values[start : start + step])
+        array[before + start : before + start + len(block)] = block
+    return before + values.shape[0]

@@ -1,0 +1,170 @@
+"""A table of the user: CSV, TSV, Parquet, Feather or lines of JSON, in one file or many, with a field for each column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bayesmesh.config.settings import Files, Settings
+from bayesmesh.data import base
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.tables.columns import choose_columns
+from bayesmesh.data.tables.spool import Spool
+from bayesmesh.data.tables.table_fields import MatrixField, fields_of, variable_of
+from bayesmesh.data.tables.table_reader import TableReader
+from bayesmesh.errors import DataError
+from bayesmesh.files import JSON
+from bayesmesh.store.sealed import read_sealed, write_sealed
+
+_ABOUT = "table.json"
+
+_FIELD_NAME = re.compile(r"(?!__)[^/\x00-\x1f]{1,200}")
+
+
+class Options(Settings):
+    """Options of `table`."""
+
+    files: Files = Field(
+        min_length=1,
+        description="The file, or a list of files, folders (with all that is below them) and patterns such as "
+        "`data/part-*.csv`, relative to the folder of the project. Folders such as `year=2020` are columns. A changed file "
+        "is read again.",
+    )
+    format: Literal["csv", "tsv", "parquet", "feather", "jsonl"] | None = Field(
+        None, description="Format of the files; by default, what their ending says."
+    )
+    delimiter: str | None = Field(
+        None, min_length=1, max_length=1, description="Character between the cells of CSV, if it is not a comma."
+    )
+    rows: str = Field(
+        "",
+        max_length=4000,
+        description="Rows to keep, such as `price > 0 and town in ['Bonn', 'Aachen'] and not missing(rooms)`; all by "
+        "default. As in SQL, a comparison with a missing value does not hold.",
+    )
+    columns: tuple[str, ...] = Field(
+        ("*",),
+        min_length=1,
+        description="Columns to keep, by name or pattern; `-name` leaves one out again. Each is a field of its name.",
+    )
+    fields: dict[str, str | list[str]] = Field(
+        {},
+        description="Field -> a column, or a list of columns and patterns, which become the columns of a matrix; of a "
+        "category, one for each level but the first. If given, these are the only fields.",
+    )
+    types: dict[str, Literal["number", "integer", "category", "time"]] = Field(
+        {},
+        description="Column -> what it is, where that is not plain: `time` becomes days since 1970. Of a text format, a "
+        "column is one of numbers if its first value is a number.",
+    )
+    levels: dict[str, list[str]] = Field(
+        {}, description="Category -> all its levels in the order of their codes; by default those found, sorted."
+    )
+    standardise: tuple[str, ...] = Field(
+        (),
+        description="Columns of numbers, by name or pattern, from which the mean is subtracted, to be divided by the "
+        "standard deviation; both are kept.",
+    )
+    missing: Literal["refuse", "drop"] = Field(
+        "refuse", description="What to do with a row in which a column holds no value; dropped rows are counted."
+    )
+    indicate_missing: tuple[str, ...] = Field(
+        (),
+        description="Columns, by name or pattern, whose missing values are kept: as the mean beside a field `name_missing` "
+        "of 0 and 1, or as a level `(missing)` of a category.",
+    )
+    missing_values: tuple[str, ...] | None = Field(
+        None,
+        description="Texts that stand for no value; by default the empty one, NA, N/A, NaN, nan, NULL, null and None in "
+        "text formats, and none in others.",
+    )
+    constants: dict[str, float | int] = Field(
+        {}, description="Numbers that the model reads beside the rows, such as `num_classes`."
+    )
+
+
+class Source(base.Source):
+    """One field for each column, or those of the key `fields`; numbers are float64, categories int32 codes."""
+
+    pretty_name = "Table"
+    offers = ()
+    options: Options
+
+    def fetch(self, folder: Path) -> dict[str, object]:
+        """Read the files block by block, and keep the chosen rows and columns in `folder`.
+
+        Raises:
+            DataError: a file, a column or a cell is not as the options have it; names the file, and the row or the key.
+        """
+        about = TableReader(self.options).spool(folder)
+        wanted = _wanted(self.options, list(about["columns"]))
+        write_sealed(folder / _ABOUT, about | {"fields": wanted})
+        return {"origin": "files", **about["counts"]}
+
+    def read(self, folder: Path) -> Dataset:
+        """Return the fields, computed from the kept columns for the rows that are asked for."""
+        about = read_sealed(folder / _ABOUT, "run the fetch stage again")
+        columns: dict[str, Mapping[str, Any]] = about["columns"]
+        spool = Spool(folder, about["numbers"], about["codes"])
+        rows = fields_of(spool, columns, about["fields"])
+        variables = {
+            name: variable_of(columns[column])
+            for field, named in about["fields"].items()
+            for name, column in ([(field, named)] if isinstance(named, str) else zip(named, named, strict=True))
+        }
+        return Dataset(
+            rows=rows,
+            variables=variables,
+            labels={name: field.labels for name, field in rows.items() if isinstance(field, MatrixField)},
+            constants=self.options.constants,
+            declared_counts={"rows": about["counts"]["kept"]},
+            facts=_facts(about),
+        )
+
+
+def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
+    """Return field -> its column, or the columns of its matrix.
+
+    Raises:
+        DataError: a field has no valid name, or names no column.
+    """
+    wanted: dict[str, str | list[str]] = {name: name for name in names}
+    if options.fields:
+        wanted = {}
+        for field, named in options.fields.items():
+            patterns = [named] if isinstance(named, str) else named
+            chosen = choose_columns(names, patterns, f"data.fields.{field}")
+            if not chosen:
+                raise DataError(f"key 'data.fields.{field}': no column is left", "name at least one column")
+            if isinstance(named, str) and chosen != [named]:
+                raise DataError(
+                    f"key 'data.fields.{field}': no column '{named}'",
+                    f"write a list for a matrix: {field}: ['{named}']",
+                )
+            wanted[field] = named if isinstance(named, str) else chosen
+    for field in wanted:
+        if not _FIELD_NAME.fullmatch(field) or field in (".", ".."):
+            raise DataError(
+                f"column {field!r} cannot be the name of a field",
+                f"leave it out: columns: ['*', '-{field}']; or name it:\n    data:\n      fields:\n        name: '{field}'",
+            )
+    return wanted
+
+
+def _facts(about: Mapping[str, Any]) -> dict[str, JSON]:
+    """Return what the page shows: rows read and left out, and how each column was changed."""
+    counts = about["counts"]
+    facts: dict[str, JSON] = {"rows_read": counts["read"]}
+    facts |= {f"rows_{key}": counts[key] for key in ("not_chosen", "incomplete") if counts[key]}
+    for name, column in about["columns"].items():
+        if column["kind"] == "category":
+            facts[f"levels of {name}"] = len(column["levels"])
+        if "missing" in column:
+            facts[f"missing values of {name}"] = column["missing"]
+        if "mean" in column:
+            facts[f"mean and scale of {name}"] = [column["mean"], column["scale"]]
+    return facts

@@ -1,0 +1,237 @@
+"""Decide what the columns of a table are, and turn their cells into numbers: values, or codes of levels."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from bayesmesh.errors import DataError, suggest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["number", "integer", "category", "time"]
+
+NO_LEVEL = -1
+"""Code of a missing cell of a category; a missing number is NaN."""
+
+MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
+"""Cells of text formats that hold no value, unless the source says otherwise."""
+
+MOST_LEVELS = 2**20
+"""Of a category; more are texts of their own for every row, which no model takes."""
+
+_DAY_NS = 86_400 * 10**9
+
+
+class Misfit(Exception):
+    """A cell is not what its column is.
+
+    Attributes:
+        cell: its index among the cells.
+        text: what it holds.
+    """
+
+    def __init__(self, cell: int, text: str) -> None:
+        super().__init__(text)
+        self.cell, self.text = cell, text
+
+
+def choose_columns(names: Sequence[str], patterns: Iterable[str], key: str) -> list[str]:
+    """Return the names that some patterns choose, in the order of the patterns, each once.
+
+    Args:
+        names: all columns.
+        patterns: names, patterns such as ``pixel_*``, and either with a leading ``-`` to leave columns out again.
+        key: key of the configuration that holds the patterns, for messages.
+
+    Raises:
+        DataError: a pattern matches no column.
+
+    >>> choose_columns(["id", "x1", "x2", "y"], ["y", "x*", "-x1"], "data.columns")
+    ['y', 'x2']
+    """
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        # A column's own name comes before what its characters would mean.
+        is_out = pattern.startswith("-") and pattern not in names
+        wanted = pattern[1:] if is_out else pattern
+        found = [wanted] if wanted in names else [name for name in names if fnmatch.fnmatchcase(name, wanted)]
+        if not found:
+            raise DataError(f"key '{key}': no column '{wanted}' in the table", suggest(wanted, names))
+        for name in found:
+            if is_out:
+                chosen.pop(name, None)
+            else:
+                chosen[name] = None
+    return list(chosen)
+
+
+def infer_kind(cells: pa.Array, *, is_text_format: bool) -> Kind | None:
+    """Return the kind of a column of which nothing is declared; None if no cell holds a value.
+
+    In a text format the first cell that holds a value decides whether the column is one of numbers.
+
+    Args:
+        cells: an Arrow array.
+        is_text_format: whether numbers are written as texts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if cells.null_count == len(cells):
+        return None
+    if pa.types.is_temporal(cells.type):
+        return "time"
+    if is_text_format:
+        try:
+            to_numbers(pc.drop_null(cells).slice(0, 1))
+        except Misfit:
+            return "category"
+        return "number"
+    is_number = any(of(cells.type) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
+    return "number" if is_number else "category"
+
+
+def without_missing(cells: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Return cells with null in place of the texts that stand for no value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not missing or not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
+        return cells
+    return pc.if_else(pc.is_in(cells, value_set=pa.array(missing, cells.type)), pa.scalar(None, cells.type), cells)
+
+
+def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
+    """Return float64 numbers, NaN where a cell is null; times are days since the start of 1970, UTC.
+
+    Args:
+        cells: an Arrow array.
+        kind: ``number``, ``integer`` or ``time``.
+
+    Raises:
+        Misfit: a cell is not a number; or, by kind, not a whole one or not a time.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    try:
+        if kind == "time":
+            moments = cells.cast(pa.timestamp("ns"))
+            numbers = pc.divide(moments.cast(pa.int64()).cast(pa.float64(), safe=False), float(_DAY_NS))
+        else:
+            numbers = cells.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        index = _first_refused(cells, kind)
+        raise Misfit(index, str(cells[index])) from error
+    values = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+    with np.errstate(invalid="ignore"):
+        is_broken = (values != np.floor(values)) & ~np.isnan(values)
+    if kind == "integer" and is_broken.any():
+        cell = int(np.argmax(is_broken))
+        raise Misfit(cell, str(cells[cell]))
+    return values
+
+
+def _first_refused(cells: pa.Array, kind: Kind) -> int:
+    """Return the index of the first cell that cannot be converted, by bisection."""
+    import pyarrow as pa
+
+    kind_of = pa.timestamp("ns") if kind == "time" else pa.float64()
+
+    def is_refused(part: pa.Array) -> bool:
+        try:
+            part.cast(kind_of)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return True
+        return False
+
+    start, count = 0, len(cells)
+    while count > 1:
+        half = count // 2
+        if is_refused(cells.slice(start, half)):
+            count = half
+        else:
+            start, count = start + half, count - half
+    return start
+
+
+class Levels:
+    """The levels of a category, in the order in which they are met.
+
+    Args:
+        declared: all of them, in their final order; None if they are to be found.
+    """
+
+    def __init__(self, declared: Sequence[str] | None = None) -> None:
+        self._codes = {level: code for code, level in enumerate(declared or ())}
+        self._is_open = declared is None
+
+    def encode(self, cells: pa.Array) -> np.ndarray:
+        """Return the codes of cells, int32, `NO_LEVEL` where a cell is null.
+
+        Raises:
+            Misfit: a cell is not among the declared levels, or there are more than `MOST_LEVELS`.
+        """
+        import pyarrow as pa
+
+        if pa.types.is_floating(cells.type):
+            cells = _texts_of_floats(cells)
+        encoded = cells.cast(pa.string()).dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        if self._is_open:
+            for text in texts:
+                self._codes.setdefault(text, len(self._codes))
+        table = np.array([self._codes.get(text, -2) for text in texts] + [NO_LEVEL], np.int32)
+        indices = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+        codes = table[indices]
+        if (codes == -2).any() or len(self._codes) > MOST_LEVELS:
+            cell = int(np.argmax(codes == -2))
+            raise Misfit(cell, texts[indices[cell]])
+        return codes
+
+    def found(self) -> tuple[str, ...]:
+        """Return the levels so far, in the order of their codes."""
+        return tuple(self._codes)
+
+    def ordered(self) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the levels in their final order, and the final code of each code so far.
+
+        Levels that are numbers are in their order, others in that of their characters; declared ones stay as they are.
+
+        >>> import pyarrow as pa
+        >>> levels = Levels()
+        >>> levels.encode(pa.array(["10", "9", None, "10"])).tolist()
+        [0, 1, -1, 0]
+        >>> levels.ordered()
+        (('9', '10'), array([1, 0], dtype=int32))
+        """
+        names = list(self._codes)
+        order = sorted(names, key=_number_or_text(names)) if self._is_open else names
+        final = {name: code for code, name in enumerate(order)}
+        return tuple(order), np.array([final[name] for name in names], np.int32)
+
+
+def _number_or_text(names: Sequence[str]) -> Callable[[str], tuple[float, str]] | None:
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        return None
+    return (lambda name: (numbers[name], name)) if np.isfinite([*numbers.values()]).all() else None
+
+
+def _texts_of_floats(cells: pa.Array) -> pa.Array:
+    """Return whole numbers without a point, as they would be written by hand, and null for NaN."""
+    import pyarrow as pa
+
+    values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    texts = [
+        None if np.isnan(v) else str(int(v)) if v == np.floor(v) and abs(v) < 2**53 else repr(float(v)) for v in values
+    ]
+    return pa.array(texts, pa.string())

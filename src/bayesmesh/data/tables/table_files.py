@@ -1,0 +1,316 @@
+"""Read a file of a table as blocks of columns, at most a few megabytes at a time.
+
+Cells of text formats are texts, without the blanks around them, and what they mean is decided by `columns`: a reader that
+guessed from its first block would fail, or change its mind, at a later one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import unquote
+
+from bayesmesh.errors import DataError, suggest
+
+Format = Literal["csv", "tsv", "parquet", "feather", "jsonl"]
+
+TEXT_FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl")
+"""Formats whose cells are texts."""
+
+ENDINGS: dict[str, Format] = {
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet", ".feather": "feather",
+    ".arrow": "feather", ".jsonl": "jsonl", ".ndjson": "jsonl",
+}  # fmt: skip
+"""Ending of a file -> its format."""
+
+BLOCK_BYTES = 4 * 2**20
+"""Size of a block of text in the file, in bytes."""
+
+BLOCK_CELLS = 2**19
+"""Cells of a block of other formats."""
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of compressed texts, which are decompressed as they are read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Consecutive rows of a file.
+
+    Attributes:
+        first: number of the first row, counted from 1 below any header.
+        cells: column -> Arrow array.
+    """
+
+    first: int
+    cells: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values()), ()))
+
+
+class TableFile:
+    """A file of a table.
+
+    Args:
+        path: the file.
+        form: its format; by its ending if None.
+        delimiter: between the cells of a line of CSV; by default a comma, for TSV a tab.
+
+    Attributes:
+        names: its columns, in their order; after them those that folders such as ``year=2020`` above it stand for.
+        keys: column -> its value in all rows of the file, for columns of such folders; None if that is missing.
+        written: the columns that the file itself holds.
+        form: its format.
+
+    Raises:
+        DataError: the format is unknown, the file is damaged, or has no columns or one twice.
+    """
+
+    def __init__(self, path: Path, form: Format | None = None, delimiter: str | None = None) -> None:
+        self.path, self.form = path, form or _format_of(path)
+        self._delimiter = delimiter or {"tsv": "\t"}.get(self.form, ",")
+        with _explaining(path, self.form):
+            self.names = _NAMES[self.form](self)
+        if not self.names:
+            raise DataError(f"{path}: the file holds no columns", f"is it really {self.form}? name another `format`")
+        self.keys = {key: value for key, value in _keys_of(path).items() if key not in self.names}
+        self.written = list(self.names)
+        self.names += self.keys
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise DataError(f"{path}: two columns are called '{name}'", "give every column a name of its own")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are texts."""
+        return self.form in TEXT_FORMATS
+
+    def blocks(self, names: Sequence[str]) -> Iterator[Block]:
+        """Yield the rows of some columns in their order; cells of text formats are texts, or null.
+
+        Raises:
+            DataError: the file is damaged; the message names the row where that is known.
+        """
+        import pyarrow as pa
+
+        first = 1
+        # A column of the file says how many rows a block has, also if only those of folders are asked for.
+        inside = [name for name in names if name not in self.keys] or self.written[:1]
+        with _explaining(self.path, self.form):
+            for cells in _BLOCKS[self.form](self, inside):
+                count = len(cells[inside[0]])
+                keyed = {key: pa.array([self.keys[key]] * count, pa.string()) for key in self.keys if key in names}
+                yield Block(first, {name: keyed[name] if name in keyed else cells[name] for name in names})
+                first += count
+
+    def open_text(self) -> Any:
+        """Return a stream of the bytes of a text, decompressed."""
+        import pyarrow as pa
+
+        is_compressed = self.path.suffix.lower() in COMPRESSED
+        return pa.input_stream(str(self.path), compression="detect" if is_compressed else None)
+
+    def read_csv(self, names: Sequence[str] | None) -> Any:
+        """Return a reader of the blocks of CSV or TSV, of all columns as guessed or of some as texts."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        types = None if names is None else dict.fromkeys(names, pa.string())
+        return csv.open_csv(
+            self.open_text(),
+            read_options=csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=types, include_columns=names, null_values=[], strings_can_be_null=False
+            ),
+        )
+
+
+def _keys_of(path: Path) -> dict[str, str | None]:
+    """Return what the innermost folders of a partitioned table stand for.
+
+    >>> _keys_of(Path("a=1/sales/year=2020/town=Bad%20Ems/part.parquet"))
+    {'year': '2020', 'town': 'Bad Ems'}
+    """
+    folders = list(itertools.takewhile(lambda name: "=" in name, reversed(path.parent.parts)))
+    pairs = (name.partition("=") for name in reversed(folders))
+    return {unquote(key): None if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
+
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _format_of(path: Path) -> Format:
+    suffixes = [each.lower() for each in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    if not suffixes or suffixes[-1] not in ENDINGS:
+        raise DataError(
+            f"{path}: the format of the file is not known from its ending",
+            f"name it in the key 'data.format', one of {', '.join(get_args(Format))}; known endings: {', '.join(ENDINGS)}",
+        )
+    return ENDINGS[suffixes[-1]]
+
+
+# -- comma-separated values ---------------------------------------------------------------------------------------------
+
+
+def _csv_names(file: TableFile) -> list[str]:
+    return [str(name).strip() for name in file.read_csv(None).schema.names]
+
+
+def _csv_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow.compute as pc
+
+    written = dict(zip(file.written, file.read_csv(None).schema.names, strict=True))
+    for batch in file.read_csv([written[name] for name in names]):
+        yield {name: pc.utf8_trim_whitespace(batch.column(written[name])) for name in names}
+
+
+# -- lines of JSON --------------------------------------------------------------------------------------------------------
+
+
+def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and content of every line; numbers stay the texts that they are in the file."""
+    import io
+
+    with io.TextIOWrapper(file.open_text(), encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{file.path}, line {number}: not JSON: {error}", "write one object a line") from error
+            if not isinstance(row, dict):
+                raise DataError(f"{file.path}, line {number}: not an object", 'write lines such as {"x": 1.5}')
+            yield number, row
+
+
+def _json_names(file: TableFile) -> list[str]:
+    # A key may be absent from some lines, so all are looked at.
+    names: dict[str, None] = {}
+    for _, row in _json_rows(file):
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+def _json_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+
+    size = max(1, BLOCK_CELLS // 8 // max(1, len(names)))
+    rows: list[list[str | None]] = []
+
+    def block() -> dict[str, Any]:
+        columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+        return {name: pa.array(cells, pa.string()) for name, cells in zip(names, columns, strict=True)}
+
+    for number, row in _json_rows(file):
+        rows.append([_json_text(file, number, name, row.get(name)) for name in names])
+        if len(rows) == size:
+            yield block()
+            rows.clear()
+    if rows:
+        yield block()
+
+
+def _json_text(file: TableFile, number: int, name: str, value: object) -> str | None:
+    match value:
+        case None | str():
+            return value if value is None else value.strip()
+        case bool():
+            return str(value).lower()
+    raise DataError(
+        f"{file.path}, line {number}: '{name}' holds {json.dumps(value)[:40]} instead of a number or a text",
+        "write one value a column",
+    )
+
+
+# -- columnar formats -----------------------------------------------------------------------------------------------------
+
+
+def _parquet_names(file: TableFile) -> list[str]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(file.path) as table:
+        return list(table.schema_arrow.names)
+
+
+def _parquet_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from pyarrow import parquet
+
+    size = max(1, BLOCK_CELLS // max(1, len(names)))
+    with parquet.ParquetFile(file.path, memory_map=True) as table:
+        for batch in table.iter_batches(batch_size=size, columns=list(names), use_threads=False):
+            yield {name: batch.column(name) for name in names}
+
+
+def _feather_names(file: TableFile) -> list[str]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(file.path)) as source:
+        return list(pa.ipc.open_file(source).schema.names)
+
+
+def _feather_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+
+    size = max(1, BLOCK_CELLS // max(1, len(names)))
+    with pa.memory_map(str(file.path)) as source:
+        table = pa.ipc.open_file(source)
+        for number in range(table.num_record_batches):
+            batch = table.get_batch(number)
+            for start in range(0, batch.num_rows, size):
+                part = batch.slice(start, size)
+                yield {name: part.column(name) for name in names}
+
+
+_NAMES: dict[Format, Callable[[TableFile], list[str]]] = {
+    "csv": _csv_names, "tsv": _csv_names, "jsonl": _json_names, "parquet": _parquet_names, "feather": _feather_names,
+}  # fmt: skip
+
+_BLOCKS: dict[Format, Callable[[TableFile, Sequence[str]], Iterable[Mapping[str, Any]]]] = {
+    "csv": _csv_blocks, "tsv": _csv_blocks, "jsonl": _json_blocks, "parquet": _parquet_blocks, "feather": _feather_blocks,
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def _explaining(path: Path, form: Format) -> Iterator[None]:
+    """Convert an error of a reader into one that names the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        # Arrow gives no number to errors of the content.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        if path.stat().st_size == 0:
+            raise DataError(f"{path}: the file is empty", "write a header and rows into it") from error
+        said = " ".join(str(error).split())
+        said = said if len(said) <= 300 else f"{said[:300]} ..."
+        raise DataError(
+            f"{path}: not a whole table in the format {form}: {said}", "correct the file, or `format`"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8: {error}", "convert it, for example with iconv -t utf-8") from error
+
+
+def same_columns(files: Iterable[TableFile]) -> list[str]:
+    """Return the columns that all files have, in the order of the first.
+
+    Raises:
+        DataError: a file lacks one, or has one that another lacks.
+    """
+    first, *others = files
+    for other in others:
+        for name in sorted(set(first.names) ^ set(other.names)):
+            lacks, has = (other, first) if name in first.names else (first, other)
+            raise DataError(f"{lacks.path}: no column '{name}', which {has.path} has", suggest(name, lacks.names))
+    return first.names

@@ -1,0 +1,259 @@
+"""Read the files of a table once, from the first row to the last, and spool the rows and columns that were asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bayesmesh.data.tables.columns import (
+    MISSING_TEXTS,
+    NO_LEVEL,
+    Kind,
+    Levels,
+    Misfit,
+    choose_columns,
+    infer_kind,
+    to_numbers,
+    without_missing,
+)
+from bayesmesh.data.tables.row_filter import Cells, RowFilter, Texts, Times
+from bayesmesh.data.tables.spool import Spool, SpoolWriter
+from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_columns
+from bayesmesh.errors import DataError
+from bayesmesh.store.input_files import find_files
+
+
+class TableOptions(Protocol):
+    """Options of the reading of a table; `bayesmesh.data.sources.table.Options` documents each."""
+
+    @property
+    def files(self) -> tuple[str, ...]: ...
+    @property
+    def format(self) -> Format | None: ...
+    @property
+    def delimiter(self) -> str | None: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def types(self) -> Mapping[str, Kind]: ...
+    @property
+    def levels(self) -> Mapping[str, list[str]]: ...
+    @property
+    def standardise(self) -> tuple[str, ...]: ...
+    @property
+    def missing(self) -> str: ...
+    @property
+    def indicate_missing(self) -> tuple[str, ...]: ...
+    @property
+    def missing_values(self) -> tuple[str, ...] | None: ...
+    @property
+    def rows(self) -> str: ...
+
+
+class TableReader:
+    """The chosen columns of some files.
+
+    Args:
+        options: kinds, levels, missing cells and rows.
+
+    Raises:
+        DataError: a file or an option does not fit the table; the message names the file or the key.
+    """
+
+    def __init__(self, options: TableOptions) -> None:
+        self._options = options
+        paths = find_files(options.files, "data.files")
+        self._files = [TableFile(path, options.format, options.delimiter) for path in paths]
+        names = same_columns(self._files)
+        self._names = choose_columns(names, options.columns, "data.columns")
+        if not self._names:
+            raise DataError("key 'data.columns': no column is left", "leave fewer out, for example columns: ['*']")
+        for key in ("types", "levels"):
+            choose_columns(names, list(getattr(options, key)), f"data.{key}")
+        self._filter = RowFilter(options.rows, "data.rows", names) if options.rows else None
+        used = dict.fromkeys([*self._names, *(self._filter.names if self._filter else ())])
+        self._kinds: dict[str, Kind | None] = {
+            name: "category" if name in options.levels else options.types.get(name) for name in used
+        }
+        self._settle()
+        self._levels = {n: Levels(options.levels.get(n)) for n in self._names if self._kinds[n] == "category"}
+        self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
+        self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
+        for name in self._standardised:
+            if name in self._levels:
+                raise DataError(
+                    f"key 'data.standardise': '{name}' is a category", "leave it out, or declare it in `types`"
+                )
+
+    def _settle(self) -> None:
+        """Infer the kinds of the columns of which nothing is declared, from the first cells that hold a value."""
+        open_names = [name for name, kind in self._kinds.items() if kind is None]
+        for file in self._files if open_names else ():
+            for block in self._blocks_of(file, open_names):
+                found = {
+                    name: infer_kind(block.cells[name], is_text_format=file.is_text or name in file.keys)
+                    for name in open_names
+                }
+                self._kinds |= found
+                open_names = [name for name in open_names if found[name] is None]
+                if not open_names:
+                    return
+        if open_names:
+            raise DataError(
+                f"column '{open_names[0]}' holds no value in any row",
+                f"leave it out:\n    data:\n      columns: ['*', '-{open_names[0]}']",
+            )
+
+    def _blocks_of(self, file: TableFile, names: Sequence[str]) -> Iterator[Block]:
+        missing = self._options.missing_values
+        texts = missing if missing is not None else MISSING_TEXTS if file.is_text else ()
+        for block in file.blocks(names):
+            yield Block(block.first, {name: without_missing(cells, texts) for name, cells in block.cells.items()})
+
+    def spool(self, folder: Path) -> dict[str, Any]:
+        """Write the rows to the folder, and return their description.
+
+        Returns:
+            ``numbers`` and ``codes``, the columns in the order of the spool; ``columns``, each -> kind, levels, their final
+            codes, mean and scale, number of missing cells; ``counts`` of the rows that were read, kept and left out.
+
+        Raises:
+            DataError: a cell does not fit its column; the message names file and row.
+        """
+        numbers = [name for name in self._names if name not in self._levels]
+        writer = SpoolWriter(folder, numbers, list(self._levels))
+        counts = {"read": 0, "not_chosen": 0, "incomplete": 0}
+        for file in self._files:
+            for block in self._blocks_of(file, list(self._kinds)):
+                rows = self._choose(file, block)
+                columns = {name: self._decode(file, block, rows, name) for name in self._names}
+                kept = self._complete(file, block.first + rows, columns)
+                writer.append({name: values[kept] for name, values in columns.items()})
+                counts["read"] += len(block)
+                counts["not_chosen"] += len(block) - len(rows)
+                counts["incomplete"] += len(rows) - int(kept.sum())
+        writer.close()
+        if not writer.num_rows:
+            raise self._no_rows(counts)
+        described = self._describe(folder, numbers)
+        return {
+            "numbers": numbers, "codes": list(self._levels), "columns": described,
+            "counts": counts | {"kept": writer.num_rows},
+        }  # fmt: skip
+
+    def _no_rows(self, counts: Mapping[str, int]) -> DataError:
+        first = self._files[0].path
+        if not counts["read"]:
+            return DataError(f"{first}: the file holds no rows", "correct the key 'data.files'")
+        left_out = f"{counts['not_chosen']:,} by the key 'data.rows', {counts['incomplete']:,} for missing values"
+        return DataError(
+            f"{first}: no row is left of {counts['read']:,}: {left_out}", "correct 'data.rows' or 'data.missing'"
+        )
+
+    def _choose(self, file: TableFile, block: Block) -> np.ndarray:
+        """Return the rows of a block that the filter keeps, by their place in it."""
+        if self._filter is None:
+            return np.arange(len(block))
+        every = np.arange(len(block))
+        columns: dict[str, Cells] = {}
+        for name in self._filter.names:
+            kind = self._kinds[name]
+            if kind == "category":
+                levels = Levels()
+                codes = levels.encode(block.cells[name])
+                columns[name] = Texts(codes, levels.found())
+            else:
+                values = self._decode(file, block, every, name)
+                columns[name] = Times(values) if kind == "time" else values
+        return np.flatnonzero(self._filter(columns, len(block)))
+
+    def _decode(self, file: TableFile, block: Block, rows: np.ndarray, name: str) -> np.ndarray:
+        kind, cells = self._kinds[name], block.cells[name]
+        cells = cells if len(rows) == len(cells) else cells.take(rows)
+        try:
+            values = self._levels[name].encode(cells) if kind == "category" else to_numbers(cells, kind or "number")
+        except Misfit as error:
+            raise self._misfit(file, block.first + int(rows[error.cell]), name, error.text) from error
+        if kind != "category" and np.isinf(values).any():
+            row = block.first + int(rows[np.argmax(np.isinf(values))])
+            raise DataError(f"{file.path}, row {row}: '{name}' is infinite", "correct the cell, or leave the row out")
+        return values
+
+    def _misfit(self, file: TableFile, row: int, name: str, text: str) -> DataError:
+        where, kind = f"{file.path}, row {row}: '{name}'", self._kinds[name]
+        if kind == "category" and self._options.levels.get(name) is None:
+            return DataError(f"{where}: more than 1,048,576 levels", f"leave the column out: columns: ['*', '-{name}']")
+        if kind == "category":
+            return DataError(
+                f"{where} is '{text}', which is not among its levels", f"add it to the key 'data.levels.{name}'"
+            )
+        word = {"integer": "a whole number", "time": "a time such as 2026-11-23"}.get(kind or "", "a number")
+        return DataError(
+            f"{where} is not {word} but '{text}'",
+            "correct the cell, list the text in the key 'data.missing_values', or write\n"
+            f"    data:\n      types:\n        {name}: category",
+        )
+
+    def _complete(self, file: TableFile, numbers: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return which rows lack no value that is needed, and refuse the others unless they are to be dropped.
+
+        Args:
+            file: the file.
+            numbers: of the rows in it.
+            columns: column -> values or codes of these rows.
+        """
+        needed = {name: values for name, values in columns.items() if name not in self._indicated}
+        gone = {n: v == NO_LEVEL if n in self._levels else np.isnan(v) for n, v in needed.items()}
+        is_gone = np.logical_or.reduce([np.zeros(len(numbers), bool), *gone.values()])
+        if self._options.missing == "drop" or not is_gone.any():
+            return ~is_gone
+        row = int(np.argmax(is_gone))
+        name = next(name for name, each in gone.items() if each[row])
+        raise DataError(
+            f"{file.path}, row {numbers[row]}: '{name}' holds no value",
+            "leave such rows out, and have them counted in the report:\n    data:\n      missing: drop\n"
+            f"  or keep them and say where it is missing: indicate_missing: [{name}]\n"
+            f"  or leave the column out: columns: ['*', '-{name}']",
+        )
+
+    def _describe(self, folder: Path, numbers: Sequence[str]) -> dict[str, dict[str, Any]]:
+        described: dict[str, dict[str, Any]] = {}
+        spool = Spool(folder, numbers, list(self._levels))
+        for name in self._names:
+            described[name] = {"kind": self._kinds[name]}
+            if name in self._indicated:
+                described[name]["missing"] = sum(
+                    int(_is_missing(spool.read(name, *each)).sum()) for each in spool.blocks()
+                )
+            if name in self._levels:
+                levels, codes = self._levels[name].ordered()
+                described[name] |= {"levels": list(levels), "codes": codes.tolist()}
+            elif name in self._standardised or name in self._indicated:
+                mean, scale = _moments(spool, name)
+                described[name]["fill"] = mean
+                if name in self._standardised and not scale > 0:
+                    raise DataError(
+                        f"key 'data.standardise': '{name}' has the same value, {mean:g}, in all rows", "leave it out"
+                    )
+                if name in self._standardised:
+                    described[name] |= {"mean": mean, "scale": scale}
+        return described
+
+
+def _is_missing(values: np.ndarray) -> np.ndarray:
+    return np.isnan(values) if values.dtype.kind == "f" else values == NO_LEVEL
+
+
+def _moments(spool: Spool, name: str) -> tuple[float, float]:
+    """Return mean and standard deviation of what a column holds, whose divisor is its number of values, in two passes."""
+    ranges = spool.blocks()
+    count = sum(int((~np.isnan(spool.read(name, *each))).sum()) for each in ranges)
+    if not count:
+        return 0.0, 0.0
+    mean = math.fsum(float(np.nansum(spool.read(name, *each))) for each in ranges) / count
+    squares = math.fsum(float(np.nansum(np.square(spool.read(name, *each) - mean))) for each in ranges)
+    return mean, math.sqrt(squares / count)

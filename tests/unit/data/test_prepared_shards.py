@@ -1,0 +1,112 @@
+"""Shards with the fields that a model prepares, and rows sorted by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.data import prepared_shards
+from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.prepared_shards import PreparedShards, prepare_rows, prepared
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.store.layout import DataLayout
+
+GROUP = np.array([2, 0, 2, 4, 0, 2, 1], np.int32)
+
+
+class Doubling(NamedTuple):
+    """A preparation: twice the numbers less their mean, and nothing else."""
+
+    mean: float
+    group_field: str | None = None
+    num_groups: int = 0
+
+    @property
+    def constants(self) -> dict[str, float]:
+        return {"mean_of_x": self.mean}
+
+    def of_rows(self, rows: Any, num_rows: int) -> dict[str, np.ndarray]:
+        assert len(rows["x"]) == num_rows
+        return {"twice": 2 * (rows["x"] - self.mean)}
+
+
+def prepare(group_field: str | None) -> Any:
+    """Return a preparation that takes the mean of all rows."""
+
+    def of(spec: Any, read_blocks: Any) -> Doubling:
+        blocks = list(read_blocks())
+        assert sum(len(rows["x"]) for rows in blocks) == spec.num_rows
+        total = sum(float(rows["x"].sum()) for rows in blocks)
+        return Doubling(total / spec.num_rows, group_field, 5 if group_field else 0)
+
+    return of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    rows = {"x": np.arange(7.0), "group": GROUP}
+    test_rows = {"x": np.array([10.0]), "group": np.array([0], np.int32)}
+    layout = DataLayout(tmp_path, "test", "all")
+    variables = {"group": Variable("category", levels=tuple("abcde"))}
+    shard(
+        Dataset(rows=rows, test_rows=test_rows, constants={"scale": 2.0}, variables=variables), DataSettings(), layout
+    )
+    return layout.shards
+
+
+def test_without_a_preparation_rows_stay_as_they_are(path: Path) -> None:
+    found = prepared(path, lambda spec, read_blocks: None)
+    assert type(found) is Shards
+
+
+def test_fields_are_the_prepared_ones(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_shards, "BLOCK_ROWS", 3)
+    found = prepared(path, prepare(None))
+    spec = found.spec("float64")
+    assert (set(spec.fields), set(spec.source_fields), spec.entry_counts) == ({"twice"}, {"x", "group"}, ())
+    assert spec.constants == found.constants == {"scale": 2.0, "mean_of_x": 3.0}
+    assert spec.variables["group"].levels == tuple("abcde")
+    np.testing.assert_array_equal(found.read_rows(2, 5)["twice"], [-2, 0, 2])
+    np.testing.assert_array_equal(found.test_rows()["twice"], [14])
+    found.verify()
+    assert found.fingerprint == Shards(path).fingerprint
+    with pytest.raises(IndexError, match="of 7"):
+        found.read_rows(0, 8)
+
+
+def test_rows_are_sorted_by_group(path: Path) -> None:
+    found = prepared(path, prepare("group"))
+    assert isinstance(found, PreparedShards)
+    # A level without rows is an entry without rows, so that entries have the numbers of levels.
+    assert found.spec().entry_counts == (2, 1, 3, 0, 1)
+    order = [1, 4, 6, 0, 2, 5, 3]
+    np.testing.assert_array_equal(found.read_rows(0, 7)["twice"], 2 * (np.array(order) - 3.0))
+    parts = [found.read_rows(start, start + 1)["twice"][0] for start in range(7)]
+    np.testing.assert_array_equal(parts, found.read_rows(0, 7)["twice"])
+
+
+@pytest.mark.parametrize("group_field", [None, "group"])
+def test_rows_in_memory_are_prepared_alike(path: Path, group_field: str | None) -> None:
+    stored, plain = prepared(path, prepare(group_field)), Shards(path)
+    spec, rows = prepare_rows(prepare(group_field), plain.spec("float64"), plain.read_rows(0, 7))
+    assert spec == stored.spec("float64")
+    np.testing.assert_array_equal(rows["twice"], stored.read_rows(0, 7)["twice"])
+
+
+def test_blocks_hold_every_row_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_shards, "BLOCK_ROWS", 4)
+    seen: list[np.ndarray] = []
+
+    def of(spec: Any, read_blocks: Any) -> None:
+        again: Iterator[Any] = read_blocks()
+        seen.extend(rows["x"] for rows in again)
+
+    prepared(path, of)
+    assert [len(x) for x in seen] == [4, 3]
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(7.0))
