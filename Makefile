@@ -19,7 +19,7 @@ samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/sampling/test_constrained.py \
     tests/unit/diagnostics/test_gates.py
 
-.PHONY: help run chaos defects mutants verify-samplers reproduce bench test slurm-test bundle bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
+.PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,9 @@ reproduce: env peers-env ## published experiments and benchmarks on real data, a
 bench: env peers-env ## published benchmarks on this machine, and their page (key benchmarks of config.yaml)
 	@$(in_venv) .venv/bin/snakemake benchmarks $(SNAKEMAKE_ARGS)
 
+gpu-check: env ## what needs an accelerator, in pieces under ten minutes (ACCELERATOR=cuda; PIECES="--only mnist")
+	@$(in_venv) .venv/bin/python tools/gpu_check.py $(PIECES)
+
 test: check ## make check, then all tests (PYTEST_ARGS="-k name", PYTEST_WORKERS=4)
 	@$(in_venv) .venv/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
@@ -43,6 +46,9 @@ slurm-test: dev-env ## tests on a Slurm cluster that they start on this machine 
 bundle: ## build a directory that installs without network (ACCELERATOR=cuda PYTHON=3.12 PLATFORM=manylinux_2_28_x86_64)
 	@tools/bootstrap.sh cpu
 	@.venv/bin/python tools/bundle.py --accelerator $(ACCELERATOR) --python $(PYTHON) --platform $(PLATFORM)
+
+release-check: dev-env ## is this checkout a release? versions, changelog, wheel, locks, links
+	@$(in_venv) .venv/bin/python tools/release_check.py
 
 bundle-test: dev-env ## build a bundle, install it and run it without network (root on Linux; 300 MB)
 	@PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} .venv/bin/python -m pytest -q tests/bundle $(PYTEST_ARGS)
@@ -65,9 +71,11 @@ check-workflow: dev-env
 
 check-schema: dev-env
 	@.venv/bin/bayesmesh schema --check
+	@.venv/bin/python tools/api_page.py --check
 
-schema: env ## regenerate config/schema.json and config/README.md
+schema: env ## regenerate config/schema.json, config/README.md and docs/api.md
 	@.venv/bin/bayesmesh schema
+	@.venv/bin/python tools/api_page.py
 
 new-model: env ## write a model and its test, ready to run (NAME=my_model)
 	@.venv/bin/bayesmesh new model "$${NAME:?set NAME, for example: make new-model NAME=my_model}"
@@ -81,8 +89,8 @@ defects: dev-env ## seed eight defects of samplers, one at a time, and show that
 chaos: dev-env ## kill commits, stages and whole sessions KILLS times (300), and compare values with an undisturbed run
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills $(or $(KILLS),300)
 
-nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 300 kills, samplers, mutants
-	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py
+nightly: dev-env ## the large checks, hours: 600 damages, deleted folders, jobs in pairs, hostile models, 20 posteriors, 300 kills, samplers, mutants
+	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) tests/workflow/test_promises.py tests/exact/test_posteriors.py
 	@$(in_venv) .venv/bin/python tests/chaos/kill.py --kills 300
 	@$(in_venv) BAYESMESH_NIGHTLY=1 .venv/bin/python -m pytest -n $(PYTEST_WORKERS) $(samplers)
 	@$(in_venv) .venv/bin/python tests/mutants/run.py

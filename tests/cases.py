@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
 
 NUM_ROWS = 37
 """Rows of a case: few, and divisible by nothing, so that every mesh and every tile needs padding."""
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "glm": {"formula": "growth ~ age * log(mass) + species + (1 + age || site)"},
+    "log_density": {
+        "function": "functions:autoregression",
+        "prior": {"mean": "normal(0, 2)", "slope": "normal(0, 0.5)", "noise": "half_normal(1.5)"},
+        "predictive_function": "functions:next_values",
+        "outcome_field": "emissions",
+    },
+    "neural_network": {"widths": [4]},
+    "pymc": {"function": "pymc_functions:level"},
+}
+"""Options of models that cannot do without some."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +71,14 @@ def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **opt
 
     from bayesmesh.config.registry import component_path, list_components, load_component, read_options
     from bayesmesh.data.base import DataSpec, FieldSpec
+    from bayesmesh.data.prepared_shards import prepare_rows
 
-    model_class = load_component("model", name)
-    model_options = read_options(component_path("model", name))(**options)
+    model_class: Any = load_component("model", name)
+    model_options = read_options(component_path("model", name))(**{**OPTIONS.get(name, {}), **options})
+    if name in TABLES:
+        spec, rows = TABLES[name](num_rows)
+        spec, rows = prepare_rows(functools.partial(model_class.prepare, model_options), spec, rows)
+        return Case(name, "table", model_class, model_options, spec, rows).with_dtype(dtype)
     refusals = []
     for source in list_components("source"):
         dataset = _read_embedded(source)
@@ -76,6 +96,32 @@ def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **opt
             continue
         return case.with_dtype(dtype)
     raise AssertionError(f"model '{name}' reads the data of no embedded source; add one\n" + "\n".join(refusals))
+
+
+def trees(num_rows: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
+    """Return a table of trees: numbers, and categories of three species and five sites."""
+    import numpy as np
+
+    from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+
+    random = np.random.default_rng(5)
+    age, mass = random.uniform(1, 9, num_rows), random.lognormal(1, 0.5, num_rows)
+    species, site = (random.integers(0, levels, num_rows).astype(np.int32) for levels in (3, 5))
+    growth = 0.3 * age - np.log(mass) + 0.5 * species + random.normal(0, 0.5, 5)[site] + random.normal(0, 0.4, num_rows)
+    rows = {
+        "age": age, "mass": mass, "species": species, "site": site, "growth": growth,
+        "leaves": random.poisson(np.exp(0.2 * age)).astype(np.int64), "plots": random.integers(5, 9, num_rows),
+        "alive": (random.uniform(size=num_rows) < 0.6).astype(np.int64), "stage": random.integers(0, 4, num_rows),
+    }  # fmt: skip
+    rows["seeds"] = random.binomial(rows["plots"], 0.4)
+    levels = {"species": ("ash", "elm", "fir"), "site": tuple("abcde"), "stage": ("seed", "sprout", "young", "old")}
+    fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
+    variables = {k: Variable("category", levels=levels[k]) if k in levels else Variable("number") for k in rows}
+    return DataSpec(num_rows, fields, {}, "float64", variables=variables), rows
+
+
+TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {"glm": trees}
+"""Tables of models that read no embedded source."""
 
 
 def _read_embedded(source: str) -> Any:

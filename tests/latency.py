@@ -113,6 +113,8 @@ def lay_out(folder: Path, checkout: Path, name: str) -> None:
     shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh")
     (folder / "src/bayesmesh/data/sources/regression.py").write_text(SOURCE)
     (folder / "src/bayesmesh/models/regression.py").write_text(MODEL)
+    # As `make` leaves installed packages.
+    subprocess.run([sys.executable, "-m", "compileall", "-qq", "-j", "0", folder / "src"], check=True)
     (folder / "config" / "experiments").mkdir(parents=True)
     (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
     (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(EXPERIMENTS[name]))
@@ -120,22 +122,25 @@ def lay_out(folder: Path, checkout: Path, name: str) -> None:
 
 def processes(root: int) -> Iterator[tuple[int, str, float]]:
     """Yield number, name with command, and processor seconds of the processes that descend from one."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    try:
+        threads = os.listdir(f"/proc/{root}/task")
+    except OSError:
+        return
+    for thread in threads:
         try:
-            before, _, after = (folder / "stat").read_text().rpartition(")")
-            command = (folder / "cmdline").read_bytes().decode().replace("\0", " ")
+            children = Path(f"/proc/{root}/task/{thread}/children").read_text().split()
         except OSError:
             continue
-        fields = after.split()
-        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        found[int(folder.name)] = int(fields[1]), f"{before.partition('(')[2]} {command}", seconds
-    for number, (_, command, seconds) in found.items():
-        above = number
-        while above in found and above != root:
-            above = found[above][0]
-        if above == root:
-            yield number, command, seconds
+        for child in map(int, children):
+            try:
+                before, _, after = Path(f"/proc/{child}/stat").read_text().rpartition(")")
+                command = Path(f"/proc/{child}/cmdline").read_bytes().decode().replace("\0", " ")
+            except OSError:
+                continue
+            fields = after.split()
+            seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            yield child, f"{before.partition('(')[2]} {command}", seconds
+            yield from processes(child)
 
 
 def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
@@ -146,12 +151,12 @@ def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
     with (folder / "log").open("w") as log:
         run = subprocess.Popen([sys.executable, "-m", "snakemake"], cwd=folder, env=environment, stdout=log, stderr=log)
         while run.poll() is None:
-            for number, command, used[number] in processes(run.pid):
+            for number, command, used[number] in processes(os.getpid()):
                 # One that has ended has no command any more.
                 commands[number] = max(command, commands.get(number, ""), key=len)
             if not at_verdict and verdict.exists():
                 at_verdict = sum(used.values())
-            time.sleep(0.02)
+            time.sleep(0.05)
     ended = time.time()
     if run.returncode:
         raise SystemExit((folder / "log").read_text())
@@ -176,6 +181,15 @@ def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
             for row in rows[:-1]
         }
     return found
+
+
+def keep_programs(folder: Path) -> None:
+    """Remove all results but the compiled programs."""
+    (folder / "results" / ".cache").rename(folder / "cache")
+    for made in ("results", ".snakemake"):
+        shutil.rmtree(folder / made)
+    (folder / "results").mkdir()
+    (folder / "cache").rename(folder / "results" / ".cache")
 
 
 def job_rows(results: Path) -> Iterator[list[Mapping[str, Any]]]:
@@ -204,11 +218,7 @@ def main() -> None:
                     for cache in ("cold", "warm"):
                         for part, seconds in measure(folder, name).items():
                             table[part][f"{cache} {number}"].append(seconds)
-                        (folder / "results" / ".cache").rename(folder / "cache")
-                        for made in ("results", ".snakemake"):
-                            shutil.rmtree(folder / made)
-                        (folder / "results").mkdir()
-                        (folder / "cache").rename(folder / "results" / ".cache")
+                        keep_programs(folder)
         columns = [f"{cache} {number}" for cache in ("cold", "warm") for number in range(len(checkouts))]
         print(f"\n{name}, wall/processor seconds".ljust(60), *(c.rjust(12) for c in columns))
         for part, cells in table.items():

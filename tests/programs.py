@@ -100,12 +100,12 @@ def build(
     from bayesmesh.sampling.program import PROGRAMS
 
     program = make_program(
-        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial or {}, kernel_options, sharding
+        case, kernel, num_chains, num_warmup, most_draws, mesh, row_tile, initial, kernel_options, sharding
     )
     key = (
         case.model_class, case.spec.num_rows, case.spec.entry_counts, case.spec.dtype, repr(case.spec.fields),
         repr(case.spec.constants), _constants(case.options), kernel, _constants(program.kernel.options), num_chains,
-        most_draws, mesh, row_tile, program.sampling.initial.method, program.sampling.initial.steps, sharding,
+        most_draws, mesh, row_tile, *(getattr(program.sampling.initial, name) for name in ("method", "steps", "climbers", "curvature_at")), sharding,
         is_optimised,
     )  # fmt: skip
     if key not in _COMPILED:
@@ -143,13 +143,17 @@ def make_program(
     from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
     from bayesmesh.sampling.program import Program
     from bayesmesh.sampling.rows import lay_out_rows
+    from bayesmesh.sampling.sizes import resolve_metric
 
     devices = jax.devices()[: mesh[0] * mesh[1]]
     placed = jax.make_mesh(mesh, (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     options = read_options(component_path("kernel", kernel))(**(kernel_options or {}))
-    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial or {}})
+    # Draws of the prior by default: a start for every kernel.
+    initial = {"method": "prior"} | dict(initial or {})
+    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": num_warmup, "initial": initial})
     layout = lay_out_rows(case.spec.num_rows, mesh[1], row_tile, case.spec.entry_counts)
     target = make_target(case.model, case.spec, layout, placed, sharding)
+    options = resolve_metric(options, target, is_at_mode=sampling.initial.method == "laplace")
     return Program(
         target, load_component("kernel", kernel)(options, num_warmup), placed, sampling, num_chains, most_draws
     )

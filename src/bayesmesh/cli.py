@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
 from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option
 from bayesmesh.running.early_stop import exiting_on_signal
@@ -46,6 +47,10 @@ OF_STAGES: dict[str, tuple[Option, ...]] = {
 
 VERBS = {
     "index": Verb("write results/index.html from the existing pages", "stages.report:run_index", JOB),
+    "sweep": Verb(
+        "compare the members of a sweep on one page", "stages.sweep:run",
+        (option("sweep", metavar="NAME", help="name of the sweep, which is that of its file"), *JOB),
+    ),
     "schema": Verb(
         "write config/schema.json and config/README.md", "config.schema:run",
         (option("--check", action="store_true", help="only check whether they are up to date"),),
@@ -56,6 +61,10 @@ VERBS = {
             option("kind", choices=("model", "source", "kernel", "metric", "analysis", "experiment")),
             option("name", metavar="NAME", help="name of the component or the experiment, and of its file"),
         ),
+    ),
+    "init": Verb(
+        "write a project of your own: configuration, a model, a table, a Snakefile, tests and profiles", "operations.scaffold.init:run",
+        (option("folder", type=Path, metavar="FOLDER", help="its folder, named after the project"),),
     ),
     "status": Verb(
         "show progress and verdict of every experiment, and the path of the report", "operations.status:run",
@@ -90,6 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
     from bayesmesh.reproduction.verbs import add_verbs
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for stage in STAGES:
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))

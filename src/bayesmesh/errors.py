@@ -16,6 +16,10 @@ NOT_AGAIN = "not tried again in this run: another attempt would end in the same 
 """Last line in the log of a job that failed with an error of which `UserError.may_pass` is not set."""
 
 
+MOST_NAMES = 100
+"""Most valid names that a suggestion lists."""
+
+
 class UserError(Exception):
     """An error that the user can fix.
 
@@ -40,6 +44,10 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  remedy: {self.remedy}" if self.remedy else self.message
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows, without a traceback; IPython calls it."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class ConfigError(UserError):
@@ -125,8 +133,12 @@ def suggest(name: str, valid: Iterable[str]) -> str:
 
     >>> suggest("chese", ["chees", "hmc"])
     "did you mean 'chees'? valid: chees, hmc"
+    >>> suggest("NUTS", ["hmc", "nuts"])
+    "did you mean 'nuts'? valid: hmc, nuts"
     """
     names = sorted(valid)
-    listed = "valid: " + ", ".join(names)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean '{near[0]}'? {listed}" if near else listed
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    listed = "valid: " + ", ".join(names[:MOST_NAMES]) + more
+    folded = {each.casefold(): each for each in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return f"did you mean '{folded[near[0]]}'? {listed}" if near else listed

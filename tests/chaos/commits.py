@@ -79,7 +79,7 @@ def prepare_death(step: str, number: int, seconds: float) -> None:
 
     Its own clock tells: on a busy machine somebody who watched from outside could come too late.
     """
-    from bayesmesh.store import draw_arrays, segments
+    from bayesmesh.store import checkpoints, draw_arrays, segments
 
     count = 0
 
@@ -106,7 +106,7 @@ def prepare_death(step: str, number: int, seconds: float) -> None:
 
     where = {
         "stage": (draw_arrays.DrawArrays, "stage"),
-        "checkpoint": (segments.ChainStore, "_write_checkpoint"),
+        "checkpoint": (checkpoints.Checkpoints, "write"),
         "marker": (segments, "write_marker"),
         "publish": (draw_arrays.DrawArrays, "publish"),
         "tidy": (segments.ChainStore, "_tidy"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import platform
 import subprocess
@@ -13,20 +12,15 @@ from types import ModuleType
 
 import pytest
 
+from tool_modules import load_tool
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def bundle() -> ModuleType:
     """Import tools/bundle.py, which is not in a package."""
-    spec = importlib.util.spec_from_file_location("bundle", ROOT / "tools" / "bundle.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look themselves up.
-    sys.modules["bundle"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("bundle")
 
 
 def test_wheels_are_taken_for_the_glibc_that_is_named_and_older_ones(bundle: ModuleType) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bayesmesh import __version__
 from bayesmesh.cli import main
 from bayesmesh.operations import findings, verify
 from bayesmesh.planning.specs import STAGES
@@ -52,6 +53,13 @@ def test_help_lists_every_stage_with_its_sentence(capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     for stage in (*STAGES, "status", "doctor", "schema", "index"):
         assert re.search(rf"^    {stage}\s+\S+ \S+", text, re.M), stage
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"bayesmesh {__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,8 @@ NOT_IMPORTED = {
     "snakemake-executor-plugin-slurm": "submits jobs",
     "pygments": "snakemake --report",
     "importlib-resources": "tensorflow-datasets",
-    "h5py": "tensorflow-datasets",
     "pillow": "tensorflow-datasets, which decodes images with it",
     "arviz": "reads the posterior, as the guide does",
-    "xarray": "reads the posterior, as the guide does",
 }
 """Dependency that the source does not import -> what needs it."""
 
@@ -46,7 +44,7 @@ TOOLS = {
 """Of the extra dev: run, or read by mypy, and imported nowhere."""
 
 PYMC = {"models/pymc"}
-PEERS = {"reproduction/benchmarks/hidden_markov"}
+PEERS = {"reproduction/benchmarks/convergence", "reproduction/benchmarks/hidden_markov"}
 """Folders that need the extra pymc, and those whose contenders run in the environment of ``envs/peers.in``."""
 
 

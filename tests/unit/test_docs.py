@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from bayesmesh.cli import make_parser
-from bayesmesh.config.loading import load_experiment, load_run
+from bayesmesh.config.loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import LATER, STAGES
 
@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
 PAGES = sorted([*(ROOT / name for name in FRONT_PAGES), *ROOT.glob("docs/**/*.md")])
 EXTENDING = ROOT / "docs" / "guide" / "extending.md"
+MODELS_PAGE = ROOT / "docs" / "guide" / "models.md"
 RESULTS_PAGE = ROOT / "docs" / "guide" / "results.md"
 EXAMPLE = "diabetes"
 
@@ -37,11 +38,13 @@ FOREIGN_COMMANDS = {
     "conda",
     "git",
     "install.sh",
+    "pip",
     "podman",
     "pyenv",
     "sacctmgr",
     "sh",
     "sinfo",
+    "snakedeploy",
     "srun",
     "sudo",
     "unset",
@@ -77,7 +80,8 @@ def refuse(offenders: Iterable[str]) -> None:
 
 
 def example_files() -> dict[str, str]:
-    return {found[1]: found[3] for found in NAMED.finditer(EXTENDING.read_text(encoding="utf-8"))}
+    pages = (page.read_text(encoding="utf-8") for page in (EXTENDING, MODELS_PAGE))
+    return {found[1]: found[3] for text in pages for found in NAMED.finditer(text)}
 
 
 # -- the worked examples -----------------------------------------------------------------------------------------------
@@ -232,6 +236,8 @@ def load_shown(block: Block, tree: Path) -> str:
         return refusal(block, lambda: load_run(path))
     if first != "# experiment":
         given = {line.partition(":")[0] for line in text.splitlines() if re.match(r"\w", line)}
+        # Averaging is for labels, which the models of this page do not predict.
+        given |= {"averaging"} if block.page == MODELS_PAGE else set()
         kept, is_kept = [], True
         for line in (ROOT / "config" / "experiments" / "digits.yaml").read_text(encoding="utf-8").splitlines():
             if re.match(r"\w", line):
@@ -240,13 +246,13 @@ def load_shown(block: Block, tree: Path) -> str:
         text = "\n".join([*kept, text])
     path = tree / "config" / "shown-experiment.yaml"
     path.write_text(text, encoding="utf-8")
-    if block.page == EXTENDING:
-        # Names components that only the copy has.
+    if block.page in (EXTENDING, MODELS_PAGE):
+        # Names components and modules that only the copy has.
         code = (
             "from bayesmesh.config.loading import load_experiment as load; from pathlib import Path; load(Path({!r}))"
         )
         return refusal(block, lambda: run_in(tree, "-c", code.format(str(path))))
-    return refusal(block, lambda: load_experiment(path))
+    return refusal(block, lambda: load_file(path))
 
 
 def refusal(block: Block, load: Callable[[], object]) -> str:
@@ -277,7 +283,10 @@ def make_targets() -> set[str]:
 
 
 def snakemake_targets() -> set[str]:
-    text = "".join(p.read_text(encoding="utf-8") for p in [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")])
+    text = "".join(
+        p.read_text(encoding="utf-8")
+        for p in [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
+    )
     experiments = {p.stem for p in ROOT.glob("config/experiments/*.yaml")} | {EXAMPLE, COMPARED}
     outputs = {"results/index.html"}
     return set(re.findall(r"^rule (\w+):", text, re.MULTILINE)) | experiments | outputs
@@ -298,7 +307,7 @@ def misfit(command: str) -> str:
     if program == "make":
         return ", ".join(f"make has no target {w}" for w in arguments if w not in make_targets() and w != "...")
     if program == "bayesmesh":
-        return "" if arguments and (arguments[0] in verbs() or arguments[0] == "--help") else f"no verb {arguments}"
+        return "" if arguments and (arguments[0] in {*verbs(), "--help", "--version"}) else f"no verb {arguments}"
     if program == "snakemake":
         # The words that follow an option with a value are that value.
         valued = {"--profile", "--software-deployment-method", "--cores", "--forcerun", "--report"}

@@ -79,6 +79,10 @@ def test_what_does_not_compute_does_not_load_jax() -> None:
     )  # fmt: skip
     code = (
         f"import importlib, sys\n"
+        # Every command, and a notebook, begins with this import.
+        f"import bayesmesh\n"
+        f"if loaded := {{'pandas', 'pydantic', 'xarray', 'yaml', 'zarr'}} & set(sys.modules):\n"
+        f"    sys.exit(f'bayesmesh loads {{loaded}}')\n"
         f"heavy = {{'jax', 'jaxlib', 'tensorflow', 'tensorflow_probability', 'tensorflow_datasets'}}\n"
         f"for module in {modules}:\n"
         "    importlib.import_module(f'bayesmesh.{module}')\n"

@@ -10,7 +10,7 @@ from jaxtyping import TypeCheckError
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.energy import divergence_share
-from bayesmesh.kernels.adaptation.step_size import mean_over_finite
+from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.models.matrix_factorization import _sum_log1p
 
 
@@ -31,4 +31,4 @@ def test_models_refuse_another_number_of_axes_while_traced() -> None:
 
 def test_kernels_refuse_statistics_of_other_chains() -> None:
     with pytest.raises(TypeCheckError, match="chain"):
-        mean_over_finite(jnp.zeros(3), jnp.zeros(4))
+        mean_over(jnp.zeros(3), jnp.ones(4, bool))

@@ -126,7 +126,7 @@ def make(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) 
             stage.run(experiment.spec(stage.__name__.rpartition(".")[2]), Ledger(results / "ledger.jsonl", "data"))
         if cache_of is not None:
             shutil.copytree(cache_of.results / ".cache", results / ".cache")
-        write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT})
+        write_json(experiment.layout.audit, {"slice_draws": SLICE, "segment_draws": SEGMENT, "first_draws": SLICE})
         for job in (job_of(experiment.spec(stage)) for stage in ("fetch", "shard", "compile")):
             seal_as(results, job.owner, job.name, job.outputs)
         return experiment

@@ -32,6 +32,7 @@ OF_REPRODUCTION = {
     "study": 'config="stopping", code=reproduction.code_of_study(),',
     "claims": "config=lambda wildcards: reproduction.claims_digest(PLAN), code=reproduction.code_of_claims(),",
     "benchmark": "config=reproduction.benchmark_settings(PLAN), code=lambda wildcards: reproduction.code_of_benchmark(wildcards.benchmark),",
+    "sweep": 'config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep), code=PLAN.code_of("sweep"),',
     "benchmark_page": 'config="page", code=reproduction.code_of_benchmark_page(),',
 }
 """Rules beside the flow -> their params."""
@@ -41,7 +42,15 @@ def test_there_is_a_rule_for_every_stage() -> None:
     from bayesmesh.planning.specs import LATER, STAGES
 
     stages = {*STAGES, "analyse"} - set(LATER)
-    assert {name for _, name in WORKING} == {*stages, "index", "study", "claims", "benchmark", "benchmark_page"}
+    assert {name for _, name in WORKING} == {
+        *stages,
+        "index",
+        "sweep",
+        "study",
+        "claims",
+        "benchmark",
+        "benchmark_page",
+    }
 
 
 @pytest.mark.parametrize(("file", "rule"), WORKING, ids=[rule for _, rule in WORKING])

@@ -9,7 +9,7 @@ for _analysis in PLAN.analyses():
         output:
             report(
                 update(PLAN.analysis_outputs(_analysis)[0]),
-                caption=_analysis.caption,
+                caption=find_beside(_analysis.caption, workflow.current_basedir),
                 category=lambda wildcards: PLAN.category(wildcards.experiment),
                 subcategory="{experiment}",
             ),

@@ -1,13 +1,8 @@
-# Targets by name: `snakemake quickstart`, `snakemake reproduce`, `snakemake benchmarks`, `snakemake <experiment>`.
-rule quickstart:
-    input:
-        "results/index.html",
-
-
+# `snakemake <experiment>`: the page of one experiment.
 for _name in PLAN.targets:
 
     rule:
         name:
             _name
         input:
-            PLAN.layout(_name).page,
+            PLAN.page(_name),

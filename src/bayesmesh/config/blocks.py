@@ -23,6 +23,21 @@ class DataSettings(Settings):
     then read 'not watched')."""
     split_seed: int = Field(0, ge=0, lt=2**32)
     """Seed of the held-out split."""
+    held_out_groups: str | None = None
+    """Field, such as a school: whole groups of rows that share a value of it are held out, chosen at random."""
+    held_out_last: str | None = None
+    """Field, such as a time: the rows with its largest values are held out, never some rows of one value alone."""
+
+    @model_validator(mode="after")
+    def _check_split(self) -> DataSettings:
+        named = [key for key in ("held_out_groups", "held_out_last") if getattr(self, key) is not None]
+        if len(named) == 2:
+            raise does_not_fit(named[0], "not together with held_out_last", "remove one of the two")
+        if named and not self.held_out_fraction:
+            raise does_not_fit(
+                named[0], "nothing is held out", f"use\n    data:\n      held_out_fraction: 0.2\n  or remove {named[0]}"
+            )
+        return self
 
 
 _EXAMPLE = "for example\n    sampling:\n      stop:\n        min_ess_bulk: 400\n        max_r_hat: 1.01"
@@ -65,12 +80,21 @@ class StopSettings(Settings):
 class InitialSettings(Settings):
     """Where the chains start."""
 
-    method: Literal["prior", "zero", "mode", "laplace"] = "prior"
-    """`prior`: a draw from the prior; `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain
-    optimises with Adam from its own prior draw; `laplace`: draws of the normal with the curvature at the highest mode
-    that the chains find so."""
+    method: Literal["auto", "uniform", "prior", "zero", "mode", "laplace"] = "auto"
+    """`uniform`: uniform on -2 to 2 in unconstrained space, however wide the prior; `prior`: a draw from the prior;
+    `auto`: from the prior where it is not much wider than that, else uniform, and not among starts of low density;
+    `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain optimises with Adam from its own
+    prior draw; `laplace`: some chains optimise so from uniform starts, and all start in draws of the normal with the
+    curvature at the highest mode found."""
     spread: float = Field(1.0, gt=0, le=100)
-    """Scales the starting draw in unconstrained space (no unit)."""
+    """Scales the starting draw in unconstrained space (no unit), before any optimisation."""
+    climbers: int = Field(4, ge=1, le=1_000_000)
+    """Chains that optimise for `laplace`; more of them find a higher mode where there are many. All, if there are fewer."""
+    widening: float = Field(1.0, gt=0, le=100)
+    """Multiplies the distance of the draws of `laplace` from the mode (no unit)."""
+    curvature_at: Literal["mode", "draw"] = "mode"
+    """Where `laplace` measures the curvature: `mode`, near it; `draw`, once more at a draw of the normal found so,
+    where coordinates that few rows inform have a curvature of that draw alone."""
     steps: int = Field(150, ge=1, le=100_000)
     """Adam steps, for `mode` and `laplace`."""
     learning_rate: float = Field(0.05, gt=0, le=10)
@@ -88,7 +112,7 @@ class SamplingSettings(Settings):
     """Number of jobs in `independent` mode; must divide `chains`."""
     warmup: int = Field(500, ge=0, le=10_000_000)
     """Warmup iterations per chain; never part of the posterior."""
-    draws: int = Field(500, ge=4, le=100_000_000)
+    draws: int = Field(1000, ge=4, le=100_000_000)
     """Draws per chain after warmup; with `stop`, the largest number."""
     stop: StopSettings | None = None
     """Rule that ends sampling before `draws`, at the first look that meets all targets; no rule if absent."""

@@ -21,11 +21,11 @@ STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "dia
 
 TARGET_NAMES = frozenset({
     "all", "quickstart", "reproduce", "benchmark", "benchmark_page", "benchmarks", "claims", "reproduction", "study",
-    "studies", "data", "logs", "index", "seals",
+    "studies", "data", "logs", "index", "notebook", "seals", "sweep",
 })  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
-OTHER_VERBS = frozenset({"check", "doctor", "gc", "new", "schema", "status", "verify"})
+OTHER_VERBS = frozenset({"check", "doctor", "gc", "init", "new", "schema", "status", "verify"})
 """Verbs of the command line that are neither stages nor targets."""
 
 EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})
@@ -206,6 +206,19 @@ def read_flag(kind: str, name: str, flag: str) -> bool:
     """Return whether the class of a component assigns True, read from its source text."""
     value, _ = _assigned_once(kind, name, flag) or (None, 0)
     return value is True
+
+
+def read_mirror_files(name: str) -> tuple[str, ...]:
+    """Return ``mirror_files`` of a source class, read from its source text: files below the mirror, by pattern.
+
+    Raises:
+        ConfigError: it is not a tuple of texts, written out.
+    """
+    value, line = _assigned_once("source", name, "mirror_files") or ((), 0)
+    if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
+        where = f"{component_path('source', name)}, line {line}: mirror_files"
+        raise ConfigError(f"{where}: should be a tuple of texts, written out", 'for example `("mnist/*.gz",)`')
+    return value
 
 
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:

@@ -19,7 +19,8 @@ from bayesmesh.config.blocks import (
 )
 from bayesmesh.config.declarations import STAGE_NAMES, TARGET_NAMES, list_analyses
 from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import NO_SOURCE, Name, Settings, does_not_fit
+from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
+from bayesmesh.config.sweep import SweepSettings
 from bayesmesh.errors import ConfigError
 
 RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analyses()}
@@ -43,10 +44,31 @@ class SourceBlock(DataSettings):
 class ExternalModel(NamedBlock):
     """A model from the user's own package."""
 
-    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")
+    name: str = Field(pattern=CODE_PATTERN)
     """The model, as `module:attribute`."""
     options: dict[str, Any] = Field({})
     """Options of the model, validated by its class Options."""
+
+
+class ExternalKernel(NamedBlock):
+    """A kernel from the user's own package."""
+
+    name: str = Field(pattern=CODE_PATTERN)
+    """The kernel, as `module:attribute`."""
+    options: dict[str, Any] = Field({})
+    """Options of the kernel, validated by its class Options."""
+
+
+class ExternalSource(SourceBlock):
+    """A source from the user's own package."""
+
+    source: str = Field(pattern=CODE_PATTERN)
+    """The source, as `module:attribute`."""
+    options: dict[str, Any] = Field({})
+    """Options of the source, validated by its class Options."""
+
+
+_EXTERNAL: dict[str, type[Settings]] = {"model": ExternalModel, "kernel": ExternalKernel, "source": ExternalSource}
 
 
 class RunSettings(Settings):
@@ -77,6 +99,8 @@ class ExperimentBase(Settings):
     """Convergence gates."""
     report: ReportSettings = Field(ReportSettings())
     """The page."""
+    sweep: SweepSettings | None = None
+    """Makes the file many experiments, which differ in the settings that it lists; the file's name runs all of them."""
 
     if TYPE_CHECKING:
         # Added by `experiment_class`, from the registries.
@@ -86,7 +110,7 @@ class ExperimentBase(Settings):
 
     def analyses(self) -> dict[str, Settings]:
         """Return name -> settings of the analyses that the experiment asks for, sorted by name."""
-        asked = {each.name: getattr(self, each.name, None) for each in list_analyses()}
+        asked = {name: getattr(self, name) for name in type(self).model_fields if name not in _KEYS_OF_ALL}
         return {name: settings for name, settings in asked.items() if settings is not None}
 
     def named_experiments(self, analysis: str) -> tuple[str, ...]:
@@ -158,6 +182,10 @@ class ExperimentBase(Settings):
             )
 
 
+_KEYS_OF_ALL = frozenset({*ExperimentBase.model_fields, "data", "model", "kernel"})
+"""Keys of every experiment; the others are analyses."""
+
+
 def _divisors(number: int) -> str:
     return ", ".join(str(d) for d in range(1, min(number, 64) + 1) if number % d == 0)
 
@@ -185,8 +213,7 @@ def _union(kind: str, key: str, base: type[Settings]) -> Any:
             **{key: (Literal[name], Field(description=f"The {kind}."))},  # type: ignore[call-overload]  # a field by a computed name
         )
         variants.append(Annotated[variant, Tag(name)])
-    if kind == "model":
-        variants.append(Annotated[ExternalModel, Tag(EXTERNAL)])
+    variants.append(Annotated[_EXTERNAL[kind], Tag(EXTERNAL)])
     return Annotated[Union[tuple(variants)], Discriminator(_tag_of(key, names))]  # noqa: UP007
 
 
@@ -194,7 +221,7 @@ def _analysis_fields() -> dict[str, Any]:
     """Return one optional key per analysis, named after it."""
     fields: dict[str, Any] = {}
     for each in list_analyses():
-        if each.name in {*ExperimentBase.model_fields, "data", "model", "kernel"}:
+        if each.name in _KEYS_OF_ALL:
             raise ConfigError(f"{each.path}: '{each.name}' is a key of every experiment", "choose another name")
         options = read_options(each.path)
         # Give the class a unique name, because all are called Options in their files.
@@ -222,7 +249,7 @@ def experiment_class() -> type[ExperimentBase]:
 
 def component_options(kind: str, config: Mapping[str, object]) -> dict[str, object]:
     """Return the options of a component: its block without the name and the shared keys."""
-    if kind == "model" and ":" in str(config["name"]):
+    if ":" in str(config["source" if kind == "source" else "name"]):
         options = config.get("options")
         return dict(options) if isinstance(options, Mapping) else {}
     shared = set(DataSettings.model_fields) | {"source"} if kind == "source" else {"name"}

@@ -11,11 +11,22 @@ from pydantic import ValidationError
 
 from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_flag, read_offers, read_trait
-from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase, ExternalModel, RunSettings, experiment_class
+from bayesmesh.config.experiment import (
+    RESERVED_NAMES,
+    ExperimentBase,
+    ExternalKernel,
+    ExternalModel,
+    ExternalSource,
+    NamedBlock,
+    RunSettings,
+    SourceBlock,
+    experiment_class,
+)
 from bayesmesh.config.explain import explain
-from bayesmesh.config.registry import component_path, list_components, read_options
-from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.config.registry import check_function, component_path, list_components, read_options
+from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
+from bayesmesh.config.sweep import Sweep, load_members
 from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
 from bayesmesh.errors import ConfigError, suggest
 
@@ -25,13 +36,15 @@ class Configuration(NamedTuple):
 
     Attributes:
         run: settings of `config.yaml`.
-        experiments: name -> settings of every valid experiment, sorted by name.
+        experiments: name -> settings of every valid experiment, members of sweeps among them, sorted by name.
         broken: name -> error of every other file of an experiment.
+        sweeps: name -> sweep of every valid file with one; its members are among the experiments.
     """
 
     run: RunSettings
     experiments: dict[str, ExperimentBase]
     broken: dict[str, ConfigError]
+    sweeps: dict[str, Sweep]
 
 
 def load_run(path: Path) -> RunSettings:
@@ -47,23 +60,65 @@ def load_run(path: Path) -> RunSettings:
 
 
 def load_experiment(path: Path) -> ExperimentBase:
-    """Return the experiment of a file; its name is that of the file.
+    """Return the experiment of a file without a sweep; its name is that of the file.
 
     Raises:
-        ConfigError: see `read_yaml`; or an invalid name, an unknown key or component, a value out of range, or
-            conflicting keys.
+        ConfigError: see `load_file`; or the file has a sweep.
     """
-    if not re.fullmatch(NAME_PATTERN, path.stem):
-        raise ConfigError(f"{path}: '{path.stem}' is not a valid name for an experiment", f"names match {NAME_PATTERN}")
-    if path.stem in RESERVED_NAMES:
-        raise ConfigError(f"{path}: '{path.stem}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
-    value = read_yaml(path)
+    experiments, sweep = load_file(path)
+    if sweep is not None:
+        raise ConfigError(
+            f"{path}: is a sweep of {len(experiments)} experiments", f"name one of {', '.join(experiments)}"
+        )
+    return experiments[path.stem]
+
+
+def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
+    """Return name -> experiment of a file: one named after it, or the members of its sweep; and the sweep.
+
+    Raises:
+        ConfigError: see `read_yaml` and `load_members`; or an invalid name, an unknown key or component, a value out of
+            range, conflicting keys, or two members that are the same.
+    """
+    check_name(path, path.stem)
+    content = read_yaml(path)
+    if content.get("sweep") is None:
+        return {path.stem: check_experiment(path, content)}, None
+    return load_members(path, content, check_experiment)
+
+
+def check_name(path: Path, name: str) -> None:
+    """Check that an experiment may have a name.
+
+    Args:
+        path: where it was written, for the message.
+        name: the name.
+
+    Raises:
+        ConfigError: it is not valid, or belongs to a target, a rule or a folder.
+    """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ConfigError(f"{path}: '{name}' is not a valid name for an experiment", f"names match {NAME_PATTERN}")
+    if name in RESERVED_NAMES:
+        raise ConfigError(f"{path}: '{name}' is taken", f"reserved: {', '.join(sorted(RESERVED_NAMES))}")
+
+
+def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
+    """Return the experiment of some keys and values.
+
+    Args:
+        path: where they were written, for messages.
+        value: what was written.
+
+    Raises:
+        ConfigError: an unknown key or component, a value out of range, or conflicting keys.
+    """
     try:
         experiment = experiment_class().model_validate(value)
     except ValidationError as error:
         raise explain(path, error, experiment_class()) from error
-    if isinstance(experiment.model, ExternalModel):
-        _check_external(path, experiment.model)
+    for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
+        _check_code(path, kind, key, getattr(experiment, key))
     kernel = experiment.kernel.name
     least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
     # What a kernel computes is checked when compiling.
@@ -74,18 +129,32 @@ def load_experiment(path: Path) -> ExperimentBase:
     return experiment
 
 
-def _check_external(path: Path, model: ExternalModel) -> None:
-    """Validate the options of a model `module:attribute` and read all its code, before any job starts."""
+def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock) -> None:
+    """Check by their texts the functions that a component names, and all of a component `module:attribute`."""
+    if not isinstance(block, ExternalSource | ExternalModel | ExternalKernel):
+        _check_functions(path, type(block), block.model_dump(), key)
+        return
+    word, name = ("source", block.source) if isinstance(block, ExternalSource) else ("name", block.name)
     try:
-        file = component_path("model", model.name)
+        file = component_path(kind, name)
         options = read_options(file)
         source_closure([file])
     except ConfigError as error:
-        raise ConfigError(f"{path}: key 'model.name': {error.message}", error.remedy) from error
+        raise ConfigError(f"{path}: key '{key}.{word}': {error.message}", error.remedy) from error
     try:
-        options.model_validate(model.options)
+        options.model_validate(block.options)
     except ValidationError as error:
-        raise explain(path, error, options, under="model.options") from error
+        raise explain(path, error, options, under=f"{key}.options") from error
+    _check_functions(path, options, block.options, f"{key}.options")
+
+
+def _check_functions(path: Path, options: type[Settings], values: Mapping[str, Any], block: str) -> None:
+    """Check that the functions that options name exist, by the text of their files."""
+    for option, name in code_names(options, values):
+        try:
+            check_function(name)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: key '{block}.{option}': {error.message}", error.remedy) from error
 
 
 def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, ExperimentBase]) -> None:
@@ -184,12 +253,13 @@ def refuse_folder(folder: Path) -> None:
         raise ConfigError(message, "rename the folder; spaces and letters of any script are fine")
 
 
-def refuse_overrides(given: Any, own: Path) -> None:
+def refuse_overrides(given: Any, own: Path, loaded: Mapping[str, object]) -> None:
     """Refuse `--config` and `--configfile` of Snakemake, also in a profile, because nothing would read them.
 
     Args:
         given: Snakemake's settings, with ``config``, the keys and values, and ``configfiles``, the files.
         own: the project's ``config.yaml``, which is allowed because it is read anyway.
+        loaded: what Snakemake has loaded, from ``configfile:`` of a Snakefile or ``config:`` of a module.
 
     Raises:
         ConfigError: anything else was given; the message names it.
@@ -200,6 +270,9 @@ def refuse_overrides(given: Any, own: Path) -> None:
     other = [file for file in given.configfiles if Path(file).absolute() != own.absolute()]
     if other:
         raise ConfigError(f"--configfile {other[0]}: is not read; only {own} is", remedy)
+    if loaded and loaded != read_yaml(own):
+        keys = ", ".join(map(str, loaded))
+        raise ConfigError(f"config with keys {keys}, of a Snakefile or a module: is not read; only {own} is", remedy)
 
 
 def load_all(config: Path) -> tuple[RunSettings, dict[str, ExperimentBase]]:
@@ -228,23 +301,57 @@ def load_configuration(config: Path) -> Configuration:
     """
     run, folder = load_run(config / "config.yaml"), config / "experiments"
     paths, broken = _experiment_files(folder)
-    for key in ("experiments", "reproduce", "reproduce_accelerated"):
-        for name in getattr(run, key):
-            if name not in paths and name not in broken:
-                raise ConfigError(
-                    f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({folder / name}.yaml does not exist): {suggest(name, paths)}"
-                )
-    experiments: dict[str, ExperimentBase] = {}
-    for name, path in paths.items():
+    experiments, sweeps = dict[str, ExperimentBase](), dict[str, Sweep]()
+    files = set(paths)
+    for name in sorted(files):
         try:
-            experiments[name] = load_experiment(path)
+            found, sweep = load_file(paths[name])
+            if sweep is not None:
+                _check_names(paths[name], sweep, {*paths, *broken})
+                sweeps[name] = sweep
         except ConfigError as error:
             broken[name] = error
+        else:
+            experiments |= found
+            paths |= dict.fromkeys(found, paths[name])
+    _check_listed(config, run, {*paths, *broken}, files)
     # Repeated, because an experiment that names an invalid one is not valid either.
     while wrong := _wrong_together(paths, experiments, broken):
         broken |= wrong
         experiments = {name: each for name, each in experiments.items() if name not in wrong}
-    return Configuration(run, experiments, broken)
+    for name in [name for name, sweep in sweeps.items() if not sweep.members.keys() <= experiments.keys()]:
+        broken[name] = next(broken[member] for member in sweeps.pop(name).members if member in broken)
+    return Configuration(run, dict(sorted(experiments.items())), broken, sweeps)
+
+
+def _check_listed(config: Path, run: RunSettings, names: set[str], files: set[str]) -> None:
+    for key in ("experiments", "reproduce", "reproduce_accelerated"):
+        for name in getattr(run, key):
+            if name not in names:
+                missing = f"{config / 'experiments' / name}.yaml does not exist"
+                problem = f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({missing})"
+                raise ConfigError(f"{problem}: {suggest(name, files)}")
+
+
+def _check_names(path: Path, sweep: Sweep, taken: set[str]) -> None:
+    for name in sweep.members:
+        if name in taken or name in RESERVED_NAMES:
+            raise ConfigError(
+                f"{path}: key 'sweep': the member '{name}' would have the name of another experiment",
+                "rename one of the files, or give the settings as `cases`, each with a `name`",
+            )
+
+
+def experiment_file(config: Path, name: str) -> Path:
+    """Return the file of an experiment; that of a member of a sweep is the sweep's, whose name begins its name.
+
+    Args:
+        config: the folder with ``experiments/``.
+        name: name of the experiment.
+    """
+    words = name.split("-")
+    files = (config / "experiments" / f"{'-'.join(words[:n])}.yaml" for n in range(len(words), 0, -1))
+    return next((file for file in files if file.is_file()), config / "experiments" / f"{name}.yaml")
 
 
 def _experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, ConfigError]]:

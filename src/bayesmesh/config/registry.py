@@ -1,17 +1,20 @@
 """Finds data sources, models, kernels and analyses by their files, and reads their options without running them.
 
-A component is one file, ``<name>.py``, in its package; an analysis may also be a folder ``<name>/`` with its class in
-``analysis.py`` and its options in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
+A component is one file, ``<name>.py``, in its package; a model or an analysis may also be a folder ``<name>/`` with its
+class in ``model.py`` or ``analysis.py``, and options of an analysis in ``settings.py``. Its class ``Options`` (a `Settings`) is taken from the source
 text, so that a configuration is checked in milliseconds and without JAX, TFP or TFDS. The class must therefore use
-no names but those of `_IN_OPTIONS`. A model may also be ``module:attribute`` of the user's own package.
+no names but those of `_IN_OPTIONS`. A source, a model or a kernel
+may also be ``module:attribute`` of the user's own package.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import importlib
-import sys
+import inspect
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard
@@ -19,9 +22,10 @@ from typing import Annotated, Any, Literal, TypeGuard
 from pydantic import Field, PydanticUserError
 from pydantic_core import SchemaError
 
-from bayesmesh.config.blocks import HamiltonianSettings, MetricName, metric_path
-from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.config.source_imports import file_in, parse_file, python_path
+from bayesmesh.config.blocks import AUTO, METRICS, HamiltonianSettings, MetricName, metric_path
+from bayesmesh.config.named_code import load_named
+from bayesmesh.config.settings import NO_SOURCE, Argument, CodeName, Files, Settings, code_names
+from bayesmesh.config.source_imports import file_in, forget_imports, parse_file, python_path, statements
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError, suggest
 
@@ -31,18 +35,20 @@ PACKAGES: dict[str, str] = {"source": "data/sources", "model": "models", "kernel
 """Kind of component -> folder of its files, relative to the package."""
 
 _IN_OPTIONS: dict[str, Any] = {
-    "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "Argument": Argument, "MetricName": MetricName,
-    "Field": Field, "Literal": Literal, "Annotated": Annotated,
+    "Settings": Settings, "HamiltonianSettings": HamiltonianSettings, "Argument": Argument, "CodeName": CodeName,
+    "Files": Files, "MetricName": MetricName, "Field": Field, "Literal": Literal, "Annotated": Annotated,
 }  # fmt: skip
 """Names that a class ``Options`` may use."""
+
+_IN_DESCRIPTIONS: dict[str, Any] = {"_Field": Field, "_Annotated": Annotated}
 
 
 def list_components(kind: str) -> list[str]:
     """Return the names of all components of a kind, sorted."""
     folder = _ROOT / PACKAGES[kind]
     found = {p.stem for p in folder.glob("*.py") if p.stem != "base" and not p.stem.startswith("_")}
-    if kind == "analysis":
-        found |= {p.parent.name for p in folder.glob("*/analysis.py")}
+    if kind in ("analysis", "model"):
+        found |= {p.parent.name for p in folder.glob(f"*/{kind}.py") if _has_options(p)}
     return sorted(found)
 
 
@@ -54,18 +60,66 @@ def component_path(kind: str, name: str) -> Path:
     """
     if ":" in name:
         return _external_path(kind, name)
-    if name not in list_components(kind):
-        raise ConfigError(f"unknown {kind} '{name}': {suggest(name, list_components(kind))}")
     file = _ROOT / PACKAGES[kind] / f"{name}.py"
-    return file if file.is_file() else file.with_suffix("") / "analysis.py"
+    found = file if os.path.isfile(file) else file.with_suffix("") / f"{kind}.py"
+    # Without a list of all files, which takes longer; planning asks for the components of every job.
+    if not (name.isidentifier() and name != "base" and name[0] != "_" and _is_component(kind, found)):
+        raise ConfigError(f"unknown {kind} '{name}': {suggest(name, list_components(kind))}")
+    return found
 
 
-def component_files(kind: str, config: Mapping[str, str]) -> list[Path]:
-    """Return the source files that a component's block of the configuration names: its own, and its metric's."""
-    files = [component_path(kind, config["source" if kind == "source" else "name"])]
-    if kind == "kernel" and "metric" in config:
-        files.append(metric_path(config["metric"]))
-    return files
+def _is_component(kind: str, path: Path) -> bool:
+    """Return whether a file exists and, in a folder of its own, has options."""
+    return os.path.isfile(path) and (path.stem != kind or _has_options(path))
+
+
+def _has_options(path: Path) -> bool:
+    """Return whether a file, or `settings.py` beside it, has a class ``Options``."""
+    files = (each for each in (path, path.with_name("settings.py")) if each.is_file())
+    return any(node.name == "Options" for each in files for node in parse_classes(each))
+
+
+def component_files(kind: str, config: Mapping[str, Any]) -> list[Path]:
+    """Return the source files that a component's block of the configuration names.
+
+    These are its own, its metric's, and those of functions that its options name.
+    """
+    name = config["source" if kind == "source" else "name"]
+    files = [component_path(kind, name)]
+    if not _has_options(files[0]):
+        return files
+    options = read_options(files[0])
+    given = config.get("options", {}) if ":" in name else config
+    if kind == "kernel" and "metric" in options.model_fields:
+        metric = given.get("metric", options.model_fields["metric"].default)
+        # Another name is an error of the configuration, which is told elsewhere.
+        files += [metric_path(metric)] if metric in (*METRICS, AUTO) else []
+    named = [_external_path("function", value) for _, value in code_names(options, given)]
+    return [*files, *dict.fromkeys(named)]
+
+
+def check_function(name: str) -> None:
+    """Check by its text that the file of a function ``module:attribute`` exists and defines the attribute.
+
+    Raises:
+        ConfigError: it does not; the message names the nearest.
+    """
+    path, attribute = _external_path("function", name), name.partition(":")[2]
+    found = {each for node in statements(parse_file(path)) for each in _defined(node)}
+    if attribute not in found and "*" not in found:
+        raise ConfigError(f"'{name}': {path} does not define {attribute}", suggest(attribute, found))
+
+
+def _defined(node: ast.AST) -> list[str]:
+    """Return the names that a statement of a module binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case ast.Assign(targets=targets):
+            return [each.id for each in targets if isinstance(each, ast.Name)]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [alias.asname or alias.name for alias in names]
+    return []
 
 
 def _external_path(kind: str, name: str) -> Path:
@@ -100,9 +154,10 @@ def read_options(path: Path) -> type[Settings]:
         raise ConfigError(
             f"{path}: no class Options(Settings)", "add `class Options(Settings): ...`, empty if there are none"
         )
-    name = path.parent.name if path.stem == "settings" else path.stem
-    namespace: dict[str, Any] = {**_IN_OPTIONS, "__name__": f"options_of_{name}"}
-    code = compile(ast.Module(body=[found[0]], type_ignores=[]), str(path), "exec", dont_inherit=True)
+    name = path.parent.name if path.stem in ("settings", "model") else path.stem
+    namespace: dict[str, Any] = {**_IN_OPTIONS, **_IN_DESCRIPTIONS, "__name__": f"options_of_{name}"}
+    described = ast.fix_missing_locations(ast.Module(body=[_with_descriptions(found[0])], type_ignores=[]))
+    code = compile(described, str(path), "exec", dont_inherit=True)
     try:
         exec(code, namespace)  # the project's own source, not user input
     except (NameError, TypeError, ValueError, AttributeError, PydanticUserError, SchemaError) as error:
@@ -111,6 +166,42 @@ def read_options(path: Path) -> type[Settings]:
     if not issubclass(options, Settings):
         raise ConfigError(f"{path}: class Options is no Settings", "write `class Options(Settings): ...`")
     return options
+
+
+def forget_files() -> None:
+    """Read components again, which may have been edited: for a process that plans several times."""
+    parse_classes.cache_clear()
+    read_options.cache_clear()
+    forget_imports()
+
+
+def _with_descriptions(options: ast.ClassDef) -> ast.ClassDef:
+    """Return a class with the string below each field as its description.
+
+    Pydantic would look for the source of a class in all modules, which takes longer than all else here.
+    """
+    made = copy.copy(options)
+    made.body = [*map(_described, options.body, [*options.body[1:], None])]
+    if options.bases:
+        made.keywords = [*options.keywords, *(ast.keyword(k, ast.Constant(v)) for k, v in NO_SOURCE.items())]
+    return made
+
+
+def _described(statement: ast.stmt, below: ast.stmt | None) -> ast.stmt:
+    """Return a field with the string below it in its type, as ``Annotated[type, Field(description=string)]``."""
+    match statement, below:
+        case ast.AnnAssign(), ast.Expr(ast.Constant(str(text))):
+            field = ast.Call(_name("_Field"), [], [ast.keyword("description", ast.Constant(inspect.cleandoc(text)))])
+            made = copy.copy(statement)
+            made.annotation = ast.Subscript(
+                _name("_Annotated"), ast.Tuple([statement.annotation, field], ast.Load()), ast.Load()
+            )
+            return made
+    return statement
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
 
 
 def resolve_component(kind: str, name: str, options: Mapping[str, object]) -> tuple[type[Any], Settings]:
@@ -139,6 +230,9 @@ def load_component(kind: str, name: str) -> type[Any]:
     with explaining([path]):
         module = importlib.import_module(".".join(["bayesmesh", *path.relative_to(_ROOT).with_suffix("").parts]))
     found = [c for c in vars(module).values() if _is_subclass(c, contract) and c.__module__ == module.__name__]
+    if len(found) > 1:
+        # A base class for others to derive from is not the component.
+        found = [c for c in found if not inspect.isabstract(c)]
     if len(found) != 1:
         raise ConfigError(f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")
     return found[0]
@@ -150,15 +244,10 @@ def _is_subclass(value: object, contract: type) -> TypeGuard[type]:
 
 def _load_external(kind: str, name: str, contract: type) -> type[Any]:
     """Import ``module:attribute`` from the current folder or the Python path."""
-    module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
-    finally:
-        sys.path.pop(0)
-    if not hasattr(module, attribute):
-        raise ConfigError(f"{kind} '{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
-    component = getattr(module, attribute)
+        component = load_named(name)
+    except ConfigError as error:
+        raise ConfigError(f"{kind} {error.message}", error.remedy) from error
     if not _is_subclass(component, contract):
         raise ConfigError(f"{kind} '{name}' is not a subclass of {contract.__module__}.{contract.__name__}")
     return component

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -23,6 +23,28 @@ class _IsArgument:
 
 Argument = Annotated[_Number, _IsArgument()]
 """``Argument[float]`` or ``Argument[int]``: a numeric option that changes no shape and is not compiled in."""
+
+
+class _IsFiles:
+    """Marks an option that names files which a source reads."""
+
+
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Files = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), _IsFiles()]
+"""Files, folders or patterns that a source reads, relative to the project; a single one need not be a list."""
+
+
+class _IsCode:
+    """Marks an option that names a function of the user's own package."""
+
+
+CODE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+
+CodeName = Annotated[str, Field(pattern=CODE_PATTERN), _IsCode()]
+"""``module:attribute``: a function of the user's own package; its file is part of the component's code."""
 
 
 class Settings(BaseModel):
@@ -97,6 +119,35 @@ def numeric_options(options: Settings) -> dict[str, float | int]:
     """Return the options that are arguments of a program, by name."""
     fields = type(options).model_fields.items()
     return {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsArgument) for m in field.metadata)}
+
+
+def file_options(options: Settings) -> dict[str, tuple[str, ...]]:
+    """Return the options that name files, by name, where they name any."""
+    fields = type(options).model_fields.items()
+    named = {k: getattr(options, k) for k, field in fields if any(isinstance(m, _IsFiles) for m in field.metadata)}
+    return {key: value for key, value in named.items() if value}
+
+
+def code_names(options: type[Settings], values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield option and value of the options that name functions, of those that are given.
+
+    Args:
+        options: class of the options.
+        values: the options as they were written.
+
+    >>> class Options(Settings, use_attribute_docstrings=False):
+    ...     function: CodeName
+    ...     other: CodeName | None = None
+    ...     title: str = ""
+    >>> list(code_names(Options, {"function": "mine:arma", "other": None, "title": "a:b"}))
+    [('function', 'mine:arma')]
+    """
+    for name, field in options.model_fields.items():
+        kinds = [field, *(arm for arm in get_args(field.annotation) if get_origin(arm) is Annotated)]
+        marks = [mark for kind in kinds for mark in getattr(kind, "metadata", getattr(kind, "__metadata__", ()))]
+        value = values.get(name)
+        if isinstance(value, str) and any(isinstance(mark, _IsCode) for mark in marks):
+            yield name, value
 
 
 def replace_options[S: Settings](options: S, values: Mapping[str, Any], dtype: Any) -> S:

@@ -25,7 +25,7 @@ from bayesmesh.files import atomic_path, hash_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "bayesmesh"
-_LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli")
+_LEFT_OUT = ("bayesmesh.config", "bayesmesh.planning", "bayesmesh.cli", "bayesmesh.notebook")
 INSTALLED = {"site-packages", "dist-packages"}
 _REMEMBERED, _MOST_REMEMBERED = PACKAGE_ROOT / "__pycache__" / "sources.json", 3000
 
@@ -79,35 +79,53 @@ def _read_source(path: Path, content: bytes) -> _Source:
     return known[key]
 
 
+class _Memory(dict[str, _Source]):
+    """Content digest -> imports and syntax digest; `num_saved` of them are in the file."""
+
+    made_by = ""
+    num_saved = 0
+
+
 @functools.cache
-def _remembered() -> dict[str, _Source]:
+def _remembered() -> _Memory:
     """Return content digest -> imports and syntax digest; new entries are saved when the process ends.
 
     As much trust as in the compiled modules beside it: whoever can write to one can write to the other.
     """
-    known: dict[str, _Source] = {}
-    made_by = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
+    known = _Memory()
+    known.made_by = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         found = json.loads(_REMEMBERED.read_bytes())
-        if found["made_by"] == made_by:
-            known = {key: _Source([(level, name) for level, name in i], d) for key, (i, d) in found["sources"].items()}
-    if not sys.dont_write_bytecode:
-        atexit.register(_keep, known, len(known), made_by)
+        if found["made_by"] == known.made_by:
+            known.update(
+                {k: _Source([(level, name) for level, name in i], d) for k, (i, d) in found["sources"].items()}
+            )
+    known.num_saved = len(known)
+    atexit.register(save_memory)
     return known
 
 
-def _keep(known: Mapping[str, _Source], num_before: int, made_by: str) -> None:
+def save_memory() -> None:
+    """Save the remembered syntax of source files, if any of it is new and Python may write beside them."""
+    known = _remembered()
     # A read-only installation goes without.
     with contextlib.suppress(OSError):
-        if len(known) > num_before:
+        if len(known) > known.num_saved and not sys.dont_write_bytecode:
             recent = dict([*known.items()][-_MOST_REMEMBERED:])
             with atomic_path(_REMEMBERED) as path:
-                path.write_text(json.dumps({"made_by": made_by, "sources": recent}), encoding="utf-8")
+                path.write_text(json.dumps({"made_by": known.made_by, "sources": recent}), encoding="utf-8")
+            known.num_saved = len(known)
 
 
 @functools.cache
 def _imports(path: Path) -> list[tuple[int, str]]:
     return _read_source(path, path.read_bytes()).imports
+
+
+def forget_imports() -> None:
+    """Read imports of files again, which may have been edited: for a process that plans several times."""
+    _imports.cache_clear()
+    imported_modules.cache_clear()
 
 
 def _list_imports(tree: ast.Module) -> list[tuple[int, str]]:

@@ -16,13 +16,33 @@ from bayesmesh.planning.specs import is_altered
 from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger
 from bayesmesh.store.damage import find_damage
-from bayesmesh.store.layout import BenchmarkLayout, DataLayout, ExperimentLayout, ReproductionLayout, process_folder
+from bayesmesh.store.layout import (
+    BenchmarkLayout,
+    DataLayout,
+    ExperimentLayout,
+    ReproductionLayout,
+    SweepLayout,
+    process_folder,
+)
 from bayesmesh.store.lock import LOCK_NAME, describe_writer
 from bayesmesh.store.markers import MARKER, marker_names, read_markers
 from bayesmesh.store.receipts import ENDING, check_receipt
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import FOLDER, Seal, damage_of, kept_damage, read_seal, seal_file, seal_files, stale_inputs
+from bayesmesh.store.seals import (
+    FOLDER,
+    Seal,
+    changed_files,
+    damage_of,
+    kept_damage,
+    read_seal,
+    seal_file,
+    seal_files,
+    stale_inputs,
+)
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore
+
+COMPARISON = "comparison"
+"""Job that compares the members of a sweep; it has no ledger."""
 
 GROUP = re.compile(r"^(group-\d{3,})(-process-\d{3,})?$")
 """Name of the folder of one process of a chain group."""
@@ -83,6 +103,8 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
+        sweep = SweepLayout(results, owner)
+        yield from ((path, seal_file(results, owner, COMPARISON)) for path in (sweep.table, sweep.page))
         jobs = experiment_outputs(layout, (path.stem for path in layout.chains.glob("group-*.json")))
         yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
 
@@ -122,7 +144,11 @@ def _check(results: Path, owner: str) -> Findings:
     elif owner not in ("", "reproduction", "studies"):
         lines += _records_of_jobs(results / owner, settled)
         lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
-    outdated = [f"{results / owner}: {seal.job} {line}" for seal in settled for line in stale_inputs(results, seal)]
+    outdated = [
+        f"{results / owner}: {seal.job} {line}"
+        for seal in settled
+        for line in (*stale_inputs(results, seal), *changed_files(results, seal, is_thorough=True))
+    ]
     # Several checks may find the same file; the first says most.
     damaged = {line.partition(": ")[0]: line for line in reversed(lines)}
     writers = [f"{results / owner}: {job} {writer}; its results were not checked" for job, writer in at_work.items()]
@@ -190,7 +216,7 @@ def _records_of_jobs(folder: Path, seals: Sequence[Seal]) -> Iterator[str]:
     there = sorted(ledgers.glob("[!.]*.jsonl"))
     for path in there:
         yield from check_ledger(path)
-    for seal in seals:
+    for seal in (seal for seal in seals if seal.job != COMPARISON):
         if (path := ledgers / f"{seal.job}.jsonl") not in there:
             yield f"{path}: is missing, though {seal.job} has run"
 

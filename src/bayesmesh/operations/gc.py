@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
     """Return identities that no configuration uses, and notes on experiments whose identity cannot be computed.
 
-    Chains of an experiment without a configuration are unused. Without its data or its audit, an experiment's identity is
+    Chains of an experiment without a configuration are unused, unless a notebook sampled it. Without its data or its audit, an experiment's identity is
     unknown.
     """
     found, notes = [], []
@@ -74,6 +74,9 @@ def find_unnamed(plan: Plan) -> tuple[list[Unnamed], list[str]]:
             except StoreError as error:
                 notes.append(f"{name}: kept, because its identity is unknown: {error.message}")
                 continue
+        elif plan.layout(name).settings.exists():
+            notes.append(f"{name}: kept, because a notebook sampled it; remove {chains.parent} when it is not needed")
+            continue
         found += [_describe(path) for path in sorted(identities) if path.name not in named]
     return found, notes
 

@@ -75,7 +75,7 @@ def _targets(plan: Plan, owner: str) -> set[str]:
     if owner.startswith("data/"):
         users = (name for name in plan.experiments if f"data/{plan.dataset(name)}" == owner)
         return {name for name in users if plan.layout(name).folder.exists()}
-    if owner in plan.experiments:
+    if owner in plan.experiments or owner in plan.sweeps:
         return {owner}
     return set() if owner else {f"{plan.results}/index.html"}
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.planning.specs import LATER, StageSpec
+from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.receipts import receipt_file
 from bayesmesh.store.seals import seal_file
@@ -23,6 +24,7 @@ class Job(NamedTuple):
         inputs: results of other jobs that it reads.
         outputs: files and folders that it writes.
         declared: the output by which Snakemake knows the job.
+        files: files of the user that it reads.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Job(NamedTuple):
     inputs: tuple[Path, ...]
     outputs: tuple[Path, ...]
     declared: Path
+    files: InputFiles = InputFiles({})
 
     @property
     def seal(self) -> Path:
@@ -74,7 +77,10 @@ def job_of(spec: StageSpec, group: str = "") -> Job:
     if stage in ("fetch", "shard"):
         data = spec.data_layout
         outputs, inputs = data_outputs(data)[stage], (data.fetched,) if stage == "shard" else ()
-        return Job(stage, outputs[0].parent.relative_to(results).as_posix(), results, inputs, outputs, outputs[0])
+        owner, files = outputs[0].parent.relative_to(results).as_posix(), InputFiles({})
+        if stage == "fetch":
+            files = spec.input_files()
+        return Job(stage, owner, results, inputs, outputs, outputs[0], files)
     name = f"{stage}-{group}" if group else stage
     outputs = experiment_outputs(spec.layout, [group] if group else [])[name]
     return Job(name, spec.experiment, results, _inputs(spec), (*outputs, *_receipts(spec, outputs)), outputs[0])

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from bayesmesh.errors import StoreError
+from bayesmesh.errors import DataError, StoreError
 from bayesmesh.planning.jobs import Job
 from bayesmesh.planning.observed import changed
-from bayesmesh.store.seals import Seal, damage_of, kept_damage, read_seal, stale_inputs
+from bayesmesh.store.input_files import is_of_mirror
+from bayesmesh.store.seals import Seal, changed_files, damage_of, kept_damage, read_seal, stale_inputs
 
 
 def why_lost(job: Job) -> str:
@@ -49,7 +50,23 @@ def is_up_to_date(job: Job) -> bool:
 
 def _causes(job: Job, seal: Seal) -> Iterator[str]:
     yield from stale_inputs(job.results, seal)
+    yield from _changed_files(job, seal)
     yield from (f"{file}: has changed since {job.name} read it" for file in changed(seal.observed))
+
+
+def _changed_files(job: Job, seal: Seal) -> Iterator[str]:
+    """Yield one line per file that the source declares and that is new, missing or another one."""
+    try:
+        present = job.files.find()
+    except DataError as error:
+        yield error.message
+        return
+    # With or without a mirror, the files are those that their publisher registered.
+    for name in sorted(name for name in present if name not in seal.files and not is_of_mirror(name)):
+        yield f"{name}: was not there when {job.name} read the others"
+    for name in sorted(name for name in seal.files if name not in present and not is_of_mirror(name)):
+        yield f"{name}: is no longer among the files that {job.name} reads"
+    yield from changed_files(job.results, seal)
 
 
 def is_made_with(job: Job, specification: str, code: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import re
@@ -15,22 +14,23 @@ from typing import Any, NoReturn, Protocol
 
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.loading import load_configuration
+from bayesmesh.config.loading import experiment_file, load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import fingerprint
-from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.files import write_text
+from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.lost import is_made_with, why_lost
+from bayesmesh.planning.overview import Overview
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
-from bayesmesh.planning.site import load_site
-from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name
-from bayesmesh.planning.stage_code import files_without_components, stage_fingerprint
+from bayesmesh.planning.site import Site, load_site
+from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
+from bayesmesh.planning.stage_code import code_key, files_without_components, stage_fingerprint
 from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
-from bayesmesh.store.layout import DataLayout, ExperimentLayout, ReproductionLayout, group_name
+from bayesmesh.store.input_files import is_of_mirror
+from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 
 _log = logging.getLogger("bayesmesh")
 
@@ -61,6 +61,10 @@ class _Experiments(dict[str, ExperimentBase]):
         self._plan = plan
 
     def __missing__(self, name: str) -> ExperimentBase:
+        if name in self._plan.sweeps:
+            members = self._plan.sweeps[name].members
+            several = f"'{name}' is a sweep of {len(members)} experiments, not one of them"
+            raise ConfigError(several, f"name a member: {suggest(name, members)}")
         unknown = f"no experiment '{name}' in {self._plan.config / 'experiments'}: {suggest(name, self)}"
         error = self._plan.broken.get(name) or ConfigError(unknown)
         if self._plan.workflow is not None:
@@ -68,18 +72,28 @@ class _Experiments(dict[str, ExperimentBase]):
         raise error
 
 
-def _holds(path: Path, text: str) -> bool:
-    """Return whether a file has this text; an altered one is written again."""
-    return path.is_file() and path.read_bytes() == text.encode()
+def _input_files(job: Job) -> list[str]:
+    """Return the files of the user that a job reads; their times count for nothing, because seals compare their content.
+
+    Those of a mirror are not among them: a job does not run again where there is another mirror, or none.
+    """
+    if not job.files.patterns:
+        return []
+    from snakemake.io import ancient
+
+    try:
+        return [ancient(name) for name in job.files.find() if not is_of_mirror(name)]
+    except DataError as error:
+        _exit_with(error)
 
 
-def _exit_with(error: ConfigError) -> NoReturn:
+def _exit_with(error: UserError) -> NoReturn:
     """End the planning of Snakemake, which would wrap an exception from a rule in its own."""
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 
-class Plan:
+class Plan(Overview):
     """The configuration as the workflow uses it.
 
     Args:
@@ -98,7 +112,7 @@ class Plan:
         self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False
     ) -> None:
         self.config, self.results, self.workflow = Path(config), results, workflow
-        self.run, experiments, self.broken = load_configuration(self.config)
+        self.run, experiments, self.broken, self.sweeps = load_configuration(self.config)
         self.experiments = _Experiments(experiments, self)
         for error in self.broken.values():
             if workflow is None and not is_partial:
@@ -107,6 +121,7 @@ class Plan:
             if workflow is None or workflow.is_main_process:
                 _log.warning("warning: left out: %s", error)
         self._checked: set[Path] = set()
+        self._codes: dict[tuple[object, ...], str] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._of_data = {
             (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
@@ -119,7 +134,7 @@ class Plan:
         """
         if self.workflow is None:
             return
-        path, experiment = self.config / "experiments" / f"{name}.yaml", self.experiments[name]
+        path, experiment = experiment_file(self.config, name), self.experiments[name]
         try:
             if self.workflow.local_exec:
                 check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
@@ -147,7 +162,7 @@ class Plan:
     def targets(self) -> list[str]:
         """Names of the targets of one experiment each; that of an invalid one is refused when it is asked for."""
         named = (name for name in self.broken if re.fullmatch(NAME_PATTERN, name) and name not in RESERVED_NAMES)
-        return sorted([*self.experiments, *named])
+        return sorted({*self.experiments, *self.sweeps, *named})
 
     def _data(self, name: str) -> dict[str, object]:
         return self.experiments[name].data.model_dump(mode="json")
@@ -189,10 +204,14 @@ class Plan:
         is_alone = self.workflow is not None and self.workflow.remote_exec
         return max(1, (cores or 1) // (1 if is_alone else self.experiments[name].sampling.chain_groups))
 
+    @functools.cached_property
+    def _site(self) -> Site:
+        return load_site()[1]
+
     @property
     def _sample_job(self) -> SampleJob:
         """Limits and shape of a sampling job on the cluster."""
-        site = load_site()[1]
+        site = self._site
         limits = site.cpu if self._asked("gpu") is None else site.gpu
         return SampleJob(limits, site.stop_minutes, (self._processes or (1, 1))[0])
 
@@ -217,23 +236,23 @@ class Plan:
         """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
         return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
 
-    def inputs(self, stage: str) -> Callable[[_Wildcards], tuple[Path, ...]]:
+    def inputs(self, stage: str) -> Callable[[_Wildcards], tuple[Path | str, ...]]:
         """Return a function of wildcards that returns what a job of a stage reads.
 
         Snakemake calls it before it decides what to run. A job whose results are not as it left them is then made to run
         again.
         """
 
-        def inputs(wildcards: _Wildcards) -> tuple[Path, ...]:
+        def inputs(wildcards: _Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
-            if self._is_unchecked(job):
+            if self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
-            return job.inputs
+            return (*job.inputs, *_input_files(job))
 
         return inputs
 
-    def _is_unchecked(self, job: Job) -> bool:
+    def is_unchecked(self, job: Job) -> bool:
         """Return whether work is being planned, and this is the first question about a job."""
         is_new = self.workflow is not None and self.workflow.is_main_process and job.seal not in self._checked
         self._checked.add(job.seal)
@@ -246,7 +265,7 @@ class Plan:
             as_configured = self.specification(stage, name).digest, self.code_of_stage(stage, name)
             why = "" if is_made_with(job, *as_configured) else "its results were made with other settings or other code"
         if why:
-            self._force(job, why)
+            self.force(job, why)
         if why or is_to_run:
             self.start_server()
 
@@ -255,7 +274,7 @@ class Plan:
         if self.workflow.is_main_process and self.workflow.local_exec and not self.workflow.dryrun:
             self._server = self._server or start_server()
 
-    def _force(self, job: Job, why: str) -> None:
+    def force(self, job: Job, why: str) -> None:
         _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)
         self.workflow.dag.forcefiles.add(str(job.declared))
 
@@ -266,28 +285,6 @@ class Plan:
         recorded = self.workflow.persistence.params(IOFile(str(job.declared)))
         present = (self._trigger(stage, name), self.code_of_stage(stage, name))
         return recorded is not None and any(repr(each) not in recorded for each in present)
-
-    def indexed(self) -> list[Path]:
-        """Return the pages that the index needs: of the listed experiments, and existing pages of others.
-
-        Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
-        """
-        index = Path(self.results, "index.html")
-        job = Job("index", "", index.parent, (), (index,), index)
-        if self._is_unchecked(job) and (why := why_lost(job)):
-            self._force(job, why)
-        is_reproduction = self.is_asked("reproduce")
-        listed = self.reproduction() if is_reproduction else self.run.experiments
-        there = [n for n in self.experiments if n not in listed and os.path.exists(self.layout(n).page)]
-        pages = [self.layout(n).page for n in sorted({*listed, *there})]
-        claims = ReproductionLayout(Path(self.results)).page
-        return [*pages, claims] if is_reproduction or claims.exists() else pages
-
-    def titles(self) -> str:
-        """Return names, titles and categories of the indexed experiments, as JSON."""
-        indexed = self.indexed()
-        shown = ((n, e) for n, e in self.experiments.items() if self.layout(n).page in indexed)
-        return json.dumps({n: [e.title, e.report.category] for n, e in shown})
 
     def category(self, name: str) -> str:
         """Return the heading of an experiment in Snakemake's own report."""
@@ -354,23 +351,20 @@ class Plan:
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def _spec(self, stage: str, name: str) -> str:
-        layout = self.layout(name)
-        if stage in ("fetch", "shard"):
-            layout = ExperimentLayout(Path(self.results) / "data", self.dataset(name))
-        text = self.specification(stage, name).canonical() + "\n"
-        path = layout.spec(spec_file(stage, text))
-        if self.workflow is not None and not self.workflow.dryrun and not _holds(path, text):
-            write_text(path, text)
-        return str(path)
+        spec = self.specification(stage, name)
+        is_written = self.workflow is not None and not self.workflow.dryrun
+        return str(write_spec(spec) if is_written else spec_file(spec)[0])
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def specification(self, stage: str, name: str) -> StageSpec:
         """Return the specification of a stage of an experiment."""
-        spec = make_spec(stage, name, self.experiments[name], self.results, self.experiments)
-        # Experiments share data, so the spec must not depend on which of them asks first.
-        return spec.model_copy(update={"experiment": "data"}) if stage in ("fetch", "shard") else spec
+        return make_spec(stage, name, self.experiments[name], self.results, self.experiments)
 
     @functools.cache  # noqa: B019 - one plan lives as long as the process
     def code_of_stage(self, stage: str, name: str) -> str:
         """Return the fingerprint of a stage's code with the components of an experiment."""
-        return stage_fingerprint(self.specification(stage, name))
+        spec = self.specification(stage, name)
+        key = code_key(spec)
+        if key not in self._codes:
+            self._codes[key] = stage_fingerprint(spec)
+        return self._codes[key]

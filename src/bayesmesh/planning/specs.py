@@ -13,12 +13,14 @@ from typing import Any
 from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
-from bayesmesh.config.declarations import declared, list_analyses
+from bayesmesh.config.declarations import declared, list_analyses, read_mirror_files
 from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
 from bayesmesh.config.explain import explain
-from bayesmesh.config.registry import component_files, resolve_component
-from bayesmesh.config.settings import NO_SOURCE, Name, Settings
+from bayesmesh.config.registry import component_files, component_path, read_options, resolve_component
+from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
+from bayesmesh.files import write_text
+from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
 
 LATER = {each.verb: each.name for each in list_analyses()}
@@ -36,7 +38,14 @@ READS: dict[str, tuple[str, ...]] = {
         each.verb: (*(("data", "model") if "data" in each.reads else ()), "compute", each.name)
         for each in list_analyses()
     },
-    "report": (*ExperimentBase.model_fields, "data", "model", "kernel", *LATER.values()),
+    # A member of a sweep is an experiment like any other.
+    "report": (
+        *(key for key in ExperimentBase.model_fields if key != "sweep"),
+        "data",
+        "model",
+        "kernel",
+        *LATER.values(),
+    ),
 }
 """Stage -> top-level keys of an experiment that it reads."""
 
@@ -47,7 +56,7 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
     "compile": {
         "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
     },
-    "fetch": {"data": {"held_out_fraction", "split_seed"}},
+    "fetch": {"data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last"}},
 }
 """Stage -> keys below its top-level keys that it does not read."""
 
@@ -169,6 +178,15 @@ class StageSpec(Settings):
         name = block.source if kind == "source" else block.name
         return resolve_component(kind, name, component_options(kind, dict(block)))
 
+    def input_files(self) -> InputFiles:
+        """Return the files that the source declares to read: those of its options, and those of the mirror."""
+        source = self.data.source
+        options = read_options(component_path("source", source)).model_validate(
+            component_options("source", dict(self.data))
+        )
+        patterns = {f"data.{key}": value for key, value in file_options(options).items()}
+        return InputFiles(patterns, read_mirror_files(source))
+
     @property
     def digest(self) -> str:
         """Digest of the settings that make the stage run again where they change."""
@@ -216,7 +234,7 @@ def make_spec(
 
     Args:
         stage: one of `STAGES`.
-        name: name of the experiment.
+        name: name of the experiment; not part of `fetch` and `shard`, because experiments share data.
         experiment: its settings.
         results: folder of results.
         experiments: all experiments, including those named in the settings of an analysis.
@@ -226,8 +244,10 @@ def make_spec(
         other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != LATER[stage]}
         for other in (experiment.named_experiments(LATER[stage]) if stage in LATER else ())
     }
-    config = stage_config(stage, experiment)
-    return StageSpec(stage=stage, experiment=name, results=results, config=config, num_chains=num_chains, others=others)
+    config, owner = stage_config(stage, experiment), "data" if stage in ("fetch", "shard") else name
+    return StageSpec(
+        stage=stage, experiment=owner, results=results, config=config, num_chains=num_chains, others=others
+    )
 
 
 def triggering(spec: StageSpec) -> dict[str, Any]:
@@ -265,7 +285,12 @@ def _digest(value: object, length: int = 8) -> str:
 
 def dataset_name(data: Mapping[str, object]) -> str:
     """Return the folder name of a dataset: its source and a digest of the source's options."""
-    return f"{data['source']}-{_digest(component_options('source', data))}"
+    source, options = str(data["source"]), component_options("source", data)
+    if ":" not in source:
+        return f"{source}-{_digest(options)}"
+    # A name of Python may hold what no folder of a dataset may.
+    readable = re.sub(r"[^a-z0-9]+", "-", source.partition(":")[2].lower()).strip("-") or "source"
+    return f"{readable}-{_digest([source, options])}"
 
 
 def split_name(data: Mapping[str, object]) -> str:
@@ -273,12 +298,26 @@ def split_name(data: Mapping[str, object]) -> str:
     fraction = data["held_out_fraction"]
     if not fraction:
         return "all"
+    chosen_by = [data[key] for key in ("held_out_groups", "held_out_last") if data.get(key) is not None]
+    if chosen_by:
+        return f"held-out-{_digest([fraction, data['split_seed'], data.get('held_out_groups'), *chosen_by])}"
     return f"held-out-{_digest([fraction, data['split_seed']])}"
 
 
-def spec_file(stage: str, text: str) -> str:
-    """Return the name of a specification's file without its ending; it holds a digest of the text."""
-    return f"{stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+def spec_file(spec: StageSpec) -> tuple[Path, str]:
+    """Return the file of a specification, whose name holds a digest of its text, and the text."""
+    layout, text = spec.layout, spec.canonical() + "\n"
+    if spec.stage in ("fetch", "shard"):
+        layout = ExperimentLayout(Path(spec.results) / "data", dataset_name(spec.config["data"]))
+    return layout.spec(f"{spec.stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"), text
+
+
+def write_spec(spec: StageSpec) -> Path:
+    """Write the file of a specification, unless it is there unaltered, and return it."""
+    path, text = spec_file(spec)
+    if not (path.is_file() and path.read_bytes() == text.encode()):
+        write_text(path, text)
+    return path
 
 
 def is_altered(path: Path, content: bytes) -> bool:

@@ -31,12 +31,12 @@ class DrawReader:
         return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
 
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
-        """Return the draws of an identified summary, float64, shape (chain, draw).
+        """Return the draws of an identified summary or of a latent, float64, shape (chain, draw).
 
         Raises:
             StoreError: a chunk of the array is missing or damaged.
         """
-        return self._read("summaries", item.variable, item.index)
+        return self._read("summaries" if item.is_summary else "posterior", item.variable, item.index)
 
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
         """Return a sampler statistic of every draw, float64, shape (chain, draw)."""

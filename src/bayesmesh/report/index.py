@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -17,12 +17,18 @@ from bayesmesh.report.analysis_sections import describe_analyses
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.page import render
 from bayesmesh.report.time_spent import read_time, sampling_seconds
-from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout
+from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout, SweepLayout
 
 NO_VERDICT = "none"
 
 NUMBERS = ("r_hat", "ess", "draws", "divergences", "score", "seconds", "missed")
 """Cells of an experiment that has a verdict."""
+
+
+WORST_FIRST = ("damaged", "fail", "warn", NO_VERDICT, "pass")
+"""Verdicts of an experiment, in the order in which one stands for several."""
+
+WORDS = {"pass": "passed", "warn": "with a warning", "fail": "failed", NO_VERDICT: "not finished", "damaged": "damaged"}
 
 
 class IndexedPage(TypedDict):
@@ -43,28 +49,59 @@ class IndexedPage(TypedDict):
     older: NotRequired[str]
 
 
-def write_index(results: Path, pages: Iterable[IndexedPage]) -> Path:
+class IndexedSweep(TypedDict):
+    """A sweep of the index: names, and its members, which it stands for."""
+
+    sweep: str
+    title: str
+    category: str
+    members: Sequence[IndexedPage]
+
+
+def write_index(results: Path, pages: Iterable[IndexedPage], sweeps: Iterable[IndexedSweep] = ()) -> Path:
     """Write the index of experiments.
 
     Args:
         results: folder of results.
         pages: one per experiment, in the order of the table. The numbers come from the experiment's own folder; an
             experiment without a verdict is listed as not finished.
+        sweeps: shown in one line each, with the worst verdict of their members.
 
     Returns:
         The path of the index, which is replaced atomically.
     """
-    rows = [read_index_row(results, page) for page in pages]
+    rows = [*(read_index_row(results, page) for page in pages), *(_sweep_row(results, sweep) for sweep in sweeps)]
     groups: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         groups.setdefault(row["category"], []).append(row)
-    tally = {
-        name: sum(row["verdict"] == name for row in rows) for name in ("damaged", "fail", "warn", "pass", NO_VERDICT)
-    }
-    numbers = {"groups": groups, "tally": tally, "num_rows": len(rows), "others": _other_pages(results)}
+    numbers = {"groups": groups, "tally": tally_text(rows), "num_rows": len(rows), "others": _other_pages(results)}
     path = results / "index.html"
     write_text(path, render("index.html", title="Bayesmesh experiments", **numbers))
     return path
+
+
+def tally_text(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return how many rows have which verdict, as text.
+
+    >>> tally_text([{"verdict": "pass"}, {"verdict": "fail"}, {"verdict": "pass"}])
+    '1 failed, 2 passed'
+    """
+    found = [row["verdict"] for row in rows]
+    return ", ".join(f"{found.count(name)} {WORDS[name]}" for name in WORST_FIRST if name in found)
+
+
+def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
+    layout = SweepLayout(results, sweep["sweep"])
+    rows = [read_index_row(results, page) for page in sweep["members"]]
+    return {
+        **dict.fromkeys(NUMBERS, ""),
+        "experiment": layout.sweep,
+        "title": sweep["title"],
+        "category": sweep["category"],
+        "link": f"{layout.sweep}/{layout.page.name}" if os.path.exists(layout.page) else "",
+        "verdict": next(name for name in WORST_FIRST if name in {row["verdict"] for row in rows}),
+        "note": f"{len(rows)} members: {tally_text(rows)}",
+    }
 
 
 def _other_pages(results: Path) -> list[tuple[str, str]]:

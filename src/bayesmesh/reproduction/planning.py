@@ -66,7 +66,7 @@ def code_of_claims() -> str:
 
 def reproduced(plan: Plan) -> list[Path]:
     """Return the results of the target `reproduce` before the claims: pages of experiments, tables of benchmarks."""
-    pages = [plan.layout(name).page for name in plan.reproduction()]
+    pages = [plan.page(name) for name in plan.reproduction()]
     layout = benchmark_layout(plan)
     return [*pages, *(layout.table(name) for name in benchmark_names()), layout.page]
 

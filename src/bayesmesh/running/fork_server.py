@@ -29,25 +29,29 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypedDict
+
+from bayesmesh.errors import UserError
 
 ADDRESS = "BAYESMESH_FORK_SERVER"
 """Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
 
-MODULES = (
-    "bayesmesh.stages.job", "bayesmesh.stages.fetch", "bayesmesh.stages.shard", "jax.numpy", "bayesmesh.stages.compile",
+PREPARED = (
+    "bayesmesh.stages.job", "bayesmesh.config.experiment:experiment_class", "bayesmesh.cli:make_parser",
+    "bayesmesh.planning.stage_code:read_stages", "bayesmesh.stages.fetch", "bayesmesh.stages.shard", "jax.numpy", "bayesmesh.stages.compile",
     "tensorflow_probability.substrates.jax.distributions", "bayesmesh.stages.sample", "bayesmesh.stages.assemble",
     "pandas", "bayesmesh.stages.diagnose", "jinja2", "bayesmesh.stages.report", "bayesmesh.stages.analyse",
 )  # fmt: skip
-"""In the order in which a new experiment needs them; a job forked before the last one imports the others itself."""
+"""Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them; a
+job forked before the last one does the others itself."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-_READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
+READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
 """Variables with these beginnings must be the same for the server and for a job."""
 
 _DECLINED, _NUM_THREADS, _PR_SET_PDEATHSIG = "declined\n", "OPENBLAS_NUM_THREADS", 1
@@ -71,7 +75,7 @@ def fork_name(job: int) -> str:
 def _identity(environ: Mapping[str, str]) -> str:
     """Return a digest of what imports depend on: the interpreter, the package's source, some variables."""
     files = [(path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in _source()]
-    variables = sorted(item for item in environ.items() if item[0].startswith(_READ_BY_IMPORTS))
+    variables = sorted(item for item in environ.items() if item[0].startswith(READ_BY_IMPORTS))
     return hashlib.sha256(repr((sys.prefix, sys.version, files, variables)).encode()).hexdigest()
 
 
@@ -123,18 +127,21 @@ def run_in_fork(words: Sequence[str]) -> int | None:
     return code
 
 
-def start_server() -> subprocess.Popen[bytes] | None:
-    """Start a server, and tell jobs of it through the environment; None if the environment has its address already.
+def start_server(environ: MutableMapping[str, str] = os.environ) -> subprocess.Popen[bytes] | None:
+    """Start a server, and write its address into the environment of jobs; None if that has one already.
 
     It ends with this process, or once its ``stdin`` is closed.
+
+    Args:
+        environ: environment of the jobs, and of the server.
     """
-    if ADDRESS in os.environ or sys.platform != "linux":
+    if ADDRESS in environ or sys.platform != "linux":
         return None
     folder = tempfile.mkdtemp(prefix="bayesmesh-")
     command = [sys.executable, "-m", "bayesmesh.running.fork_server", folder]
     # Threads of OpenBLAS would be missing in forks.
-    environment = {**os.environ, _NUM_THREADS: "1"}
-    os.environ[ADDRESS] = str(Path(folder, "socket"))
+    environment = {**environ, _NUM_THREADS: "1"}
+    environ[ADDRESS] = str(Path(folder, "socket"))
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -265,6 +272,16 @@ def _set_blas_threads(number: int) -> None:
                 getattr(library, name)(number)
 
 
+def prepare(named: str) -> None:
+    """Import a module; if a function follows its name, after a colon, call that."""
+    module, _, function = named.partition(":")
+    imported = importlib.import_module(module)
+    # A file that is not valid is the business of the jobs that read it.
+    with contextlib.suppress(UserError):
+        if function:
+            getattr(imported, function)()
+
+
 def main() -> None:
     """Serve while importing and afterwards, to the end of Snakemake and of the last job."""
     server = Server(Path(sys.argv[1]))
@@ -273,11 +290,11 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Imported modules live to the end, so no garbage collection need walk through them.
     gc.disable()
-    waiting = list(MODULES)
+    waiting = list(PREPARED)
     while server.is_needed:
         server.serve(0 if waiting else None)
         if waiting:
-            importlib.import_module(waiting.pop(0))
+            prepare(waiting.pop(0))
             gc.freeze()
 
 

@@ -135,7 +135,7 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     _write_derived(root, derived, {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)})
     constants = root.require_group("constant_data")
-    for name, value in {**shards.constants, "num_rows": shards.num_rows}.items():
+    for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
         write_array(constants, name, np.asarray(value), [])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +27,8 @@ from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
 from bayesmesh.sampling.monitored import compile_monitored
-from bayesmesh.sampling.program import Program
-from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program
+from bayesmesh.sampling.program import PROGRAMS, Program
+from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop, check_values
 from bayesmesh.store.sealed import write_sealed
@@ -75,18 +76,24 @@ def run(
             start = time.perf_counter()
             data = probe.put_data(shards.read_rows(*probe.rows_here))
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
-        with ledger.phase("measure", "one gradient"):
-            # The same for all, so that they compile for the same lengths.
-            seconds = audit.seconds_per_gradient(probe, data, peers)
-        lengths = choose_lengths(probe, spec.sampling.segment_seconds, seconds)
-        program = probe.with_slice(lengths.slice_draws)
+        cost = audit.cost_of_gradient(probe.target, probe.num_chains)
+        expected = audit.expected_seconds(cost, probe.mesh)
+        program = probe.with_slice(slice_length(probe, expected))
         # Wait for each other, so that no process with cached programs exits while another compiles.
         with peers.together():
             derived = _lower_derived(later, program, model, data_spec, shards, latents)
-            compiled = compile_programs(program, ledger, later=derived if peers.is_alone else ())
-            programs = {phase: _describe(c) for phase, c in compiled.items()}
+            compiled = compile_programs(
+                program, ledger, later=derived if peers.is_alone else (),
+                gradients=functools.partial(audit.trace_gradients, program),
+            )  # fmt: skip
+            programs = {phase: _describe(compiled[phase]) for phase in PROGRAMS}
             _compile_looks(later, model, data_spec, shards, ledger)
-            facts = _facts(program, equations, seconds, lengths, programs)
+        with ledger.phase("measure", "one gradient"):
+            # The same for all, so that they make calls of the same length.
+            seconds = audit.seconds_per_gradient(program, compiled["gradients"].compiled, data, peers)
+        with peers.together():
+            lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
+            facts = _facts(program, equations, {**cost, "seconds": seconds}, lengths, programs)
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
     return _line(program, lengths, seconds, programs, growth)
@@ -139,15 +146,18 @@ def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[
 
 
 def _facts(
-    program: Program, equations: dict[str, int], seconds: float, lengths: Lengths, programs: Mapping[str, object]
+    program: Program,
+    equations: dict[str, int],
+    gradient: dict[str, float],
+    lengths: Lengths,
+    programs: Mapping[str, object],
 ) -> dict[str, object]:
     """Return the facts about the programs, as plain JSON values."""
     rows = program.target.layout
     return {
         "equations": {"by_rows": equations, "grow_with_data": len(set(equations.values())) > 1},
         "gradient": {
-            **audit.cost_of_gradient(program.target, program.num_chains),
-            "seconds": seconds, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
+            **gradient, "chains": program.num_chains, "per_draw": program.kernel.expected_gradients(),
         },
         "rows": {
             "padded": rows.num_devices * rows.num_tiles * rows.tile_rows, "tile": rows.tile_rows, "tiles": rows.num_tiles,

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
+from pathlib import Path
 
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.data.base import DataSpec
+from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.shards import Shards
+from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
-    """Return the shards and the data spec in the experiment's dtype."""
-    shards = Shards(spec.data_layout.shards)
+    """Return the shards, as the model takes them, and the data spec in the experiment's dtype."""
+    model_class, options = spec.component("model")
+    path = spec.data_layout.shards
+    if model_class.takes_all_rows:
+        shards: Shards = WholeShards(path)
+    else:
+        with in_file_of(spec):
+            shards = prepared(path, functools.partial(model_class.prepare, options))
     return shards, shards.spec(spec.compute.dtype)
 
 
@@ -31,5 +42,5 @@ def in_file_of(spec: StageSpec, key: str = "") -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        where = f"config/experiments/{spec.experiment}.yaml: " + (f"key '{key}': " if key else "")
+        where = f"{experiment_file(Path('config'), spec.experiment)}: " + (f"key '{key}': " if key else "")
         raise ConfigError(f"{where}{error.message}", error.remedy) from error

@@ -12,7 +12,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.planning.condition import Condition, condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.report.index import IndexedPage, write_index
+from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.page import write_page
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
@@ -37,24 +37,35 @@ def run_index(arguments: argparse.Namespace) -> int:
     plan = Plan(is_partial=True)
     for error in (plan.broken[name] for name in plan.run.experiments if name in plan.broken):
         raise error
-    conditions = {name: _condition(plan, name) for name in plan.experiments}
-    named: list[IndexedPage] = [
+    described = {name: describe(plan, name) for name in plan.experiments}
+    shown = {n: page for n, page in described.items() if page.get("damage") or plan.layout(n).page.exists()}
+    sweeps: list[IndexedSweep] = [
         {
-            "experiment": name, "title": e.title, "category": e.report.category, "analyses": e.analyses(),
-            "damage": conditions[name].damage, "older": conditions[name].older,
+            "sweep": name, "title": sweep.title, "category": sweep.category,
+            "members": [described[each] for each in sweep.members],
         }
-        for name, e in plan.experiments.items()
-        if conditions[name].damage or plan.layout(name).page.exists()
+        for name, sweep in plan.sweeps.items()
+        if sweep.members.keys() & shown
     ]  # fmt: skip
+    members = plan.members_of(plan.sweeps)
     results, inputs = Path(plan.results), dict[str, str]()
-    for page in (plan.layout(each["experiment"]).page for each in named):
+    for page in (plan.page(name) for name in (*(n for n in shown if n not in members), *(s["sweep"] for s in sweeps))):
         # The index names a damaged result, and is not made from it.
         with contextlib.suppress(StoreError):
             inputs[page.relative_to(results).as_posix()] = check_output(results, page)
-    index = write_index(results, named)
+    index = write_index(results, [page for name, page in shown.items() if name not in members], sweeps)
     seal_other(results, "", "index", [index], arguments.code or "", inputs)
     logging.getLogger("bayesmesh").info("index: %s", index)
     return 0
+
+
+def describe(plan: Plan, name: str) -> IndexedPage:
+    """Return what the index shows of an experiment beside its numbers."""
+    experiment, condition = plan.experiments[name], _condition(plan, name)
+    return {
+        "experiment": name, "title": experiment.title, "category": experiment.report.category,
+        "analyses": experiment.analyses(), "damage": condition.damage, "older": condition.older,
+    }  # fmt: skip
 
 
 def _condition(plan: Plan, name: str) -> Condition:

@@ -75,7 +75,7 @@ def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: S
     """
     with in_file_of(spec, "model.name"):
         check_summaries(model, latents, data_spec)
-        if spec.posterior.pointwise_mebibytes:
+        if spec.posterior.pointwise_mebibytes and model.has_predictions:
             check_predictions(model, latents, data_spec)
 
 

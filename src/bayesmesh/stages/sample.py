@@ -101,7 +101,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
-        asked |= {"label": label, "facts": facts, "peers": peers}
+        asked |= {"label": label, "facts": facts, "peers": peers, "first_draws": lengths.first_draws}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
         with _explaining_starts(spec, program, key, shards):
             loop.run(settings.draws if rule is None else rule.num_draws, last)
@@ -147,7 +147,7 @@ def _open_store(
 
     `content` is the record of the identity, unless it exists.
     """
-    present = environment(program.mesh)
+    present = environment(program.mesh, program.target.model.packages)
     record = spec.layout.identity_record(identity)
     # If the record is lost, the existing chains determine the length of segments.
     if not record.exists() and (stored := segment_draws_of(record.parent)) is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
@@ -13,7 +14,7 @@ from bayesmesh.store.layout import process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import read_manifest
 from bayesmesh.store.markers import read_markers
-from bayesmesh.store.seals import check_made_from, check_output, write_seal
+from bayesmesh.store.seals import check_made_from, check_output, stamp_files, write_seal
 
 
 @contextlib.contextmanager
@@ -31,24 +32,40 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
     Raises:
         StoreError: another process runs the same job; or an input is missing, altered, out of date, or was replaced
             while the job ran.
+        DataError: a file that the source declares is missing.
     """
     observed: dict[str, str] = {}
     # The locks of chains also hold for several processes.
     with contextlib.nullcontext() if job.is_sampling else WriterLock(job.lock.parent, name=job.lock.name) as lock:
         inputs = check_inputs(job)
+        paths = job.files.find()
+        before = _states(paths)
         yield observed
         for name, digest in inputs.items():
             if check_output(job.results, job.results / name) != digest:
                 raise StoreError(
                     f"{job.results / name}: was replaced while {job.name} read it", "run it again", may_pass=True
                 )
+        files = stamp_files(paths)
+        for name, state in _states(paths).items():
+            if state != before[name]:
+                raise StoreError(f"{name}: was changed while {job.name} read it", "run it again", may_pass=True)
+        declared = {os.path.realpath(path) for path in paths.values()}
+        others = {name: digest for name, digest in observed.items() if os.path.realpath(name) not in declared}
         if lock is not None:
             lock.check()
         made_from = {
-            "job": job.name, "specification": specification, "code": code, "inputs": inputs, "observed": observed
+            "job": job.name, "specification": specification, "code": code, "inputs": inputs, "files": files,
+            "observed": others,
         }  # fmt: skip
         kept = _kept(job)
         write_seal(job.seal, job.results, job.outputs, made_from, kept, _known(job, kept))
+
+
+def _states(paths: Mapping[str, Path]) -> dict[str, tuple[int, int, int]]:
+    """Return name -> what changes with a file: its number, size and time."""
+    found = {name: path.stat() for name, path in paths.items()}
+    return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in found.items()}
 
 
 def check_inputs(job: Job) -> dict[str, str]:

@@ -31,10 +31,12 @@ def find_damage(folder: Path, segment_draws: int, commits: Sequence[Commit], *, 
         OSError: a file cannot be read.
     """
     group = _Group(folder, segment_draws)
-    checks: list[Check] = []
+    checks, named = list[Check](), set[str]()
     for commit in commits:
         checks.append(functools.partial(group.gap, commit.name))
-        checks += [functools.partial(group.file, file) for file in commit.files]
+        # Commits share the files of leaves that do not change.
+        checks += [functools.partial(group.file, file) for file in commit.files if file not in named]
+        named |= commit.files.keys()
     described = dict.fromkeys(name for commit in commits for name in commit.metadata)
     checks += [functools.partial(group.description, name) for name in described]
     for check in (*checks, group.unnamed_shard, group.unnamed_checkpoint):
@@ -57,7 +59,7 @@ def resumable(folder: Path) -> list[Commit]:
     descriptions = {name for commit in sound for name in commit.metadata}
     if any(group.description(name, sound) for name in descriptions):
         return []
-    return [commit for commit in sound if _hash_of(folder / commit.checkpoint) == commit.files[commit.checkpoint]]
+    return [c for c in sound if all(_hash_of(folder / name) == value for name, value in c.checkpoint_files.items())]
 
 
 def files_after(folder: Path, last: Commit) -> list[Path]:
@@ -98,14 +100,14 @@ class _Group:
         commit = next((c for c in commits if name in c.files), None)
         if commit is None:
             return ""
-        path, is_newest, expected = self.folder / name, commit == commits[-1], commit.files[name]
+        path, is_newest, expected = self.folder / name, name in commits[-1].files, commit.files[name]
         # Shards of the newest commit may still be staged; checkpoints never are.
         if is_newest and _hash_of(self.folder / STAGED / name.partition("/")[2]) == expected:
             return ""
         found = _hash_of(path)
         if found is None:
             # Of all checkpoints only the newest must exist.
-            is_needed = name != commit.checkpoint or is_newest
+            is_needed = name not in commit.checkpoint_files or is_newest
             return f"{path}: is missing, though {self._marker(commit)} names it" if is_needed else ""
         if found != expected:
             return f"{path}: is damaged: its sha256 differs from that in {self._marker(commit)}"

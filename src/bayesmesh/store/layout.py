@@ -72,11 +72,13 @@ class ExperimentLayout:
         summary, verdict: outputs of `diagnose`.
         tables: tables of the stages of every experiment; each gets a receipt when its stage has run.
         page: the report.
+        settings: settings of an experiment that has no file among the configuration, because a notebook asked for it.
     """
 
     def __init__(self, results: Path, experiment: str) -> None:
         self.results, self.experiment = results, experiment
         self.folder = results / experiment
+        self.settings = self.folder / "experiment.yaml"
         self.ledger = self.folder / "ledger.csv"
         self.audit = self.folder / "program" / "audit.json"
         self.chains = self.folder / "chains"
@@ -125,6 +127,38 @@ class ExperimentLayout:
         return [file for word in words for file in files[word]]
 
 
+class NotebookLayout:
+    """Files that experiments of notebooks read.
+
+    Attributes:
+        code: modules with the code of cells, one per experiment; on the Python path of their jobs.
+        inputs: tables and arrays that were given as objects, named after their content.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self.code = results / "notebook" / "code"
+        self.inputs = results / "notebook" / "inputs"
+
+
+class SweepLayout:
+    """Files of a sweep; those of its members are in folders of their own.
+
+    Args:
+        results: folder of all results.
+        sweep: name of the sweep.
+
+    Attributes:
+        table: numbers of all members, one row per member and quantity.
+        page: comparison of the members.
+    """
+
+    def __init__(self, results: Path, sweep: str) -> None:
+        self.results, self.sweep = results, sweep
+        self.folder = results / sweep
+        self.table = self.folder / "comparison.csv"
+        self.page = self.folder / "comparison.html"
+
+
 @dataclasses.dataclass(frozen=True)
 class BenchmarkLayout:
     """Files of the benchmarks.
@@ -157,6 +191,10 @@ class BenchmarkLayout:
     def ratios(self, name: str) -> Path:
         """Ratios between contenders in the newest run, with gates and verdicts."""
         return self.table(f"{name}-ratios")
+
+    def journal(self, name: str) -> Path:
+        """Measured cases of a run that has not ended."""
+        return self.table(name).with_suffix(".jsonl")
 
     def figure(self, name: str) -> Path:
         return self.folder / f"{name}.svg"

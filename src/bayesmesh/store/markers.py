@@ -17,6 +17,9 @@ from bayesmesh.store.sealed import read_sealed, write_sealed
 MARKER = re.compile(r"^(warmup|sample)-(\d{9})-(\d{9})\.json$")
 """File name of a marker: phase, first iteration, end of the range."""
 
+CHECKPOINTS = "checkpoints"
+"""Name of the folder of checkpoints."""
+
 DAMAGE_REMEDY = "move the folder of the chain group away to sample it again, or restore the file"
 
 
@@ -76,8 +79,8 @@ class Commit:
     Attributes:
         phase: ``warmup`` or ``sample``.
         start, stop: absolute indices of the iterations.
-        files: shards and checkpoint, relative to the group's folder -> sha256.
-        checkpoint: the state after the last iteration; one of `files`.
+        files: shards and files of the checkpoint, relative to the group's folder -> sha256.
+        checkpoint: archive of the state after the last iteration; one of `files`.
         facts: facts about the iterations from ``facts["first_new"]`` on.
         earlier: facts about the iterations before, if several runs filled the segment.
         previous: name of the marker that this one continues; empty for the first, None if not recorded.
@@ -104,7 +107,13 @@ class Commit:
     @property
     def shards(self) -> dict[str, str]:
         """Shards, relative to their store -> sha256."""
-        return {name.partition("/")[2]: value for name, value in self.files.items() if name != self.checkpoint}
+        own = self.checkpoint_files
+        return {name.partition("/")[2]: value for name, value in self.files.items() if name not in own}
+
+    @property
+    def checkpoint_files(self) -> dict[str, str]:
+        """The archive of the checkpoint and the files of its large leaves -> sha256."""
+        return {name: value for name, value in self.files.items() if name.startswith(f"{CHECKPOINTS}/")}
 
     @property
     def all_facts(self) -> tuple[Facts, ...]:

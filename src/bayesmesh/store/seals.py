@@ -19,6 +19,7 @@ import pydantic
 from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.running.machine import machine_name
+from bayesmesh.store.input_files import locate_file
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
@@ -49,7 +50,8 @@ class Seal(pydantic.BaseModel):
         inputs: file or folder, relative to the results -> digest of its content.
         outputs: file, relative to the results -> its stamp.
         kept: likewise for files that a later job may extend, such as committed draws, which have hashes of their own.
-        observed: files outside of the results that the job read -> digest.
+        files: files that the source declares to read -> stamp; see `bayesmesh.store.input_files`.
+        observed: other files outside of the results that the job read -> digest.
         machine: machine on which it ran.
         written_at: local time with offset.
     """
@@ -62,6 +64,7 @@ class Seal(pydantic.BaseModel):
     inputs: dict[str, str]
     outputs: dict[str, Stamp]
     kept: dict[str, Stamp] = {}
+    files: dict[str, Stamp] = {}
     observed: dict[str, str] = {}
     machine: str
     written_at: str
@@ -223,6 +226,31 @@ def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
         else:
             if found != digest:
                 yield f"was made from another {results / name} than the present one"
+
+
+def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
+    """Yield one line per file that a source declared, and whose content is now another one, or which is missing.
+
+    Sizes and times are compared first, so that a file that was only touched, or copied, is read and found to be the same.
+
+    Args:
+        results: folder of all results.
+        seal: of the job that read the files.
+        is_thorough: read every file.
+    """
+    for name, stamp in seal.files.items():
+        path = locate_file(name, results)
+        if path is None:
+            continue
+        if not path.exists():
+            yield f"was made from {path}, which is missing now"
+        elif _difference(path, stamp, is_chunk=False, is_thorough=is_thorough):
+            yield f"was made from another {path} than the present one"
+
+
+def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
+    """Return name -> stamp of files."""
+    return {name: _stamp(path, {}) for name, path in files.items()}
 
 
 def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:

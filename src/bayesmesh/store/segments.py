@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import atomic_path, hash_file, sync
+from bayesmesh.files import hash_file, sync
+from bayesmesh.store.checkpoints import Checkpoints
 from bayesmesh.store.damage import find_damage
 from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
 from bayesmesh.store.manifests import missing_draws, read_manifest
-from bayesmesh.store.markers import DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
+from bayesmesh.store.markers import CHECKPOINTS, DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 IDENTITY_REMEDY = "delete it and run the sample stage again, which restores it from the chains beside it"
@@ -72,7 +71,7 @@ class ChainStore:
     def __init__(
         self, folder: Path, segment_draws: int, record: Mapping[str, object], fence: Callable[[], None] = lambda: None
     ) -> None:
-        self.folder, self._fence = folder, fence
+        self.folder, self._fence, self._checkpoints = folder, fence, Checkpoints(folder)
         about = folder / "store.json"
         self.is_new = not about.exists()
         if not self.is_new:
@@ -82,7 +81,7 @@ class ChainStore:
             raise StoreError(f"{about}: is missing, though there are commits", DAMAGE_REMEDY)
         else:
             self.record = {**record, "segment_draws": segment_draws}
-            for name in ("commits", "checkpoints"):
+            for name in ("commits", CHECKPOINTS):
                 (folder / name).mkdir(parents=True, exist_ok=True)
             write_sealed(about, self.record)
             sync(folder.parent)
@@ -145,15 +144,9 @@ class ChainStore:
         """Return the leaves of the state after a commit.
 
         Raises:
-            StoreError: the archive is missing, damaged, or contains anything but plain arrays.
+            StoreError: a file is missing, damaged, or contains anything but plain arrays.
         """
-        path = self.folder / commit.checkpoint
-        try:
-            # Not opened by NumPy, which leaves the file open if the archive is incomplete.
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-            raise StoreError(f"{path}: cannot be read: {error}", DAMAGE_REMEDY) from error
+        return self._checkpoints.read(commit)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -203,11 +196,10 @@ class ChainStore:
         arrays = {f"{group}/{name}": value for group, named in values.items() for name, value in named.items()}
         staged = [self._draws.stage(name, np.swapaxes(value, 0, 1), start) for name, value in arrays.items()]
         self._draws.flush(staged)
-        state = f"checkpoints/{phase}-{stop:09d}.npz"
-        self._write_checkpoint(self.folder / state, checkpoint)
+        state = self._checkpoints.write(f"{phase}-{stop:09d}.npz", checkpoint)
         files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
         commit = Commit(
-            phase, first, stop, {**files, state: hash_file(self.folder / state)}, state, {**facts, "first_new": start},
+            phase, first, stop, {**files, **state}, list(state)[-1], {**facts, "first_new": start},
             old.all_facts if old else (), before[-1].name if before else "", old.name if old else "",
             self._draws.describe([s.array for s in staged]),
         )  # fmt: skip
@@ -253,10 +245,6 @@ class ChainStore:
             raise ValueError(f"{phase} from {start}: {sorted(counts)} iterations, segments of {self.segment_draws}")
         return counts.pop()
 
-    def _write_checkpoint(self, path: Path, leaves: Mapping[str, np.ndarray]) -> None:
-        with atomic_path(path) as temporary, temporary.open("wb") as handle:
-            np.savez(handle, allow_pickle=False, **leaves)
-
     def _tidy(self) -> None:
         """Remove replaced markers, what a killed writer left of one, and all checkpoints except those of the two newest commits."""
         left = {path.name for path in (self.folder / "commits").glob(".*.partial")}
@@ -264,7 +252,4 @@ class ChainStore:
             for name in void:
                 (self.folder / "commits" / name).unlink()
             sync(self.folder / "commits")
-        kept = {self.folder / commit.checkpoint for commit in self._commits[-2:]}
-        for path in (self.folder / "checkpoints").iterdir():
-            if path not in kept:
-                path.unlink()
+        self._checkpoints.keep(self._commits[-2:])

@@ -29,7 +29,7 @@ REFUSED = [
     ("{max_mcse: {}}", "", "key 'sampling.stop.max_mcse'", "unit of the summary"),
     ("{max_r_hat: 1.1, summaries: []}", "", "key 'sampling.stop.summaries'", "gates"),
     ("{max_r_hat: 1.1, growth: 1.0}", "", "key 'sampling.stop.growth': should be greater than or equal to 1.1", ""),
-    ("{max_r_hat: 1.1, first_look: 600}", "", "'sampling.stop.first_look': 600 draws are more than", "lower first_look"),
+    ("{max_r_hat: 1.1, first_look: 1200}", "", "'sampling.stop.first_look': 1200 draws are more than", "lower first_look"),
     ("{max_r_hat: 1.1}", "  chains: 1\n", "key 'sampling.stop.max_r_hat': R-hat compares the chains", "more chains"),
     (
         "{max_r_hat: 1.1}", "  chains: 3\n  mode: independent\n  chain_groups: 3\n",

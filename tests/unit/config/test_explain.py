@@ -49,7 +49,7 @@ MISSPELT = [
     ("gates.rhat", "r_hat"), ("gates.r_hat.limti", "limit"), ("averaging.calibration_bin", "calibration_bins"),
     ("recommendation.num_film", "num_films"), ("report.captoin", "caption"), ("data.nmu_rows", "num_rows"),
     ("data.held_out_fractoin", "held_out_fraction"), ("model.prior_scal", "prior_scale"),
-    ("kernel.num_leapfrog_step", "num_leapfrog_steps"),
+    ("kernel.num_leapfrog_step", "num_leapfrog_steps"), ("sweep.gird", "grid"),
 ]  # fmt: skip
 
 

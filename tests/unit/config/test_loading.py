@@ -273,13 +273,17 @@ def test_a_missing_folder_is_named_with_what_to_make(tmp_path: Path) -> None:
 
 def test_what_snakemake_was_given_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "config.yaml"
-    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own)
-    refuse_overrides(SimpleNamespace(config={}, configfiles=[own]), own)
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {})
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[own]), own, {})
     with pytest.raises(ConfigError, match="--config experiments=x seed=1: is not read") as caught:
-        refuse_overrides(SimpleNamespace(config={"experiments": "x", "seed": 1}, configfiles=[]), own)
+        refuse_overrides(SimpleNamespace(config={"experiments": "x", "seed": 1}, configfiles=[]), own, {})
     assert "write it into" in caught.value.remedy
     with pytest.raises(ConfigError, match=r"--configfile other\.yaml: is not read"):
-        refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own)
+        refuse_overrides(SimpleNamespace(config={}, configfiles=[own, Path("other.yaml")]), own, {})
+    own.write_text("experiments: [one]\n")
+    refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {"experiments": ["one"]})
+    with pytest.raises(ConfigError, match="config with keys experiments, of a Snakefile or a module: is not read"):
+        refuse_overrides(SimpleNamespace(config={}, configfiles=[]), own, {"experiments": ["two"]})
 
 
 @pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", '"x"', "a\\b", "{x}", "a:b", "a\nb"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from bayesmesh.config import registry
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings, metric_path
 from bayesmesh.config.declarations import read_offers
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
+    component_files,
     component_path,
     list_components,
     load_component,
@@ -23,6 +25,8 @@ from bayesmesh.config.registry import (
 )
 from bayesmesh.config.settings import Settings, numeric_options
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.specs import dataset_name, make_spec
+from bayesmesh.planning.stage_code import stage_files
 
 OPTIONS = '''
 import a_package_that_is_nowhere
@@ -74,6 +78,21 @@ def test_a_file_without_readable_options_is_named(tmp_path: Path, text: str, sai
         read_options(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_the_string_below_an_option_is_its_description(tmp_path: Path) -> None:
+    path = tmp_path / "component.py"
+    path.write_text(
+        'class Options(Settings):\n    """Options."""\n    first: int = 1\n    """Begins\n    and goes on."""\n'
+        '    second: Argument[float] = Field(2.0, gt=0)\n    """A number."""\n'
+        '    third: int = Field(3, description="Its own.")\n    """Not taken."""\n    fourth: int = 4\n'
+    )
+    options = read_options(path)
+    described = {name: field.description for name, field in options.model_fields.items()}
+    assert described == {"first": "Begins\nand goes on.", "second": "A number.", "third": "Its own.", "fourth": None}
+    assert numeric_options(options()) == {"second": 2.0}
+    with pytest.raises(ValidationError):
+        options(second=0.0)
 
 
 def test_options_may_build_on_those_of_hamiltonian_kernels(tmp_path: Path) -> None:
@@ -215,6 +234,60 @@ def test_a_model_of_ones_own(own_package: Path, good: str) -> None:
     assert sys.path == path_before
 
 
+SOURCE = """
+from bayesmesh.config.settings import Files, Settings
+from bayesmesh.data.base import Source
+
+
+class Options(Settings):
+    files: Files = ()
+    size: int = 3
+
+
+class Rows(Source):
+    pretty_name = "Rows"
+"""
+
+KERNEL = """
+from bayesmesh.config.blocks import HamiltonianSettings, metric_path
+from bayesmesh.kernels.hmc import Hmc
+
+
+class Options(HamiltonianSettings):
+    steps: int = 3
+
+
+class Mine(Hmc):
+    min_chains = 3
+"""
+
+
+def test_a_source_and_a_kernel_of_ones_own(own_package: Path, good: str) -> None:
+    (own_package / "own_package" / "rows.py").write_text(SOURCE)
+    (own_package / "own_package" / "kernels.py").write_text(KERNEL)
+    data = "data: {source: 'own_package.rows:Rows', options: {files: x.csv, size: 5}, split_seed: 2}"
+    kernel = "kernel: {name: 'own_package.kernels:Mine', options: {metric: dense}}"
+    text = re.sub(r"data: \{.*\}", data, re.sub(r"kernel: \{.*\}", kernel, good))
+    (own_package / "own.yaml").write_text(text)
+    experiment = load_experiment(own_package / "own.yaml")
+    fetch, compiled = (make_spec(stage, "own", experiment, "results") for stage in ("fetch", "compile"))
+    assert fetch.input_files().patterns == {"data.files": ("x.csv",)}
+    assert re.fullmatch(r"rows-[0-9a-f]{8}", dataset_name(fetch.config["data"]))
+    assert own_package / "own_package" / "rows.py" in stage_files(fetch)
+    files = stage_files(compiled)
+    assert own_package / "own_package" / "kernels.py" in files
+    assert metric_path("dense") in files
+    source_class, options = fetch.component("source")
+    assert (source_class.__name__, options.size) == ("Rows", 5)
+    assert compiled.component("kernel")[1].steps == 3
+    for wrong, said in (("size: 5", "unknown key 'data.options.sise'"), ("dense", "key 'kernel.options.metric'")):
+        (own_package / "own.yaml").write_text(
+            text.replace(wrong, wrong.replace("size", "sise").replace("dense", "thick"))
+        )
+        with pytest.raises(ConfigError, match=said):
+            load_experiment(own_package / "own.yaml")
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -243,3 +316,35 @@ def test_an_attribute_that_is_no_model() -> None:
     with pytest.raises(ConfigError, match="has no Mien") as caught:
         load_component("model", "own_package.models:Mien")
     assert "did you mean 'Mine'?" in caught.value.remedy
+
+
+def _with_function(function: str) -> str:
+    return f"{{name: log_density, function: '{function}', prior: {{x: 'normal(0, 1)'}}}}"
+
+
+def test_a_function_of_ones_own_is_code_of_the_model(own_package: Path, good: str) -> None:
+    (own_package / "own_package" / "functions.py").write_text(
+        "from .models import NO_MODEL as other\n\ndef mine(): ...\n"
+    )
+    path = own_package / "own.yaml"
+    for attribute in ("mine", "other"):
+        path.write_text(_experiment(good, _with_function(f"own_package.functions:{attribute}")))
+        model = load_experiment(path).model
+        assert "own_package" not in sys.modules, "loading runs nothing"
+        files = component_files("model", model.model_dump())
+        assert files == [component_path("model", "log_density"), own_package / "own_package" / "functions.py"]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("own_package.nowhere:mine", "key 'model.function': unknown function 'own_package.nowhere:mine': no module"),
+        ("own_package.models:Mien", "does not define Mien"),
+        ("own_package.models", "key 'model.function': should match pattern"),
+    ],
+)
+@pytest.mark.usefixtures("own_package")
+def test_a_function_that_is_not_there_is_named(
+    refused: Callable[..., ConfigError], good: str, function: str, said: str
+) -> None:
+    assert said in str(refused(_experiment(good, _with_function(function))))

@@ -55,6 +55,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "requirements",
         "sealing",
         "stop_rule",
+        "sweep",
     }
     assert set(COMPONENTS) == set(STAGES)
 

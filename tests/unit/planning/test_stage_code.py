@@ -11,6 +11,8 @@ import pytest
 
 from bayesmesh.config import blocks, model_code, registry, source_imports
 from bayesmesh.config.experiment import experiment_class
+from bayesmesh.config.registry import component_path
+from bayesmesh.config.source_imports import fingerprint, source_closure
 from bayesmesh.planning import stage_code
 from bayesmesh.planning.specs import STAGES, make_spec
 from bayesmesh.planning.stage_code import stage_fingerprint
@@ -157,3 +159,12 @@ def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[st
     )
     assert changed(*edit, stop=True) == {"sample"}
     assert changed(*edit) == set()
+
+
+def test_what_stages_and_components_run_is_read_before_they_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage_code.read_stages()
+    monkeypatch.setattr(source_imports, "_parse", lambda path, content: pytest.fail(f"{path} was parsed again"))
+    for stage in ("compile", "sample", "diagnose", "report"):
+        assert stage_code.files_without_components(stage)
+    components = [component_path("kernel", "nuts"), component_path("source", "digits")]
+    assert fingerprint(source_closure(components))

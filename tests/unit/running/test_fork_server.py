@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.running.fork_server import ADDRESS, MODULES, fork_name
+from bayesmesh.running.fork_server import ADDRESS, fork_name
 from workspace import lay_out
 
 START = "import time; from bayesmesh.running.fork_server import start_server; print(start_server().pid, flush=True); time.sleep(3600)"
@@ -169,7 +169,8 @@ def test_a_job_after_an_edit_or_with_other_variables_of_jax_does_its_work_itself
 
 def test_imports_start_no_backend_of_jax_and_no_thread_that_a_fork_would_miss(environment: dict[str, str]) -> None:
     code = (
-        f"import importlib, pathlib, jax._src.xla_bridge as bridge\nfor module in {MODULES}: importlib.import_module(module)\n"
+        "import pathlib, jax._src.xla_bridge as bridge; from bayesmesh.running.fork_server import PREPARED, prepare\n"
+        "for named in PREPARED: prepare(named)\n"
         "print(bridge.backends_are_initialized(), *{p.read_text().strip() for p in pathlib.Path('/proc/self/task').glob('*/comm')})"
     )
     command = [sys.executable, "-c", code]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from bayesmesh.sampling.derive import Extent, derive, lower_derived, spread_even
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+from posteriors import POSTERIORS
 
 CHAINS, DRAWS = 2, 5
 MODELS = ["gaussian", "softmax_regression", "matrix_factorization"]
@@ -74,6 +76,23 @@ def test_programs_that_are_compiled_ahead_are_those_that_run(
     derive(case.model, case.spec, rows, posterior, 2, 10**9)
     assert run == texts
     assert len(run) == 3
+
+
+def test_rows_are_given_in_the_dtype_of_the_experiment(tmp_path: Path) -> None:
+    """Sources store float64, and a distribution of TFP refuses parameters of two dtypes."""
+    case = POSTERIORS["linear"].case("float32")
+    assert {value.dtype for value in case.rows.values()} == {np.dtype("float64")}
+    group = open_group(tmp_path / "posterior.zarr", "w").create_group("posterior")
+    for name, shape in {"intercept": (), "slope": (3,), "noise": ()}.items():
+        draws = np.full((CHAINS, DRAWS, *shape), 0.5, np.float32)
+        write_array(group, name, draws, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(len(shape)))))
+    found = derive(case.model, case.spec, Rows(case.rows), open_posterior(tmp_path / "posterior.zarr"), 2, 10**9)
+    error = case.rows["y"] - 0.5 * (1 + case.rows["x"].sum(axis=1))
+    np.testing.assert_allclose(
+        found["log_likelihood"]["y"][0, 0], -2 * error**2 - np.log(0.5 * np.sqrt(2 * np.pi)), rtol=1e-4
+    )
+    assert found["log_likelihood"]["y"].dtype == np.float32
+    assert found["observed_data"]["y"].dtype == np.float64
 
 
 @pytest.mark.parametrize("total", [1, 2, 7, 100, 60_000])

@@ -25,6 +25,7 @@ from bayesmesh.sampling.model_check import check_model, check_predictions
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.simulation import Simulator
+from bayesmesh.sampling.sizes import resolve_metric
 
 OK, FAILS, LEFT_OUT = "ok", "FAILS", "left out"
 
@@ -196,6 +197,8 @@ def _unpacked(target: Target, position: Position) -> dict[str, jax.Array]:
 
 def check_predictive(name: str, model: Evaluated) -> Line:
     """Check the shapes of predictions and outcomes."""
+    if not model.target.model.has_predictions:
+        return Line(name, LEFT_OUT, "the model predicts nothing with these options")
     latents = jax.eval_shape(model.target.constrain, model.target.position.position_shapes)
     check_predictions(model.target.model, latents, model.subject.spec)
     return Line(name, OK, "predictions have the shape of outcomes")
@@ -206,15 +209,22 @@ def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms
     devices = jax.devices()[:1]
     mesh = jax.make_mesh((1, 1), (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=devices)
     kernel_class, options = resolve_component("kernel", KERNEL, {"max_tree_depth": MOST_DEPTH[name]})
-    sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP})
-    kernel = kernel_class(options, NUM_WARMUP)
-    return DatasetPrograms(Program(_target(subject), kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), num_datasets)
+    # Parameters of the simulated datasets are draws of the prior too.
+    initial = {"method": "prior"}
+    sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP, "initial": initial})
+    target = _target(subject)
+    kernel = kernel_class(resolve_metric(options, target, is_at_mode=False), NUM_WARMUP)
+    return DatasetPrograms(Program(target, kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), num_datasets)
 
 
 def check_calibration(name: str, model: Evaluated) -> Line:
     """Simulate datasets of a few rows from the model, sample every posterior, and rank the truth."""
     subject = model.subject.first(FEW_ROWS)
     programs = _programs(name, subject, NUM_DATASETS)
+    if not (model.target.model.has_predictions and model.target.model.has_proper_prior):
+        return Line(
+            name, LEFT_OUT, "datasets are simulated from a prior and predictions, and the model lacks one of them"
+        )
     try:
         simulator = Simulator(programs.program.target, subject.rows)
     except ConfigError as error:

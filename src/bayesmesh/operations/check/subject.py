@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from bayesmesh.config.experiment import component_options
 from bayesmesh.config.registry import component_path, list_components, load_component, resolve_component
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec, Source
+from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -48,9 +50,9 @@ class Subject(NamedTuple):
     def first(self, num_rows: int) -> Subject:
         """Return the same with at most so many rows."""
         count = min(num_rows, self.spec.num_rows)
-        return self._replace(
-            spec=dataclasses.replace(self.spec, num_rows=count), rows={k: v[:count] for k, v in self.rows.items()}
-        )
+        counts = np.bincount(self.spec.entries_of(np.arange(count))).tolist() if self.spec.entry_counts else ()
+        spec = dataclasses.replace(self.spec, num_rows=count, entry_counts=tuple(counts))
+        return self._replace(spec=spec, rows={k: v[:count] for k, v in self.rows.items()})
 
 
 def find_subject(config: Path, model: str | None, experiment: str | None, results: str = "results") -> Subject:
@@ -74,16 +76,16 @@ def find_subject(config: Path, model: str | None, experiment: str | None, result
     spec = make_spec("compile", experiment, plan.experiments[experiment], results)
     given = component_options("model", dict(spec.model)) if model in (None, spec.model.name) else {}
     name = model or spec.model.name
-    rows, constants, origin = _rows_of(spec)
-    return _subject(name, given, rows, constants, origin)
+    rows, about, origin = _rows_of(spec)
+    return _subject(name, given, rows, about, origin)
 
 
-def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Mapping[str, Any], str]:
-    """Return rows and constants of an experiment: from its shards, or read anew where nothing is to be fetched."""
+def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Dataset | Shards, str]:
+    """Return rows of an experiment, and what they belong to: its shards, or data read anew where nothing is to be fetched."""
     origin = f"the first rows of experiment '{spec.experiment}'"
     if (spec.data_layout.shards / "zarr.json").exists():
         shards = Shards(spec.data_layout.shards)
-        return shards.read_rows(0, min(MOST_ROWS, shards.num_rows)), shards.constants, origin
+        return shards.read_rows(0, min(MOST_ROWS, shards.num_rows)), shards, origin
     source_class, options = spec.component("source")
     if source_class.fetch is not Source.fetch:
         name = spec.experiment
@@ -92,7 +94,7 @@ def _rows_of(spec: StageSpec) -> tuple[dict[str, np.ndarray], Mapping[str, Any],
             f"run `bayesmesh fetch --experiment {name}` and `bayesmesh shard --experiment {name}` first",
         )
     dataset: Dataset = source_class(options).read(Path())
-    return dict(dataset.rows), dataset.constants, origin
+    return {name: np.asarray(values[:]) for name, values in dataset.rows.items()}, dataset, origin
 
 
 def _with_built_in_data(model: str) -> Subject:
@@ -103,7 +105,7 @@ def _with_built_in_data(model: str) -> Subject:
         source_class = load_component("source", source)
         if source_class.fetch is Source.fetch:
             dataset = source_class(resolve_component("source", source, {})[1]).read(Path())
-            found = _subject(model, {}, dataset.rows, dataset.constants, f"the first rows of source '{source}'")
+            found = _subject(model, {}, dataset.rows, dataset, f"the first rows of source '{source}'")
             try:
                 check_model(found.model_class, found.options, found.spec)
             except ConfigError as error:
@@ -117,7 +119,7 @@ def _with_built_in_data(model: str) -> Subject:
 
 
 def _subject(
-    name: str, given: Mapping[str, Any], rows: Mapping[str, np.ndarray], constants: Mapping[str, Any], origin: str
+    name: str, given: Mapping[str, Any], rows: Mapping[str, np.ndarray], about: Dataset | Shards, origin: str
 ) -> Subject:
     try:
         model_class, options = resolve_component("model", name, given)
@@ -127,6 +129,10 @@ def _subject(
         raise ConfigError(
             f"model '{name}': option {where}: {first['msg']}", "give an experiment that sets it: --experiment NAME"
         ) from error
+    if model_class.takes_all_rows:
+        rows = {k: v[None, :MOST_ROWS] for k, v in rows.items()}
     fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
-    spec = DataSpec(len(next(iter(rows.values()))), fields, constants, "float64")
+    num_rows = len(next(iter(rows.values())))
+    spec = DataSpec(num_rows, fields, about.constants, "float64", (), about.variables, about.labels)
+    spec, rows = prepare_rows(functools.partial(model_class.prepare, options), spec, rows)
     return Subject(name, origin, component_path("model", name), model_class, options, spec, rows).first(MOST_ROWS)

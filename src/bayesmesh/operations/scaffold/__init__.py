@@ -1,1 +1,1 @@
-"""Write the first files of a new component or experiment."""
+"""Write the first files of a new component, experiment or project."""

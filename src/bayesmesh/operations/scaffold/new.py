@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import keyword
 import re
 from pathlib import Path
@@ -78,9 +79,11 @@ def _next_steps(kind: str, name: str) -> str:
     contract = "test_analyses.py" if kind == "analysis" else f"test_{kind}s.py"
     described = "kernel.md#a-metric" if kind == "metric" else f"{kind}.md"
     test = _plan(kind, name)[1][1]
+    # `make new-model` installs what models need, and not the tools of the tests.
+    tools = "" if importlib.util.find_spec("pytest") else "tools/bootstrap.sh dev && "
     return (
         f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n"
-        f"Check it: python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
+        f"Check it: {tools}.venv/bin/python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
         "Then run `make schema` to add its keys to config/README.md.\n"
         f"Use it in an experiment: {used}"
     )
@@ -95,7 +98,8 @@ def _check_name(kind: str, name: str) -> None:
         reserved |= {*experiment_class().model_fields, *RESERVED_NAMES, *OTHER_VERBS}
     if not re.fullmatch(pattern.strip("^$"), name):
         plain = re.sub(r"[^a-z0-9]+", "-" if kind == "experiment" else "_", name.lower()).strip("-_")
-        guess = plain if re.fullmatch(pattern.strip("^$"), plain) else f"my_{kind}"
+        is_usable = re.fullmatch(pattern.strip("^$"), plain) and plain not in reserved
+        guess = plain if is_usable else f"my_{kind}"
         raise ConfigError(
             f"{name!r:.80} is not a valid name for {_a(kind)}", f"names match {pattern}, for example {guess}"
         )

@@ -64,9 +64,10 @@ def status_table(plan: Plan, now: float | None = None) -> str:
     rows: list[tuple[str, ...]] = [HEADER]
     notes: list[str] = []
     errors: list[str] = []
+    listed = plan.members_of(plan.run.experiments)
     for name in plan.experiments:
         try:
-            if name in plan.run.experiments or plan.layout(name).folder.exists():
+            if name in listed or plan.layout(name).folder.exists():
                 standing = _standing(plan, name, condition_of(plan, name))
                 rows.append(_row(plan, name, standing, queue.jobs.get(name, []), now))
                 notes += [f"{name} {g.folder.name}: {g.trouble}" for g in standing.groups if g.trouble]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib
 import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from pydantic import ValidationError
 
@@ -18,6 +20,7 @@ from bayesmesh.config.loading import load_run
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.reproduction.benchmarks.benchmark_table import add_row, write_outcome
 from bayesmesh.reproduction.benchmarks.harness import Options, Outcome
+from bayesmesh.reproduction.benchmarks.journal import Journal
 from bayesmesh.running.arguments import positive
 from bayesmesh.store.layout import BenchmarkLayout
 
@@ -53,8 +56,13 @@ def list_benchmarks() -> dict[str, str]:
 
     A benchmark is a file or a package in its folder that defines a function ``run``.
     """
+    return dict(_benchmarks_in(_FOLDER))
+
+
+@functools.cache
+def _benchmarks_in(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("*/__init__.py")]):
+    for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
         tree = ast.parse(path.read_bytes(), filename=str(path))
         if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
             name = path.parent.name if path.name == "__init__.py" else path.stem
@@ -91,6 +99,7 @@ def add_benchmark(
     add("--gate", action="store_true", help=f"exit code {GATE_FAILED} when a ratio is below its gate")
     add("--settings", metavar="JSON", help="key benchmarks of config/config.yaml, as the workflow has it")
     add("--cores", type=positive, help="cores that the contenders may use; all by default")
+    add("--only", action="append", metavar="CASE", default=[], help="measure only this case; writes NAME-only.csv")
     add = verb.add_argument_group(WRITING).add_argument
     add("--experiment", metavar="NAME", help="an experiment that was sampled")
     add("--draws", type=positive, default=200, help="draws of one turn")
@@ -116,19 +125,37 @@ def run_benchmark(arguments: argparse.Namespace) -> int:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
     layout = BenchmarkLayout(Path("results"), is_trial=arguments.quick)
     limit = arguments.seconds_limit or settings.seconds_limit
-    options = Options(arguments.quick or settings.quick, limit, layout)
-    outcome: Outcome = importlib.import_module(f"{__package__}.{arguments.name}").run(options)
-    write_outcome(layout, arguments.name, outcome, is_quick=options.is_quick)
+    name = f"{arguments.name}-only" if arguments.only else arguments.name
+    journal = Journal(layout.journal(name))
+    options = Options(arguments.quick or settings.quick, limit, layout, tuple(arguments.only), journal)
+    benchmark = importlib.import_module(f"{__package__}.{arguments.name}")
+    _check_cases(benchmark, arguments.name, options.only)
+    outcome: Outcome = benchmark.run(options)
+    write_outcome(layout, name, outcome, is_quick=options.is_quick)
+    journal.forget()
     for ratio in outcome.ratios:
         gate = f", {ratio.verdict}: at least {ratio.least:g}" if ratio.least is not None else ""
         gate += f" ({ratio.reason})" if ratio.reason else ""
         spread = f"{ratio.ratio:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
         print(f"{ratio.case}: {ratio.contender} {spread} x {ratio.against}{gate}")
-    print(layout.table(arguments.name))
+    print(layout.table(name))
     is_below = any(ratio.verdict == "failed" for ratio in outcome.ratios)
     if is_below:
         _log.warning("benchmark %s: a ratio is below its gate", arguments.name)
     return GATE_FAILED if arguments.gate and is_below else 0
+
+
+def _check_cases(benchmark: ModuleType, name: str, only: Sequence[str]) -> None:
+    """Refuse cases that a benchmark does not have.
+
+    Raises:
+        ConfigError: one is unknown, or the benchmark names none.
+    """
+    known = benchmark.list_cases() if hasattr(benchmark, "list_cases") else []
+    for case in only:
+        if case not in known:
+            words = suggest(case, known) if known else "it measures all of its cases; leave out --only"
+            raise ConfigError(f"benchmark {name}: no case '{case}'", words)
 
 
 def _run_writing(arguments: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ def run(options: Options) -> Outcome:
     # Every compilation has the time limit of a run; the first one includes the start of the process.
     rounds, prepare_s = options.pick(5, quick=2), options.seconds_limit + _START_S
     limits = options.limits(rounds=rounds, least_rounds=1, case_s=30, prepare_s=prepare_s)
-    measured = compare(cases, limits)
+    measured = compare(cases, limits, options.journal)
     path = options.layout.table("compile_scaling-programs").with_suffix(".json")
     write_json(path, _texts(measured))
     rows = [{name: value for name, value in m.row().items() if name != "text"} for m in measured]

@@ -38,6 +38,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bayesmesh.reproduction.benchmarks.journal import Journal
 from bayesmesh.reproduction.benchmarks.process import Contender, Ended, Process
 from bayesmesh.reproduction.benchmarks.worker import Answer
 from bayesmesh.store.layout import BenchmarkLayout
@@ -74,11 +75,15 @@ class Options(NamedTuple):
         is_quick: use small sizes, under a minute.
         seconds_limit: time limit of one run of a contender.
         layout: files of the benchmarks.
+        only: the cases to measure, by the names that the benchmark gives them; empty for its own choice.
+        journal: keeps measured cases for a run that continues; None keeps nothing.
     """
 
     is_quick: bool = False
     seconds_limit: float = 60.0
     layout: BenchmarkLayout = BenchmarkLayout(Path("results"))
+    only: tuple[str, ...] = ()
+    journal: Journal | None = None
 
     def pick[T](self, full: T, *, quick: T) -> T:
         """Return the first argument, or `quick` in a quick run."""
@@ -219,8 +224,11 @@ class _Pool:
             process.close()
 
 
-def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
-    """Measure all cases; returns one measurement per case and contender, in order."""
+def compare(cases: Sequence[Case], limits: Limits, journal: Journal | None = None) -> list[Measurement]:
+    """Measure all cases; returns one measurement per case and contender, in order.
+
+    Cases in the journal are not measured again, and the others are added to it as they end.
+    """
     reached, found = dict[tuple[str, str], str](), list[Measurement]()
     with closing(_Pool(limits.memory_mib)) as pool:
         for case in cases:
@@ -228,7 +236,13 @@ def compare(cases: Sequence[Case], limits: Limits) -> list[Measurement]:
             for m in measured:
                 if case.series and (status := reached.get((case.series, m.contender))):
                     m.status, m.message = status, "not run: a smaller case reached the limit"
-            _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), case.limits or limits)
+            about = (case.values, case.contenders, (case.limits or limits)._asdict())
+            if journal and (kept := journal.find(*about)):
+                measured = [Measurement(**each) for each in kept]
+            else:
+                _run_case(pool, case, list(zip(case.contenders, measured, strict=True)), case.limits or limits)
+                if journal:
+                    journal.add(*about, [dataclasses.asdict(m) for m in measured])
             for m in measured:
                 _log.info("benchmark %s", m.describe())
                 if case.series and m.status in ("time limit", "memory"):

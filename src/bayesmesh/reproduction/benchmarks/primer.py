@@ -46,7 +46,7 @@ def run(options: Options) -> Outcome:
         Case({"work": "selu", "n": options.pick(1_000_000, quick=10_000)}, [*product, *uncompiled]),
     ]
     limits = options.limits(run_s=max(options.seconds_limit, 60.0), rounds=options.pick(7, quick=3), case_s=60)
-    measured = compare(cases, limits)
+    measured = compare(cases, limits, options.journal)
     gradient = ask_once(Contender("gradient", f"{__name__}:Gradient"), {"seed": time.time_ns()})
     write_rows(options.layout.table("primer-gradient"), gradient["rows"])
     return Outcome([m.row() for m in measured], _ratios(measured, list(platforms)), PHASES)

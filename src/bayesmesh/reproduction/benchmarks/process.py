@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -18,6 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from bayesmesh.reproduction.benchmarks.worker import Answer, memory_mib
+
+_log = logging.getLogger("bayesmesh")
+
+PEERS = "BAYESMESH_PEERS"
+"""Environment variable: the Python of the other samplers' environment; by default that of ``.venv-peers``."""
 
 ON_CPU = {"cpu": "cpu"}
 """Only the CPU, for `on_platforms`."""
@@ -172,6 +178,15 @@ def list_platforms() -> dict[str, str]:
     """Return platform (cpu, gpu, tpu) -> its name in `JAX_PLATFORMS`, from a separate process; always with the CPU."""
     found: dict[str, str] = ask_once(Contender("platforms", f"{__name__}:Platforms"), {})["platforms"]
     return found
+
+
+def peers_python(benchmark: str) -> str | None:
+    """Return the Python of the other samplers' environment, or None, with a warning, if it does not exist."""
+    path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
+    if path.exists():
+        return str(path)
+    _log.warning("benchmark %s: %s does not exist; create it with tools/bootstrap.sh peers", benchmark, path)
+    return None
 
 
 def on_platforms(contenders: Sequence[Contender], platforms: Mapping[str, str]) -> list[Contender]:

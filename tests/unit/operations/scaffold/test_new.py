@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from bayesmesh.cli import main
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.errors import ConfigError
-from bayesmesh.operations.scaffold.new import KINDS, write_new
+from bayesmesh.operations.scaffold.new import KINDS, _next_steps, write_new
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -71,6 +72,12 @@ def test_a_component_is_one_file_and_one_test(
     for text in written.values():
         assert b"scaffold" not in text
         assert not re.search(rb"new[_ ]?(model|source|kernel|metric|analysis|experiment)", text, re.IGNORECASE)
+
+
+def test_without_the_tools_of_the_tests_the_next_step_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Check it: .venv/bin/python -m pytest tests/unit/models/test_mine.py" in _next_steps("model", "mine")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "Check it: tools/bootstrap.sh dev && .venv/bin/python -m pytest " in _next_steps("model", "mine")
 
 
 @pytest.mark.parametrize("name", ["mine", "a-b_c", "123", "true", "null", "1e3", "x" * 64])

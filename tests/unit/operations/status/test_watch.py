@@ -1,10 +1,14 @@
-"""status --watch: the table again and again on a terminal, once elsewhere."""
+"""status --watch: the table again and again on a terminal, once elsewhere; looking writes nothing."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
-from bayesmesh.operations.status import watch
+from bayesmesh.operations.status import status_table, watch
+from bayesmesh.planning.plan import Plan
+from bayesmesh.store.segments import ChainStore
 
 
 class Terminal(io.StringIO):
@@ -31,3 +35,12 @@ def test_watching_without_a_terminal_shows_it_once() -> None:
     out = io.StringIO()
     watch(lambda: "the table", out=out)
     assert out.getvalue() == "the table\n"
+
+
+def test_looking_changes_nothing(plan: Plan, sample: Callable[..., ChainStore]) -> None:
+    for group in (0, 1):
+        sample(group=group, draws=90)
+    root = Path(plan.results).parent
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    status_table(plan)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before

@@ -64,7 +64,7 @@ def test_a_ratio_below_its_gate_changes_the_exit_code_only_with_gate(
 
 def test_the_workflow_passes_the_settings(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "metropolis", "--settings", '{"quick": true, "seconds_limit": 5.0}']) == 0
-    assert asked == [Options(True, 5.0, BenchmarkLayout(Path("results")))]
+    assert [o._replace(journal=None) for o in asked] == [Options(True, 5.0, BenchmarkLayout(Path("results")))]
     assert main(["benchmark", "metropolis", "--settings", '{"quikc": true}']) == 2
     assert "--settings: unknown key 'quikc'" in capsys.readouterr().err
 
@@ -75,6 +75,17 @@ def test_a_wrong_call_is_exit_code_2(words: list[str], capsys: pytest.CaptureFix
         main(["benchmark", *words])
     assert caught.value.code == 2
     capsys.readouterr()
+
+
+def test_a_case_that_is_not_there_is_refused(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "metropolis", "--only", "mnist"]) == 2
+    assert "no case 'mnist'" in capsys.readouterr().err
+    assert not asked
+    sys.modules["bayesmesh.reproduction.benchmarks.metropolis"].list_cases = lambda: ["mnist", "films"]  # type: ignore[attr-defined]
+    assert main(["benchmark", "metropolis", "--only", "mnist"]) == 0
+    assert [o.only for o in asked] == [("mnist",)]
+    assert Path("results/benchmarks/metropolis-only.csv").exists()
+    assert not list(Path("results/benchmarks").glob("*.jsonl"))
 
 
 def test_writing_asks_for_its_experiment(asked: list[Options], capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import os
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from bayesmesh.data.sources.hidden_markov import Options as SourceOptions
 from bayesmesh.data.sources.hidden_markov import simulate_processes
 from bayesmesh.reproduction.benchmarks.benchmark_table import write_rows
 from bayesmesh.reproduction.benchmarks.harness import OK, Case, Measurement, Options, Outcome, Ratio, compare, ratio
-from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, list_platforms, on_platforms
+from bayesmesh.reproduction.benchmarks.process import ON_CPU, Contender, list_platforms, on_platforms, peers_python
 
 _log = logging.getLogger("bayesmesh")
 
@@ -33,9 +32,6 @@ LEAST = 8.0
 
 MOST_R_HAT = 1.02
 """Largest R-hat of our chains; draws of chains that disagree do not count as effective."""
-
-PEERS = "BAYESMESH_PEERS"
-"""Environment variable: the Python of the other samplers' environment; by default that of ``.venv-peers``."""
 
 OURS = "ours: ChEES-HMC"
 
@@ -61,7 +57,7 @@ def run(options: Options) -> Outcome:
     """Compare the samplers, and evaluate the numbers that must match in all digits."""
     source = SourceOptions()
     emissions = simulate_processes(source.num_processes, source.num_steps, source.seed)
-    peers = _peers_python()
+    peers = peers_python("hidden_markov")
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "emissions.npy")
         np.save(data, emissions)
@@ -73,15 +69,6 @@ def run(options: Options) -> Outcome:
     write_rows(options.layout.table("hidden_markov-exact"), exact)
     rows = [m.row() for m in [*measured, *silent]]
     return Outcome(rows, _ratios(measured, case, options), ("ess_per_s", "min_ess_bulk", "max_r_hat"))
-
-
-def _peers_python() -> str | None:
-    """Return the interpreter of the other samplers, or None if their environment does not exist."""
-    path = Path(os.environ.get(PEERS, ".venv-peers/bin/python")).absolute()
-    if path.exists():
-        return str(path)
-    _log.warning("benchmark hidden_markov: %s does not exist; create it with tools/bootstrap.sh peers", path)
-    return None
 
 
 def _contenders(options: Options, data: str, peers: str | None, platforms: Mapping[str, str]) -> list[Contender]:

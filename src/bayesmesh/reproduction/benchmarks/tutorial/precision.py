@@ -68,8 +68,8 @@ class Trajectories:
     def prepare(self, case: DrawsCase) -> dict[str, object]:
         """Find the starting point in full precision, and compile."""
         rows = digits.Source(digits.Options()).read(Path("nowhere")).rows
-        features = jnp.asarray(np.tile(rows["features"], (REPEATS, 1)) / 16, jnp.float32)
-        labels = jnp.asarray(np.tile(rows["label"], REPEATS), jnp.int32)
+        features = jnp.asarray(np.tile(rows["features"][:], (REPEATS, 1)) / 16, jnp.float32)
+        labels = jnp.asarray(np.tile(rows["label"][:], REPEATS), jnp.int32)
 
         def of_chain(weights: jax.Array) -> jax.Array:
             return log_density(weights.reshape(features.shape[1], 10), features, labels, self._precision)

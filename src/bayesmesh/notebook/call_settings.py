@@ -1,0 +1,219 @@
+"""Turn the arguments of `bayesmesh.sample` into the settings of an experiment, as its file would hold them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.loading import check_experiment, check_name
+from bayesmesh.config.registry import PACKAGES, component_path, list_components
+from bayesmesh.config.settings import Settings
+from bayesmesh.config.source_imports import PACKAGE, digest_syntax
+from bayesmesh.errors import ConfigError
+from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
+from bayesmesh.notebook.given_data import data_settings
+from bayesmesh.store.layout import NotebookLayout
+
+WHERE = Path("bayesmesh.sample")
+"""Stands in messages where the path of an experiment's file would."""
+
+_SHORT = ("draws", "chains", "warmup", "seed")
+"""Keys of ``sampling`` that are arguments of their own."""
+
+_CELLS = "cells_"
+"""Begins the name of the module with the code of cells, before that of the experiment."""
+
+
+class Described(NamedTuple):
+    """An experiment that was described in Python.
+
+    Attributes:
+        name: its name.
+        values: its settings, as its file would hold them.
+        code: text of the module that `values` refer to; empty without.
+    """
+
+    name: str
+    values: dict[str, object]
+    code: str
+
+    @property
+    def module(self) -> str:
+        """Name of the module with the code of cells."""
+        return module_name(self.name)
+
+    def check(self) -> ExperimentBase:
+        """Return the validated settings; the module must be on the Python path.
+
+        Raises:
+            ConfigError: a key or a value is not valid.
+        """
+        return check_experiment(WHERE, self.values)
+
+
+def module_name(experiment: str) -> str:
+    """Return the name of the module with the code of cells for an experiment.
+
+    >>> module_name("eight_schools"), module_name("eight-schools")
+    ('cells_eight_schools', 'cells_eight_schools_2bec')
+    """
+    word = experiment.replace("-", "_")
+    # So that names which differ in dashes alone have modules of their own.
+    digest = f"_{hashlib.sha256(experiment.encode()).hexdigest()[:4]}" if word != experiment else ""
+    return f"{_CELLS}{word}{digest}"
+
+
+def describe(
+    model: object, data: object, kernel: object, name: str | None, results: Path, blocks: Mapping[str, object]
+) -> Described:
+    """Return the settings of a call.
+
+    Args:
+        model: name, settings, class, instance or function.
+        data: see `data_settings`.
+        kernel: name, settings, class or instance.
+        name: name of the experiment; if not given, one is derived from the settings.
+        results: folder of results; tables and arrays are written below it.
+        blocks: other top-level keys, and those of ``sampling`` that are arguments.
+
+    Raises:
+        ConfigError: a name is not valid, or the source of a class or a function cannot be had.
+        DataError: a table or an array cannot be stored.
+    """
+    cells = CellCode()
+    if blocks.get("sweep") is not None:
+        raise ConfigError(
+            f"{WHERE}: key 'sweep': a call samples one experiment",
+            "call in a loop, with a name for each; or write config/experiments/NAME.yaml and run Snakemake",
+        )
+    written = _blocks(blocks)
+    written |= {
+        "data": data_settings(data, NotebookLayout(results).inputs),
+        "model": _component("model", model),
+        "kernel": _component("kernel", kernel),
+    }
+    found = {key: _plain(value, key, cells) for key, value in written.items()}
+    if name is None:
+        name = _default_name(found, cells.text)
+    check_name(WHERE, name)
+    values = {"title": name, **found}
+    return Described(name, _with_module(values, module_name(name)), cells.text)
+
+
+def _blocks(blocks: Mapping[str, object]) -> dict[str, object]:
+    """Return the top-level keys of an experiment, with the short ones in their block."""
+    short = {key: blocks[key] for key in _SHORT if blocks.get(key) is not None}
+    written = {key: value for key, value in blocks.items() if key not in _SHORT and value is not None}
+    sampling = written.get("sampling", {})
+    if not isinstance(sampling, Mapping):
+        return written
+    for key in short.keys() & sampling.keys():
+        raise ConfigError(f"{WHERE}: '{key}' is given twice, as an argument and in 'sampling'", "keep one of them")
+    return {**written, "sampling": {**sampling, **short}}
+
+
+def _component(kind: str, given: object) -> object:
+    """Return the block of a model or a kernel."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, str | type):
+        return {"name": given}
+    if isinstance(options := getattr(given, "options", None), Settings):
+        values = options.model_dump(mode="json", exclude_unset=True)
+        name = _name_of_class(type(given))
+        return {"name": type(given), **({"options": values} if name is None else values)}
+    if kind == "model" and callable(given):
+        return _function_model(given)
+    raise ConfigError(
+        f"{WHERE}: key '{kind}': {type(given).__name__} is not a {kind}",
+        f"give a name, a mapping with the key 'name', or a class that derives from bayesmesh's {kind.capitalize()}",
+    )
+
+
+def _function_model(function: Callable[..., object]) -> dict[str, object]:
+    """Return the block of a model that is a function: of the data alone, it returns a PyMC model."""
+    if len(inspect.signature(function).parameters) == 1:
+        return {"name": "pymc", "function": function}
+    raise ConfigError(
+        f"{WHERE}: key 'model': a log density needs a prior or a test point beside the function",
+        'for example {"name": "log_density", "function": log_density, "prior": {"mean": "normal(0, 1)"}}',
+    )
+
+
+def _plain(value: object, key: str, cells: CellCode) -> object:
+    """Return a value as JSON holds it; a class or a function becomes its name.
+
+    Raises:
+        ConfigError: it is none of these; the message names the key.
+    """
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v, f"{key}.{k}", cells) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{key}[{number}]", cells) for number, each in enumerate(value)]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return _plain(value.item(), key, cells)
+    if isinstance(value, type) or callable(value):
+        return _name_of(value, key, cells)
+    raise ConfigError(
+        f"{WHERE}: key '{key}': {type(value).__name__} is not a value of a configuration",
+        "give numbers, texts, lists and mappings of them; arrays and tables belong to `data`",
+    )
+
+
+def _name_of(value: Definition, key: str, cells: CellCode) -> str:
+    """Return the name of a component, ``module:attribute`` of the user's own code, or the same in the cells."""
+    if isinstance(value, type) and (built_in := _name_of_class(value)):
+        return built_in
+    try:
+        if is_of_cell(value):
+            return f"{_CELLS}:{cells.add(value)}"
+    except ConfigError as error:
+        raise ConfigError(f"{WHERE}: key '{key}': {error.message}", error.remedy) from error
+    attribute = getattr(value, "__qualname__", "")
+    if not attribute.isidentifier():
+        raise ConfigError(f"{WHERE}: key '{key}': {attribute or value} has no name in its module", "define it at the top level")  # fmt: skip
+    return f"{value.__module__}:{attribute}"
+
+
+def _name_of_class(cls: type) -> str | None:
+    """Return the name of a component of this package; None for another class."""
+    for kind in PACKAGES if cls.__module__.startswith(f"{PACKAGE}.") else ():
+        for name in list_components(kind):
+            relative = component_path(kind, name).with_suffix("").parts
+            if cls.__module__.split(".")[-2:] == list(relative[-2:]):
+                return name
+    return None
+
+
+def _default_name(values: Mapping[str, object], code: str) -> str:
+    """Return a name made from the model and a digest of all that decides the draws; more draws extend the chains."""
+    decisive = {key: values.get(key) for key in ("data", "model", "kernel", "compute")}
+    sampling = values.get("sampling")
+    if isinstance(sampling, Mapping):
+        decisive["sampling"] = {key: value for key, value in sampling.items() if key not in ("draws", "stop")}
+    syntax = digest_syntax(ast.parse(code))
+    digest = hashlib.sha256(json.dumps([decisive, syntax], sort_keys=True).encode()).hexdigest()[:8]
+    model = values.get("model")
+    name = str(model.get("name", "")) if isinstance(model, Mapping) else ""
+    word = re.sub(r"[^a-z0-9]+", "_", name.rpartition(":")[2].lower()).strip("_")
+    return f"{word[:50] or 'model'}-{digest}"
+
+
+def _with_module(value: object, module: str) -> dict[str, object]:
+    """Return settings in which the code of cells has the name of its module."""
+    text = json.dumps(value)
+    found: dict[str, object] = json.loads(text.replace(f'"{_CELLS}:', f'"{module}:'))
+    return found

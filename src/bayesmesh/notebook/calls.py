@@ -1,0 +1,93 @@
+"""The functions of `import bayesmesh`; everything that takes time to import is imported when one of them is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayesmesh.notebook.result import Result, ShownVerdict
+
+
+def sample(
+    model: str | Mapping[str, object] | type | Callable[..., object],
+    data: object,
+    kernel: str | Mapping[str, object] | type = "nuts",
+    *,
+    draws: int | None = None,
+    chains: int | None = None,
+    warmup: int | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    results: str | Path = "results",
+    cores: int | None = None,
+    progress: bool = True,
+    **blocks: object,
+) -> Result:
+    """Sample from a posterior and return it, with the draws that the workflow makes with the same settings.
+
+    The stages of the workflow run one after the other, in processes of their own. What is done already is not done again:
+    the same call returns at once, more draws extend the chains, and after an interruption the call continues.
+
+    Args:
+        model: name of a model such as ``"glm"``; its settings such as ``{"name": "glm", "formula": "y ~ x"}``; a class
+            that derives from `Model`; or a function of the data that returns a PyMC model. Functions may also stand in
+            settings. Classes and functions may come from a module or from a cell.
+        data: a data frame, a mapping of arrays, the path of a file, the name of a source, or settings such as
+            ``{"source": "table", "files": frame, "standardise": ["x"]}``.
+        kernel: name of a kernel, its settings, or a class that derives from `Kernel`.
+        draws: draws per chain after warmup; as for all settings, config/README.md has the defaults.
+        chains: number of chains.
+        warmup: iterations of warmup per chain.
+        seed: seed of all random numbers of the chains.
+        name: name of the results; if not given, one is derived from the settings.
+        results: folder of results.
+        cores: cores of this machine to use. On a CPU they are the devices, whose number decides rounding. All by default.
+        progress: whether to show a bar in a notebook or on a terminal.
+        **blocks: other keys of an experiment, such as ``compute={"dtype": "float64"}`` or ``gates={"r_hat": 1.02}``.
+
+    Returns:
+        The posterior, an `xarray.DataTree`; its folder also holds ``report.html``, and in ``experiment.yaml`` the settings.
+
+    Raises:
+        ConfigError: a setting is not valid, or code cannot be had; the message names the key.
+        UserError: a stage failed; the message is that of its job.
+        KeyboardInterrupt: the call was interrupted; committed draws are kept.
+    """
+    from bayesmesh.notebook.sample_call import run_call
+
+    short = {"draws": draws, "chains": chains, "warmup": warmup, "seed": seed}
+    return run_call(model, data, kernel, name, Path(results), {**short, **blocks}, cores, is_shown=progress)
+
+
+def open(name_or_path: str | Path, *, results: str | Path = "results") -> Result:
+    """Open the posterior of an experiment, of the workflow or of `sample`; arrays are read when they are used.
+
+    Args:
+        name_or_path: name of an experiment, its folder, or its ``posterior.zarr``.
+        results: folder of results, for a name.
+
+    Raises:
+        ConfigError: nothing is stored under the name.
+        StoreError: the posterior is missing, damaged or altered.
+    """
+    from bayesmesh.notebook.result import find_layout, open_result
+
+    return open_result(find_layout(name_or_path, Path(results)))
+
+
+def verdict(result: Result | str | Path, *, results: str | Path = "results") -> ShownVerdict:
+    """Return the verdict on a posterior: every gate with its limit, its worst value and the coordinate of that value.
+
+    Args:
+        result: a result, the name of an experiment, or its folder.
+        results: folder of results, for a name.
+
+    Raises:
+        ConfigError: nothing is stored under the name.
+        StoreError: the verdict is missing, damaged, or about an earlier posterior.
+    """
+    from bayesmesh.notebook.result import layout_of, verdict_of
+
+    return verdict_of(layout_of(result, Path(results)))

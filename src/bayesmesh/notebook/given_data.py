@@ -1,0 +1,130 @@
+"""Turn what `bayesmesh.sample` takes for data into settings of a source: tables and arrays become files.
+
+A file is named after its content, so the same table is the same dataset, and another one never takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeGuard, cast
+
+from bayesmesh.config.registry import list_components
+from bayesmesh.errors import DataError
+from bayesmesh.files import hash_file, sync
+
+_OF_ARRAYS = (".npz", ".zarr", ".nc", ".h5", ".hdf5", ".json")
+"""Endings of files that hold arrays; others hold tables."""
+
+
+class _ArrowTable(Protocol):
+    """A table that Arrow can read: of pandas, polars or Arrow itself."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def is_table(value: object) -> TypeGuard[_ArrowTable]:
+    """Return whether a value is a data frame or another table."""
+    return hasattr(value, "__arrow_c_stream__") and not isinstance(value, type)
+
+
+def data_settings(data: object, folder: Path) -> object:
+    """Return the settings of the data, as in the key ``data`` of an experiment.
+
+    Args:
+        data: a table, a mapping of arrays, the path of a file, a list of these, the name of a source, or settings.
+        folder: for the files of tables and arrays.
+
+    Raises:
+        DataError: a table or an array cannot be stored.
+    """
+    if isinstance(data, Mapping) and "source" in data:
+        files = data.get("files")
+        return {**data, "files": write_given(files, folder)} if _is_given(files) else dict(data)
+    if _is_given(data):
+        return {"source": "table" if is_table(data) else "arrays", "files": write_given(data, folder)}
+    if isinstance(data, list | tuple) and data:
+        settings = data_settings(data[0], folder)
+        return {**settings, "files": list(data)} if isinstance(settings, dict) else data
+    if isinstance(data, str) and (data in list_components("source") or _is_code(data)):
+        return {"source": data}
+    if isinstance(data, str | Path):
+        is_arrays = Path(data).suffix.lower() in _OF_ARRAYS
+        return {"source": "arrays" if is_arrays else "table", "files": str(data)}
+    return {"source": data} if isinstance(data, type) else data
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a text is ``module:attribute`` and not a path."""
+    return ":" in text and os.sep not in text and not Path(text).exists()
+
+
+def _is_given(value: object) -> bool:
+    return is_table(value) or (isinstance(value, Mapping) and "source" not in value)
+
+
+def write_given(value: object, folder: Path) -> str:
+    """Write a table or a mapping of arrays into a file named after its content, and return the file.
+
+    Raises:
+        DataError: a column or an array has values that cannot be stored.
+    """
+    suffix = ".parquet" if is_table(value) else ".npz"
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{os.getpid()}{suffix}.partial"
+    try:
+        with partial.open("wb") as file:
+            if is_table(value):
+                _write_table(value, file)
+            else:
+                _write_arrays(cast(Mapping[str, object], value), file)
+        target = folder / f"{hash_file(partial)[:16]}{suffix}"
+        sync(partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return str(target)
+
+
+def _write_table(table: _ArrowTable, file: BinaryIO) -> None:
+    """Write a table in blocks; the index of a data frame is left out."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        if hasattr(table, "iloc"):
+            found = pyarrow.Table.from_pandas(table, preserve_index=False)
+        else:
+            found = pyarrow.table(table)
+        pyarrow.parquet.write_table(found, file)
+    except (pyarrow.ArrowException, ValueError, TypeError) as error:
+        problem = " ".join(map(str, error.args))
+        raise DataError(
+            f"bayesmesh.sample: data: the table cannot be stored: {problem}", "give each column one kind of value"
+        ) from error
+
+
+def _write_arrays(arrays: Mapping[str, object], file: BinaryIO) -> None:
+    import numpy as np
+
+    def checked() -> Iterator[tuple[str, np.ndarray]]:
+        for name, value in arrays.items():
+            try:
+                array = np.asarray(value)
+            except ValueError as error:
+                raise DataError(f"bayesmesh.sample: data: '{name}' is not an array: {error}", _RECTANGULAR) from error
+            if array.dtype.kind not in "biufU" or name in ("file", "allow_pickle"):
+                problem = (
+                    "is a name that NPZ files do not take"
+                    if array.dtype.kind in "biufU"
+                    else f"is an array of {array.dtype}"
+                )
+                raise DataError(f"bayesmesh.sample: data: '{name}' {problem}", _RECTANGULAR)
+            yield str(name), array
+
+    # Never as pickled objects.
+    np.savez(file, allow_pickle=False, **dict(checked()))
+
+
+_RECTANGULAR = "give arrays of numbers, with the rows first: name -> array"

@@ -1,0 +1,119 @@
+"""Pages of several experiments: the index of all, and the comparison of the members of a sweep."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bayesmesh.config.experiment import ExperimentBase, RunSettings
+from bayesmesh.config.sweep import Sweep
+from bayesmesh.planning.jobs import Job
+from bayesmesh.planning.lost import why_lost
+from bayesmesh.store.layout import ExperimentLayout, ReproductionLayout, SweepLayout
+
+_log = logging.getLogger("bayesmesh")
+
+
+class Overview:
+    """The part of `Plan` that concerns these pages, which sets the attributes below."""
+
+    results: str
+    workflow: Any
+    run: RunSettings
+    experiments: Mapping[str, ExperimentBase]
+    sweeps: dict[str, Sweep]
+
+    def layout(self, name: str) -> ExperimentLayout:
+        """Return the files of an experiment."""
+        raise NotImplementedError
+
+    def reproduction(self) -> list[str]:
+        """Return the experiments of the target `reproduce`."""
+        raise NotImplementedError
+
+    def is_asked(self, target: str) -> bool:
+        """Return whether Snakemake was asked for a target."""
+        raise NotImplementedError
+
+    def code_of(self, stage: str) -> str:
+        """Return the fingerprint of a stage's code without any component."""
+        raise NotImplementedError
+
+    def is_unchecked(self, job: Job) -> bool:
+        """Return whether work is being planned, and this is the first question about a job."""
+        raise NotImplementedError
+
+    def force(self, job: Job, why: str) -> None:
+        """Make a job run, and say why."""
+        raise NotImplementedError
+
+    def page(self, name: str) -> Path:
+        """Return the page of an experiment, or that of a sweep."""
+        return SweepLayout(Path(self.results), name).page if name in self.sweeps else self.layout(name).page
+
+    def members_of(self, names: Iterable[str]) -> set[str]:
+        """Return experiments, and the members of those that are sweeps."""
+        return {each for name in names for each in (self.sweeps[name].members if name in self.sweeps else [name])}
+
+    def member_pages(self, sweep: str) -> list[Path]:
+        """Return the pages of the members of a sweep, and ask once whether its own results are as they were left."""
+        layout = SweepLayout(Path(self.results), sweep)
+        self._check_other(Job("comparison", sweep, layout.results, (), (layout.table, layout.page), layout.table))
+        return [self.layout(name).page for name in self.sweeps[sweep].members]
+
+    def sweep_settings(self, sweep: str) -> str:
+        """Return what the page of a sweep is told, as JSON."""
+        return json.dumps(self.sweeps[sweep]._asdict())
+
+    @property
+    def sweep_pattern(self) -> str:
+        """Regular expression of the names of sweeps."""
+        return "|".join(map(re.escape, self.sweeps)) or "(?!)"
+
+    def indexed(self) -> list[Path]:
+        """Return the pages that the index needs: of the listed experiments, and existing pages of others.
+
+        Listed are those of `make run`, or of `make reproduce` if requested; the latter has a page of claims.
+        """
+        index = Path(self.results, "index.html")
+        self._check_other(Job("index", "", index.parent, (), (index,), index))
+        is_reproduction = self.is_asked("reproduce")
+        listed = self.reproduction() if is_reproduction else self.run.experiments
+        there = [n for n in self._shown() if n not in listed and os.path.exists(self.page(n))]
+        pages = [self.page(n) for n in sorted({*listed, *there})]
+        claims = ReproductionLayout(Path(self.results)).page
+        return [*pages, claims] if is_reproduction or claims.exists() else pages
+
+    def titles(self) -> str:
+        """Return names, titles and categories of the indexed experiments, as JSON."""
+        indexed = self.indexed()
+        shown = {n: [e.title, e.report.category] for n, e in self.experiments.items() if self.page(n) in indexed}
+        swept = {n: [s.title, s.category] for n, s in self.sweeps.items() if self.page(n) in indexed}
+        return json.dumps(shown | swept)
+
+    def _shown(self) -> list[str]:
+        """Return the experiments and sweeps that the index shows; a member is shown by its sweep."""
+        return sorted({*self.experiments, *self.sweeps} - self.members_of(self.sweeps))
+
+    def _check_other(self, job: Job) -> None:
+        """Make a job outside of the flow run again if its results are not as it left them."""
+        if self.is_unchecked(job) and (why := why_lost(job)):
+            self.force(job, why)
+
+    def refresh_index(self) -> None:
+        """Write the index if pages have changed without it: a run of one experiment does not ask for it."""
+        index, pages = Path(self.results, "index.html"), [*map(self.page, (*self.experiments, *self.sweeps))]
+        times = [os.stat(page).st_mtime_ns for page in pages if os.path.exists(page)]
+        if not self.workflow.is_main_process or not times:
+            return
+        if os.path.exists(index) and os.stat(index).st_mtime_ns >= max(times):
+            return
+        command = ["bayesmesh", "index", "--code", self.code_of("report"), "--log", f"{self.results}/logs/index.log"]
+        if subprocess.run(command, check=False).returncode:
+            _log.warning("%s was not refreshed; the lines above say why", index)

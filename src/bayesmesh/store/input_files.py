@@ -1,0 +1,142 @@
+"""Find the files that a source declares to read: a file, a folder with all below it, or a pattern such as ``data/*.csv``."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from bayesmesh.errors import DataError
+
+MIRROR_VARIABLE = "BAYESMESH_MIRROR"
+"""Variable that names the folder of published files."""
+
+_SPECIAL = "*?["
+_STORE = ".zarr"
+_IN_MIRROR = f"${MIRROR_VARIABLE}/"
+
+
+class InputFiles(NamedTuple):
+    """The files of the user that a job reads.
+
+    Attributes:
+        patterns: key of the configuration -> files, folders or patterns, relative to the folder of the project.
+        mirror: patterns relative to the mirror, which count only where there is a mirror that has them.
+    """
+
+    patterns: Mapping[str, tuple[str, ...]]
+    mirror: tuple[str, ...] = ()
+
+    def find(self) -> dict[str, Path]:
+        """Return name -> file; names of files of the mirror do not depend on where it is.
+
+        Raises:
+            DataError: see `find_files`.
+        """
+        named = [path for key, patterns in self.patterns.items() for path in find_files(patterns, key)]
+        return {str(path): path for path in named} | self._of_mirror()
+
+    def _of_mirror(self) -> dict[str, Path]:
+        if not (self.mirror and (folder := os.environ.get(MIRROR_VARIABLE))):
+            return {}
+        root = Path(folder).expanduser()
+        found = (path for pattern in self.mirror for path in sorted(root.glob(pattern)) if path.is_file())
+        return {_IN_MIRROR + path.relative_to(root).as_posix(): path for path in found}
+
+
+def is_of_mirror(name: str) -> bool:
+    """Return whether a name of `InputFiles.find` is that of a file of the mirror."""
+    return name.startswith(_IN_MIRROR)
+
+
+def locate_file(name: str, results: Path) -> Path | None:
+    """Return where a file with a name of `InputFiles.find` is; None for one of a mirror that is not set or lacks it.
+
+    Args:
+        name: the name.
+        results: folder of results, beside which other files of the project lie.
+    """
+    if is_of_mirror(name):
+        path = Path(os.path.expandvars(name)).expanduser()
+        return path if path.is_file() else None
+    beside = results.parent / name
+    return beside if beside.exists() else Path(name)
+
+
+def find_files(patterns: Iterable[str], key: str) -> list[Path]:
+    """Return the files that patterns name, those of each pattern sorted by name; hidden ones below folders are left out.
+
+    Args:
+        patterns: files, folders or patterns, in which ``**`` stands for any folders, relative to the current folder.
+        key: key of the configuration that holds them, for messages.
+
+    Raises:
+        DataError: a pattern names no file, or two name the same.
+    """
+    found: list[Path] = []
+    for pattern in patterns:
+        files = _named(pattern)
+        if not files:
+            raise DataError(f"key '{key}': {_problem(pattern)}", _remedy(pattern))
+        found += files
+    seen: set[Path] = set()
+    for file in found:
+        if file in seen:
+            raise DataError(f"key '{key}': {file} is named twice", "name every file once")
+        seen.add(file)
+    return found
+
+
+def stores_of(files: Iterable[Path]) -> list[Path]:
+    """Return files with each Zarr store in place of the files that it consists of, in their order.
+
+    >>> stores_of([Path("a.npz"), Path("b.zarr/zarr.json"), Path("b.zarr/x/c/0")])
+    [PosixPath('a.npz'), PosixPath('b.zarr')]
+    """
+    return list(dict.fromkeys(_store_above(file) or file for file in files))
+
+
+def _store_above(file: Path) -> Path | None:
+    return next((folder for folder in reversed(file.parents) if folder.suffix == _STORE), None)
+
+
+def _named(pattern: str) -> list[Path]:
+    path = Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        return _below(path)
+    found = sorted(map(Path, glob.glob(str(path), recursive=True)))
+    return [
+        file for each in found for file in ([each] if each.is_file() else _below(each) if each.suffix == _STORE else [])
+    ]
+
+
+def _below(folder: Path) -> list[Path]:
+    """Return the files below a folder, sorted; of a Zarr store all of them, because some of its metadata are hidden."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return [file for file in files if _store_above(file) or not _is_hidden(file.relative_to(folder))]
+
+
+def _is_hidden(path: Path) -> bool:
+    """Return whether a file, or a folder above it, is hidden or a mark such as ``_SUCCESS`` of a partitioned table."""
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _problem(pattern: str) -> str:
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        return f"{pattern}: the folder holds no file"
+    if any(character in pattern for character in _SPECIAL):
+        return f"{pattern}: no file has such a name"
+    return f"{pattern}: no such file"
+
+
+def _remedy(pattern: str) -> str:
+    path = Path(pattern).expanduser()
+    folder = next((each for each in path.parents if each.is_dir()), Path())
+    there = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))[:8]
+    listed = f"; {folder.absolute()} holds {', '.join(there)}" if there else ""
+    return f"correct the name; it is taken from the folder of the project, {Path.cwd()}{listed}"

@@ -1,0 +1,55 @@
+"""What tools/release_check.py finds; the files of the catalogue, which a release holds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from bayesmesh.config.loading import load_all
+from tool_modules import load_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    """Import the tool, which is not in a package."""
+    return load_tool("release_check")
+
+
+@pytest.fixture
+def copy(tmp_path: Path, tool: ModuleType) -> Path:
+    for name in (*tool.VERSIONS, "CHANGELOG.md", *(f"envs/{lock}.txt" for lock in tool.LOCKS)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_versions_and_locks_of_this_checkout_agree(tool: ModuleType, copy: Path) -> None:
+    assert tool.check_versions(copy) == ""
+    assert tool.check_locks(copy) == ""
+
+
+def test_what_is_not_that_of_a_release_is_named(tool: ModuleType, copy: Path) -> None:
+    citation = copy / "CITATION.cff"
+    citation.write_text(citation.read_text().replace("version: 0.", "version: 9."))
+    assert tool.check_versions(copy).startswith("CITATION.cff says 9.")
+    (copy / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
+    assert "the first section is 'Unreleased'" in tool.check_changelog(copy)
+    (copy / "CHANGELOG.md").write_text("# Changelog\n\n## 9.1.0 (today)\n")
+    assert tool.check_changelog(copy) == ""
+    with (copy / "envs" / "cpu.txt").open("a") as lock:
+        lock.write("loose>=1\nbare==1\n")
+    assert tool.check_locks(copy) == "envs/cpu.txt: loose>=1; envs/cpu.txt: bare==1"
+
+
+def test_the_files_of_the_catalogue_are_there() -> None:
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
+    run, experiments = load_all(ROOT / ".test" / "config")
+    assert run.experiments == sorted(experiments)
+    assert (ROOT / "config" / "README.md").is_file()

@@ -1,0 +1,30 @@
+# Compare the members of a sweep. Each member is an experiment, whose jobs are those of any other.
+rule sweep:
+    input:
+        lambda wildcards: PLAN.member_pages(wildcards.sweep),
+    output:
+        report(
+            update("results/{sweep}/comparison.csv"),
+            caption="../report/sweep.rst",
+            category="Sweeps",
+            subcategory="{sweep}",
+        ),
+        report(
+            update("results/{sweep}/comparison.html"),
+            caption="../report/sweep.rst",
+            category="Sweeps",
+            subcategory="{sweep}",
+        ),
+    log:
+        "results/{sweep}/logs/comparison.log",
+    benchmark:
+        "results/{sweep}/benchmarks/comparison.tsv"
+    conda:
+        "../../envs/bayesmesh.yaml"
+    params:
+        config=lambda wildcards: PLAN.sweep_settings(wildcards.sweep),
+        code=PLAN.code_of("sweep"),
+    message:
+        "Compare the members of {wildcards.sweep}"
+    shell:
+        "bayesmesh sweep {wildcards.sweep:q} --code {params.code:q} --log {log:q}"
