@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import difflib
 import hashlib
 import json
 import os
@@ -270,9 +271,13 @@ def tables(folder: Path) -> dict[str, str]:
 
 
 def shown(words: Sequence[str], answer: Answer) -> str:
-    """Return what a command shows: the table of `status` without ages, or the page that it wrote; empty for other jobs."""
+    """Return what a command shows of results; empty for other jobs.
+
+    That is the page that it wrote, or the table of `status` without ages and without what Slurm's queue answers, which may
+    change from one call to the next.
+    """
     if words[0] == "status":
-        return re.sub(r"\d+ (s|min|h|d) ago", "", answer.text)
+        return re.sub(r"\d+ (s|min|h|d) ago|^queue: .*\n\n?", "", answer.text, flags=re.MULTILINE)
     page = {"index": RESULTS / "index.html", "report": RESULTS / words[-1] / "report.html"}.get(words[0])
     return page.read_text() if page else ""
 
@@ -312,7 +317,8 @@ def judge(damage: Damage, seed: int, whole: Whole) -> tuple[list[str], list[str]
             if text == expected or is_said:
                 noticed.append(f"{words[0]} {'said so' if is_said else 'made the same'}")
             else:
-                found.append(f"{' '.join(words)} showed something else")
+                changes = difflib.unified_diff(expected.splitlines(), text.splitlines(), lineterm="", n=0)
+                found.append(f"{' '.join(words)} showed something else: {list(changes)[2:6]}")
     return noticed, found
 
 
