@@ -248,6 +248,25 @@ class GateSettings(Settings):
             return {"limit": float(value)}
         return value
 
+    @model_validator(mode="after")
+    def _check_limits(self) -> GateSettings:
+        for name, (least, most, why) in _POSSIBLE.items():
+            limit = getattr(self, name).limit
+            if not least <= limit <= most:
+                raise does_not_fit(name, f"the limit {limit:g} cannot be: {why}", f"for example\n    gates:\n      {name}: {type(self).model_fields[name].default.limit:g}")  # fmt: skip
+        return self
+
+
+_POSSIBLE: dict[str, tuple[float, float, str]] = {
+    "r_hat": (1.0, math.inf, "R-hat is 1 where chains agree, and more where they do not"),
+    "ess_bulk": (0.0, math.inf, "effective sample sizes are positive"),
+    "ess_tail": (0.0, math.inf, "effective sample sizes are positive"),
+    "mcse_mean": (0.0, math.inf, "standard errors are positive"),
+    "divergences": (0.0, 1.0, "it is a share of the draws, from 0 to 1"),
+    "bfmi": (0.0, 2.0, "the fraction is about 1 where energies of successive draws are unrelated, and never above 2"),
+}
+"""Gate -> the smallest and the largest limit that can decide anything, and why."""
+
 
 class ReportSettings(Settings):
     """Texts and limits of the page."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -193,6 +194,17 @@ def read_offers(kind: str, name: str) -> tuple[str, ...] | None:
         if word not in valid:
             raise ConfigError(f"{where}: unknown word '{word}'", suggest(word, valid))
     return offers
+
+
+def read_conditions(kind: str, name: str, words: Collection[str]) -> dict[str, str]:
+    """Return option -> the value that it must have for some of ``offers``, from ``offers_only_with`` of the class.
+
+    The attribute is a literal such as ``{"averaging": {"task": "classification"}}``; a class without it has no conditions.
+    """
+    declared, _ = _assigned_once(kind, name, "offers_only_with") or ({}, 0)
+    if not isinstance(declared, dict):
+        return {}
+    return {option: value for word in words for option, value in declared.get(word, {}).items()}
 
 
 def read_trait(kind: str, name: str, trait: str) -> int | None:

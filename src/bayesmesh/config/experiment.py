@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -119,7 +120,7 @@ class ExperimentBase(Settings):
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:
-        for key, problem, remedy in (*self._mesh_conflicts(), *self._stop_conflicts()):
+        for key, problem, remedy in (*self._mesh_conflicts(), *self._stop_conflicts(), *self._gate_conflicts()):
             raise does_not_fit(key, problem, remedy)
         return self
 
@@ -180,6 +181,20 @@ class ExperimentBase(Settings):
                 f"{stop.first_look} draws are more than sampling.draws, {sampling.draws}: there would be no look",
                 "raise sampling.draws, the limit, or lower first_look",
             )
+
+    def _gate_conflicts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield key, problem and remedy of effective sample sizes beyond what all draws can have; defaults are left alone."""
+        num_draws = self.sampling.chains * self.sampling.draws
+        # Estimates are bounded so, as in Stan and ArviZ: anticorrelated draws count for more than independent ones.
+        most = num_draws * math.log10(num_draws)
+        for name in ("ess_bulk", "ess_tail"):
+            if name in self.gates.model_fields_set and getattr(self.gates, name).limit > most:
+                yield (
+                    f"gates.{name}",
+                    f"no {num_draws} draws (sampling.chains times sampling.draws) can have an effective sample size of"
+                    f" {getattr(self.gates, name).limit:g}: at most {most:.0f}",
+                    "raise sampling.draws or sampling.chains, or lower the limit",
+                )
 
 
 _KEYS_OF_ALL = frozenset({*ExperimentBase.model_fields, "data", "model", "kernel"})

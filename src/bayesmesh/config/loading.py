@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bayesmesh.config.blocks import check_chains, check_start
-from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_flag, read_offers, read_trait
+from bayesmesh.config.declarations import (
+    AnalysisDeclaration,
+    declared,
+    read_conditions,
+    read_flag,
+    read_offers,
+    read_trait,
+)
 from bayesmesh.config.experiment import (
     RESERVED_NAMES,
     ExperimentBase,
@@ -23,7 +30,7 @@ from bayesmesh.config.experiment import (
     experiment_class,
 )
 from bayesmesh.config.explain import explain
-from bayesmesh.config.registry import check_function, component_path, list_components, read_options
+from bayesmesh.config.registry import check_class, check_function, component_path, list_components, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.sweep import Sweep, load_members
@@ -138,6 +145,7 @@ def _check_code(path: Path, kind: str, key: str, block: NamedBlock | SourceBlock
     try:
         file = component_path(kind, name)
         options = read_options(file)
+        check_class(kind, name)
         source_closure([file])
     except ConfigError as error:
         raise ConfigError(f"{path}: key '{key}.{word}': {error.message}", error.remedy) from error
@@ -180,6 +188,10 @@ def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
         if offers is not None and not set(needs) <= set(offers):
             offered = f"it offers {' and '.join(offers)}" if offers else f"it does not offer {' and '.join(needs)}"
             return f"not with {kind} '{name}': {offered}"
+        for option, value in read_conditions(kind, name, needs).items():
+            given = getattr(experiment.model if kind == "model" else experiment.data, option, value)
+            if given != value:
+                return f"not with {kind} '{name}' and {option} '{given}': only {option} '{value}' offers it"
     return ""
 
 
@@ -330,7 +342,7 @@ def _check_listed(config: Path, run: RunSettings, names: set[str], files: set[st
             if name not in names:
                 missing = f"{config / 'experiments' / name}.yaml does not exist"
                 problem = f"{config / 'config.yaml'}: {key}: no experiment '{name}' ({missing})"
-                raise ConfigError(f"{problem}: {suggest(name, files)}")
+                raise ConfigError(problem, f"{suggest(name, files)}; or remove the name from the list")
 
 
 def _check_names(path: Path, sweep: Sweep, taken: set[str]) -> None:

@@ -18,17 +18,25 @@ def load_named(name: str) -> Any:
         name: ``module:attribute``.
 
     Raises:
-        ConfigError: the module has no such attribute; the message names the nearest.
+        ConfigError: the module has no such attribute, and the message names the nearest; or the module ends the process.
         ImportError: no such module, or it raises when it is imported.
     """
     module_name, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
+    except SystemExit as error:
+        raise ConfigError(
+            f"'{name}': importing {module_name} ends the process: exit({error.code})",
+            "put what runs only as a program under `if __name__ == '__main__':`",
+        ) from error
     finally:
         sys.path.pop(0)
     if not hasattr(module, attribute):
-        raise ConfigError(f"'{name}': {module_name} has no {attribute}", suggest(attribute, vars(module)))
+        raise ConfigError(
+            f"'{name}': {module_name} has no {attribute}",
+            suggest(attribute, [each for each in vars(module) if each[0] != "_"]),
+        )
     return getattr(module, attribute)
 
 

@@ -107,7 +107,27 @@ def check_function(name: str) -> None:
     path, attribute = _external_path("function", name), name.partition(":")[2]
     found = {each for node in statements(parse_file(path)) for each in _defined(node)}
     if attribute not in found and "*" not in found:
-        raise ConfigError(f"'{name}': {path} does not define {attribute}", suggest(attribute, found))
+        raise ConfigError(
+            f"'{name}': {path} does not define {attribute}", suggest(attribute, found) if found else "define it there"
+        )
+
+
+def check_class(kind: str, name: str) -> None:
+    """Check by its text that the file of a component ``module:attribute`` defines the attribute, and not as a function.
+
+    Raises:
+        ConfigError: it does not; the message names the nearest.
+    """
+    check_function(name)
+    path, attribute = _external_path(kind, name), name.partition(":")[2]
+    functions = [node.name for node in parse_file(path).body if isinstance(node, ast.FunctionDef)]
+    if attribute in functions and attribute not in {node.name for node in parse_classes(path)}:
+        raise ConfigError(f"'{name}' is a function, and a {kind} is a class", _subclass_remedy(kind))
+
+
+def _subclass_remedy(kind: str) -> str:
+    base = f"bayesmesh.{PACKAGES[kind].partition('/')[0]}.base"
+    return f"derive a class from {base}.{kind.capitalize()}; `bayesmesh new {kind} NAME` writes one to begin with"
 
 
 def _defined(node: ast.AST) -> list[str]:
@@ -234,7 +254,10 @@ def load_component(kind: str, name: str) -> type[Any]:
         # A base class for others to derive from is not the component.
         found = [c for c in found if not inspect.isabstract(c)]
     if len(found) != 1:
-        raise ConfigError(f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one")
+        raise ConfigError(
+            f"{path}: {len(found)} subclasses of {contract.__name__}; a component is exactly one",
+            "leave one in the file",
+        )
     return found[0]
 
 
@@ -249,5 +272,7 @@ def _load_external(kind: str, name: str, contract: type) -> type[Any]:
     except ConfigError as error:
         raise ConfigError(f"{kind} {error.message}", error.remedy) from error
     if not _is_subclass(component, contract):
-        raise ConfigError(f"{kind} '{name}' is not a subclass of {contract.__module__}.{contract.__name__}")
+        raise ConfigError(
+            f"{kind} '{name}' is not a subclass of {contract.__module__}.{contract.__name__}", _subclass_remedy(kind)
+        )
     return component

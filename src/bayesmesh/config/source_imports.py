@@ -12,10 +12,12 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import io
 import itertools
 import json
 import sys
 import sysconfig
+import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,9 +48,15 @@ def parse_file(path: Path) -> ast.Module:
 
 def _parse(path: Path, content: bytes) -> ast.Module:
     try:
+        # Python itself takes other bytes in comments, and then cannot show the lines of the file.
+        content.decode(tokenize.detect_encoding(io.BytesIO(content).readline)[0])
         return ast.parse(content, filename=str(path))
     except SyntaxError as error:
-        raise ConfigError(f"{path}, line {error.lineno}: invalid Python: {error.msg}") from error
+        where = f"{path}, line {error.lineno}" if error.lineno else str(path)
+        raise ConfigError(f"{where}: invalid Python: {error.msg}", "correct the line") from error
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text", "save the file as UTF-8, or name its encoding in the first line") from error  # fmt: skip
 
 
 def file_in(folder: Path, parts: Sequence[str]) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from bayesmesh.config.yaml_words import say
 from bayesmesh.errors import ConfigError
 
 MAX_BYTES = 256 * 1024
@@ -43,7 +44,11 @@ class _StrictLoader(yaml.SafeLoader):
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise _refusal(self.peek_event().start_mark, f"more than {MAX_NODES} values or {MAX_DEPTH} levels")
+            raise _refusal(
+                self.peek_event().start_mark,
+                f"more than {MAX_NODES} values or {MAX_DEPTH} levels",
+                "keep data in files of their own, and name them here",
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -53,12 +58,14 @@ class _StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key, mark = self.construct_object(key_node, deep=True), key_node.start_mark
             if not isinstance(key, str):
-                raise _refusal(mark, f"the key {key!r} is not a word")
+                raise _refusal(mark, f"the key {key!r} is not a word", "put it between quotes, if it is meant as a key")
             if key in seen:
                 problem = f"duplicate key '{key}', first given in line {seen[key]}"
                 raise _refusal(mark, problem, "keep one of the two keys, or merge their values")
             if key.startswith("__"):
-                raise _refusal(mark, f"the key '{key}' is not accepted: configuration is data, never code")
+                raise _refusal(
+                    mark, f"the key '{key}' is not accepted: configuration is data, never code", "remove the line"
+                )
             seen[key] = mark.line + 1
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return mapping
@@ -92,14 +99,16 @@ def read_yaml(path: Path) -> dict[str, object]:
     try:
         value = yaml.load(raw.decode("utf-8-sig"), Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text at byte {error.start}") from error
+        raise ConfigError(
+            f"{path}: not UTF-8 text at byte {error.start}", "save the file as UTF-8, for example with iconv -t utf-8"
+        ) from error
     except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{path}{line}: {error.problem}", error.note or "") from error
+        line, problem, remedy = say(error)
+        raise ConfigError(f"{path}{f', line {line}' if line else ''}: {problem}", remedy) from error
     except yaml.reader.ReaderError as error:
-        raise ConfigError(f"{path}: {error.reason} at character {error.position}") from error
+        raise ConfigError(f"{path}: {error.reason} at character {error.position}", "remove the character") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}", "correct the value, or put it between quotes") from error
     if not isinstance(value, dict):
         what = "nothing but comments" if value is None else type(value).__name__
         raise ConfigError(
@@ -111,13 +120,16 @@ def read_yaml(path: Path) -> dict[str, object]:
 def _read_bounded(path: Path) -> bytes:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ConfigError(f"{path}: is not a regular file")
+            raise ConfigError(f"{path}: is not a regular file", "write a file of text in its place")
         with path.open("rb") as handle:
             raw = handle.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", _whence(path)) from error
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path}: more than the {MAX_BYTES} bytes that a configuration may have")
+        raise ConfigError(
+            f"{path}: more than the {MAX_BYTES} bytes that a configuration may have",
+            "keep data in files of their own, and name them here",
+        )
     return raw
 
 

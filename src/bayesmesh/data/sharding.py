@@ -178,7 +178,7 @@ def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.nda
     if name is None:
         is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
         is_hidden[hold_out_rows(len(is_hidden), fraction, seed)[1]] = True
-        return is_hidden
+        return _with_enough_left(is_hidden, fraction)
     if name not in rows or len(rows[name].shape) != 1:
         vectors = [each for each, values in rows.items() if len(values.shape) == 1]
         raise DataError(f"key 'data.{key}': '{name}' is not a field with one number per row", suggest(name, vectors))
@@ -186,6 +186,15 @@ def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.nda
     is_hidden = hold_out_groups(values, fraction, seed) if key == "held_out_groups" else hold_out_last(values, fraction)
     if not is_hidden.any():
         raise DataError(f"key 'data.{key}': '{name}' has the same value in all rows", "choose another field")
+    return _with_enough_left(is_hidden, fraction)
+
+
+def _with_enough_left(is_hidden: np.ndarray, fraction: float) -> np.ndarray:
+    if (left := int((~is_hidden).sum())) < 2:
+        raise DataError(
+            f"key 'data.held_out_fraction': holding out {fraction:g} of {len(is_hidden)} rows leaves {left} to sample from",
+            "hold out less, or use more rows",
+        )
     return is_hidden
 
 

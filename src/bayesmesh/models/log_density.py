@@ -97,6 +97,8 @@ class LogDensity(Model):
             if name not in (own.test_point or {}):
                 remedy = suggest(name, own.test_point) if own.test_point else "the prior tells the support"
                 raise ConfigError(f"key 'model.support': '{name}' is not a latent of the test point", remedy)
+        if own.test_point is not None:
+            _check_point(own.test_point, own.support)
         for function in (own.function, own.prior_function, own.summary_function, own.predictive_function):
             if function is not None:
                 load_function(function)
@@ -156,6 +158,20 @@ class LogDensity(Model):
             return {**latents}
         found: Latents = load_function(self.options.summary_function)(latents, {k: v[0] for k, v in rows.items()})
         return found
+
+
+def _check_point(point: Mapping[str, Any], support: Mapping[str, str]) -> None:
+    """Refuse a test point with values outside of the support, at which no chain could start."""
+    for name, kind in support.items():
+        value = np.asarray(point[name], np.float32)
+        with jax.ensure_compile_time_eval():
+            # Two maps, because one remembers what its inverse came from.
+            back = np.asarray(SUPPORTS[kind]().forward(np.asarray(SUPPORTS[kind]().inverse(value))))
+        if back.shape != value.shape or not np.allclose(back, value, rtol=1e-3, atol=1e-5):
+            raise ConfigError(
+                f"key 'model.test_point.{name}': {point[name]} is not in its support, '{kind}'",
+                "write values inside of it, or correct the key 'model.support'",
+            )
 
 
 class FlatPrior:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,7 @@ class NeuralNetwork(Model):
 
     pretty_name = "Bayesian neural network"
     offers = ("averaging",)
+    offers_only_with: ClassVar[Mapping[str, Mapping[str, str]]] = {"averaging": {"task": "classification"}}
     options: Options
 
     def __init__(self, options: Settings, spec: SpecLike) -> None:

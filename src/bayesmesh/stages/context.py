@@ -19,7 +19,8 @@ from bayesmesh.planning.specs import StageSpec
 
 def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     """Return the shards, as the model takes them, and the data spec in the experiment's dtype."""
-    model_class, options = spec.component("model")
+    with in_file_of(spec, "model.name"):
+        model_class, options = spec.component("model")
     path = spec.data_layout.shards
     if model_class.takes_all_rows:
         shards: Shards = WholeShards(path)

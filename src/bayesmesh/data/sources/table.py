@@ -149,7 +149,7 @@ def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
     for field in wanted:
         if not _FIELD_NAME.fullmatch(field) or field in (".", ".."):
             raise DataError(
-                f"column {field!r} cannot be the name of a field",
+                f"key 'data.columns': column {field!r} cannot be the name of a field",
                 f"leave it out: columns: ['*', '-{field}']; or name it:\n    data:\n      fields:\n        name: '{field}'",
             )
     return wanted

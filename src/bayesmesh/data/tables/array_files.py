@@ -81,7 +81,10 @@ def open_arrays(path: Path, form: ArrayFormat | None = None) -> Iterator[dict[st
             raise _damaged(path, form, error) from error
         try:
             yield arrays
-        except (zipfile.BadZipFile, EOFError) as error:
+        except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
+            # Decoders and HDF5 give no number to errors of the content.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise _damaged(path, form, error) from error
 
 
@@ -100,7 +103,15 @@ def _open_npz(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
     archive = stack.enter_context(np.load(path, allow_pickle=False))
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise ValueError("a single array; save it with np.savez and a name")
-    return {name: archive[name] for name in archive.files}
+    return {name: _of_archive(archive, name) for name in archive.files}
+
+
+def _of_archive(archive: Any, name: str) -> np.ndarray:
+    try:
+        values: np.ndarray = archive[name]
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
+    return values
 
 
 def _open_zarr(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:

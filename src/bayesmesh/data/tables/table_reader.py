@@ -94,6 +94,8 @@ class TableReader:
         open_names = [name for name, kind in self._kinds.items() if kind is None]
         for file in self._files if open_names else ():
             for block in self._blocks_of(file, open_names):
+                for name in open_names:
+                    _refuse_nested(file, name, block.cells[name])
                 found = {
                     name: infer_kind(block.cells[name], is_text_format=file.is_text or name in file.keys)
                     for name in open_names
@@ -103,8 +105,10 @@ class TableReader:
                 if not open_names:
                     return
         if open_names:
+            if not any(len(block) for file in self._files for block in file.blocks(open_names[:1])):
+                raise self._no_rows({"read": 0})
             raise DataError(
-                f"column '{open_names[0]}' holds no value in any row",
+                f"{self._files[0].path}: column '{open_names[0]}' holds no value in any row",
                 f"leave it out:\n    data:\n      columns: ['*', '-{open_names[0]}']",
             )
 
@@ -242,6 +246,16 @@ class TableReader:
                 if name in self._standardised:
                     described[name] |= {"mean": mean, "scale": scale}
         return described
+
+
+def _refuse_nested(file: TableFile, name: str, cells: Any) -> None:
+    import pyarrow as pa
+
+    if pa.types.is_nested(cells.type):
+        raise DataError(
+            f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
+            f"leave it out:\n    data:\n      columns: ['*', '-{name}']\n  or write its parts into columns of their own",
+        )
 
 
 def _is_missing(values: np.ndarray) -> np.ndarray:

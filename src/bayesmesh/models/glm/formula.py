@@ -115,6 +115,10 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
     left, tilde, right = text.partition("~")
     if not tilde or not left.strip() or "~" in right:
         raise ConfigError(f"{KEY}: '{text:.80}' is not of the form outcome ~ terms", EXAMPLE)
+    if right.rstrip()[-1:] in tuple("+-*/:~|^"):
+        raise ConfigError(
+            f"{KEY}: '{text:.80}' ends with '{right.rstrip()[-1]}'", "remove it, or write what comes after it"
+        )
     _check_powers(right)
     plain, grouped = [], []
     for sign, part in _parts(right):
