@@ -77,6 +77,10 @@ class PreparedShards(Shards):
             rows = {name: values[chosen] for name, values in self._all_rows.items()}
         return self._prepared(rows, stop - start)
 
+    def source_rows(self) -> np.ndarray:
+        """Return the number that each training row has in the source's order, (num_rows,) int64."""
+        return super().source_rows() if self._order is None else self._order[0]
+
     def test_rows(self) -> dict[str, np.ndarray]:
         """Return the published test set, prepared; empty without one."""
         return self._of_part(super().test_rows())

@@ -89,6 +89,10 @@ class Shards:
             raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
+    def source_rows(self) -> np.ndarray:
+        """Return the number that each training row has in the source's order, (num_rows,) int64."""
+        return np.arange(self.num_rows)
+
     def test_rows(self) -> dict[str, np.ndarray]:
         """Return the published test set, empty without one."""
         return self._read_part("test_rows")

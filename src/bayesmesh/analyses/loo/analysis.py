@@ -1,0 +1,45 @@
+"""loo: estimate how well the model predicts each row from all others, and say where the estimate is unreliable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.loo.settings import Options
+from bayesmesh.figures.sections import Section
+
+
+class Loo(Analysis):
+    """Leave-one-out cross-validation by Pareto-smoothed importance sampling."""
+
+    pretty_name = "Leave-one-out"
+    outputs = ("loo.csv", "pointwise.zarr")
+    message = "Leave out each row of {experiment} in turn"
+    options: Options
+
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
+        """Require a likelihood by rows that do not have latents of their own."""
+        from bayesmesh.analyses.loo.row_likelihood import check_rows
+
+        del latents
+        check_rows(bound.model, bound.data_spec)
+
+    def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
+        """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text."""
+        from bayesmesh.analyses.loo.leave_one_out import leave_out_rows
+
+        del others
+        return leave_out_rows(subject.bound, subject.posterior, self.options.block_mebibytes * 2**20, files)
+
+    def section(self, files: Mapping[str, Path]) -> Section | None:
+        """Show the sums, Pareto k of the rows, and the rows with the largest."""
+        from bayesmesh.analyses.loo.section import build_section
+
+        return build_section(files)
+
+    def cell(self, files: Mapping[str, Path]) -> str:
+        """Return the expected log predictive density."""
+        from bayesmesh.analyses.loo.section import describe
+
+        return describe(files)

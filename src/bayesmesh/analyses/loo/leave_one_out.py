@@ -1,0 +1,125 @@
+"""Leave out every row in turn, by importance sampling, and score held-out rows with all draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
+from bayesmesh.analyses.loo.sums import summarise, write_sums
+from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.autocovariance import effective_sample_size
+from bayesmesh.diagnostics.psis import smooth_weights
+from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
+from bayesmesh.store.posterior_reader import Posterior
+
+SMOOTHED_BYTES = 8 * 2**20
+"""Log likelihoods that are smoothed at a time."""
+
+MIN_DRAWS = 8
+"""Fewest draws of a chain from which an effective sample size is estimated."""
+
+
+def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, files: Mapping[str, Path]) -> str:
+    """Write the scores of all rows and their sums, and return the sums as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        block_bytes: limit on the log likelihoods in memory.
+        files: paths of the outputs.
+
+    Raises:
+        ConfigError: single rows of this model cannot be left out.
+    """
+    jax.config.update("jax_enable_x64", True)
+    model, spec, shards = bound
+    check_rows(model, spec)
+    likelihood = RowLikelihood(model, spec, posterior, block_bytes)
+    left_out = _score_left_out(likelihood, shards)
+    held_out = None if model.local_latents else _score_held_out(likelihood, shards)
+    write_pointwise(files[POINTWISE], left_out, held_out)
+    sums = summarise(left_out, held_out)
+    write_sums(files["loo.csv"], sums)
+    high = f"{sums['num_high_k']:.0f} of {sums['num_rows']:.0f} rows with Pareto k above {sums['good_k']:.2f}"
+    return f"elpd {sums['elpd']:.1f} ± {sums['elpd_se']:.1f}, {high}"
+
+
+def _score_left_out(likelihood: RowLikelihood, shards: Shards) -> RowScores:
+    parts, outcomes = [], []
+    for block in likelihood.blocks(shards.read_rows, shards.num_rows):
+        values = np.moveaxis(block.log_likelihood, -1, 0)
+        step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
+        parts += [leave_one_out(values[start : start + step]) for start in range(0, len(values), step)]
+        outcomes.append(block.outcome)
+    order = np.argsort(shards.source_rows())
+    outcome = np.concatenate(outcomes)[order]
+    elpd, k, effective, mcse = np.concatenate(parts, axis=1)[:, order]
+    return RowScores(
+        elpd, digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws, k, effective, mcse
+    )
+
+
+def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
+    """Return the log scores of rows that were held out, or of the published test set; None without either."""
+    found = shards.held_out()
+    rows = found if isinstance(found, dict) else shards.test_rows()
+    if not rows:
+        return None
+    num_rows, parts, outcomes = len(next(iter(rows.values()))), [], []
+
+    def read(start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: values[start:stop] for name, values in rows.items()}
+
+    for block in likelihood.blocks(read, num_rows, is_training=False):
+        parts.append(logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws))
+        outcomes.append(block.outcome)
+    outcome = np.concatenate(outcomes)
+    return RowScores(np.concatenate(parts), digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
+
+
+def leave_one_out(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, "statistic row"]:
+    """Return elpd, Pareto k, effective number of parameters and Monte Carlo error of elpd for each row.
+
+    Args:
+        log_likelihood: of each row at each draw, float64, in nats.
+
+    Returns:
+        (4, row). A row with a log likelihood that is not finite has an elpd of minus infinity and infinite k.
+
+    Reference:
+        Vehtari, Gelman, Gabry 2017, doi:10.1007/s11222-016-9696-4; the Monte Carlo error is that of the self-normalised
+        estimate, divided by the square root of the relative efficiency.
+    """
+    found = np.stack([np.full(len(log_likelihood), value) for value in (-np.inf, np.inf, np.inf, np.inf)])
+    is_finite = np.isfinite(log_likelihood).all(axis=(1, 2))
+    if not is_finite.any():
+        return found
+    finite = log_likelihood[is_finite]
+    r_eff, flat = relative_efficiency(finite), finite.reshape(len(finite), -1)
+    log_weights, k = smooth_weights(-flat, r_eff)
+    elpd = logsumexp(log_weights + flat, axis=1)
+    with_all = logsumexp(flat, axis=1) - math.log(flat.shape[1])
+    spread = np.exp(log_weights) * np.expm1(np.clip(flat - elpd[:, None], None, 300))
+    mcse = np.sqrt(np.square(spread).sum(axis=1) / r_eff)
+    found[:, is_finite] = elpd, k, with_all - elpd, mcse
+    return found
+
+
+def relative_efficiency(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, " row"]:
+    """Return the effective sample size of each row's likelihood divided by the number of draws; 1 for few draws."""
+    num_rows, num_chains, num_draws = log_likelihood.shape
+    if num_draws < MIN_DRAWS:
+        return np.ones(num_rows)
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=(1, 2), keepdims=True))
+    half = num_draws // 2
+    halves = np.concatenate([likelihood[..., :half], likelihood[..., -half:]], axis=1)
+    size = effective_sample_size(halves) / (2 * num_chains * half)
+    return np.where(np.isfinite(size), size, 1.0)

@@ -1,0 +1,135 @@
+"""Show leave-one-out: a section of the page and a cell of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from bayesmesh.analyses.loo.sums import read_sums
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
+
+MOST_POINTS = 2_000
+"""Rows drawn in the figure, besides those with a high k."""
+
+MOST_ROWS = 10
+"""Rows with the largest k in the table."""
+
+
+def build_section(files: Mapping[str, Path]) -> Section | None:
+    """Build the section; None if nothing was computed.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    sums = read_sums(files["loo.csv"])
+    if sums is None:
+        return None
+    scores = read_pointwise(files[POINTWISE])["left_out"]
+    body = render(
+        Path(__file__).with_name("section.html"),
+        sentences=sentences(sums),
+        figure=draw_k(scores, sums["good_k"]),
+        rows=html_table(worst_rows(scores), "Rows with the largest Pareto k"),
+    )
+    numbers = [KeyNumber("Leave-one-out log score", _sum_text(sums, "elpd"), "elpd, nats, summed over rows")]
+    num_high = sums["num_high_k"]
+    if num_high:
+        of_rows = f"of {formats.count(sums['num_rows'])} rows"
+        numbers.append(KeyNumber("Rows with high Pareto k", formats.count(num_high), of_rows, "warn"))
+    return Section(body, numbers)
+
+
+def describe(files: Mapping[str, Path]) -> str:
+    """Return the expected log predictive density; empty if nothing was computed."""
+    sums = read_sums(files["loo.csv"])
+    if sums is None:
+        return ""
+    doubt = " (k high)" if sums["num_high_k"] else ""
+    return f"elpd {_sum_text(sums, 'elpd')}{doubt}"
+
+
+def _sum_text(sums: Mapping[str, float], name: str) -> str:
+    return f"{formats.fixed(sums[name], 1)} ± {formats.fixed(sums[name + '_se'], 1)}"
+
+
+def sentences(sums: Mapping[str, float]) -> list[str]:
+    """Return what the sums say, in words."""
+    num_rows = sums["num_rows"]
+    mean, error = sums["elpd"] / num_rows, sums["elpd_se"] / num_rows
+    said = [
+        f"Predicted from all other rows, a row has a log score of {formats.real(mean)} ± {formats.real(error, 2)} nats on average; "
+        f"the sum over {formats.count(num_rows)} rows is {_sum_text(sums, 'elpd')}.",
+        f"The fit is as flexible as one with {_sum_text(sums, 'p_loo')} free parameters.",
+    ]
+    if sums["held_out_rows"]:
+        held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
+        said.append(
+            f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
+            f"({formats.count(sums['held_out_rows'])} rows)."
+        )
+    return [*said, _trust(sums)]
+
+
+def _trust(sums: Mapping[str, float]) -> str:
+    """Say whether importance sampling was good enough."""
+    limit, num_high = formats.fixed(sums["good_k"], 2), sums["num_high_k"]
+    if not num_high:
+        largest = formats.fixed(sums["largest_k"], 2)
+        return (
+            f"The estimate can be relied on: Pareto k is at most {largest}, below the limit of {limit} for "
+            f"{formats.count(sums['num_draws'])} draws, and the Monte Carlo error of the sum is "
+            f"{formats.real(sums['elpd_mcse'], 2)} nats."
+        )
+    part = f"{formats.count(num_high)} of {formats.count(sums['num_rows'])} rows ({formats.share(num_high / sums['num_rows'])})"
+    beyond = sums["num_k_above_1"]
+    more = f" For {formats.count(beyond)} of them it is above 1, where even the mean does not exist." if beyond else ""
+    return (
+        f"The estimate is unreliable: Pareto k is above {limit} for {part}. The posterior without such a row is too far from the one "
+        f"with it, and the sum is probably too high.{more} Fit again without these rows, or use a model that is less "
+        "surprised by them."
+    )
+
+
+def worst_rows(scores: RowScores) -> pd.DataFrame:
+    """Return the rows with the largest k."""
+    assert scores.pareto_k is not None
+    assert scores.effective_parameters is not None
+    chosen = np.argsort(-scores.pareto_k, kind="stable")[:MOST_ROWS]
+    return pd.DataFrame(
+        {
+            "row": [str(row) for row in chosen],
+            "Pareto k": scores.pareto_k[chosen],
+            "log score": scores.elpd[chosen],
+            "effective parameters": scores.effective_parameters[chosen],
+        }
+    )
+
+
+def draw_k(scores: RowScores, limit: float) -> Panel:
+    """Draw Pareto k by row, with the limit: all rows above it, and evenly spread ones of the others."""
+    assert scores.pareto_k is not None
+    k = np.minimum(scores.pareto_k, 2.0)
+    is_high = k > limit
+    others = np.flatnonzero(~is_high)
+    shown = others[np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_POINTS)).astype(int))]
+    high = np.flatnonzero(is_high)[:MOST_POINTS]
+
+    def plot(axes: Axes) -> None:
+        axes.axhline(limit, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        for rows, colour in ((shown, series(0)), (high, series(3))):
+            axes.plot(rows, k[rows], color=colour, marker="o", markersize=2, linewidth=0)
+        axes.set_xlabel("row")
+        axes.set_ylabel("Pareto k")
+
+    note = f"Above the dashed line at {limit:.2f} the estimate for a row is unreliable. Values above 2 are drawn at 2."
+    if len(shown) < len(others) or len(high) < is_high.sum():
+        note += f" {len(shown) + len(high):,} of {len(k):,} rows are drawn."
+    label = f"Pareto k by row: {int(is_high.sum())} of {len(k)} above {limit:.2f}, largest {scores.pareto_k.max():.2f}"
+    return draw("pareto-k", plot, size=(520, 240), label=label, title="Pareto k", note=note)

@@ -1,0 +1,15 @@
+"""Settings of leave-one-out cross-validation."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+
+
+class Options(Settings):
+    """Leave-one-out predictive density of every row, with Pareto k, and the log score of held-out rows."""
+
+    block_mebibytes: int = Field(
+        64, ge=1, le=65536, description="Log likelihoods of all draws at a block of rows in memory at a time, in MiB."
+    )

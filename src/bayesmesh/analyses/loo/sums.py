@@ -1,0 +1,56 @@
+"""Sums over rows of leave-one-out scores: ``loo.csv``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bayesmesh.diagnostics.psis import good_k
+from bayesmesh.errors import StoreError
+from bayesmesh.figures.documents import read_csv, render_csv
+from bayesmesh.files import write_text
+from bayesmesh.store.pointwise import RowScores, sum_error
+
+COLUMNS = (
+    "elpd", "elpd_se", "elpd_mcse", "p_loo", "p_loo_se", "num_rows", "num_draws", "good_k", "largest_k", "num_high_k",
+    "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows",
+)  # fmt: skip
+"""Columns of ``loo.csv``, one row; sums in nats."""
+
+
+def summarise(left_out: RowScores, held_out: RowScores | None) -> dict[str, float]:
+    """Return column -> number; see `COLUMNS`. Without held-out rows, their sums are not a number."""
+    assert left_out.pareto_k is not None
+    assert left_out.effective_parameters is not None
+    assert left_out.mcse is not None
+    k, effective, num_rows = left_out.pareto_k, left_out.effective_parameters, len(left_out.elpd)
+    limit = good_k(left_out.num_draws)
+    held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
+    values = (
+        *left_out.total, float(np.sqrt(np.square(left_out.mcse).sum())),
+        float(effective.sum()), sum_error(effective),
+        num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def write_sums(path: Path, sums: Mapping[str, float]) -> None:
+    """Write the sums as a table of one row."""
+    write_text(path, render_csv(COLUMNS, [[sums[name] for name in COLUMNS]]))
+
+
+def read_sums(path: Path) -> dict[str, float] | None:
+    """Return column -> number of ``loo.csv``; None if it does not exist.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return None
+    rows = read_csv(path, COLUMNS)
+    if len(rows) != 1:
+        raise StoreError(f"{path}: {len(rows)} rows instead of one", "run the analysis again")
+    return {name: rows[0].number(name) for name in COLUMNS}

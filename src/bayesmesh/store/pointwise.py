@@ -1,0 +1,112 @@
+"""Scores of single rows, as analyses store them and comparisons read them: ``pointwise.zarr``."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from bayesmesh.errors import StoreError
+from bayesmesh.files import atomic_folder
+from bayesmesh.store.arrays import open_group, read_part, write_array
+from bayesmesh.store.layout import ROW
+
+POINTWISE = "pointwise.zarr"
+"""Name of the output of an analysis that scores every row."""
+
+_OTHERS = ("pareto_k", "effective_parameters", "mcse")
+
+
+@dataclasses.dataclass(frozen=True)
+class RowScores:
+    """Log scores of rows, in the order of the source.
+
+    Attributes:
+        elpd: (row,) float64, log predictive density or probability of each row's outcome, in nats.
+        digest: of the outcomes, see `digest_outcomes`: equal for the same rows of the same outcome.
+        is_discrete: whether outcomes are whole numbers, so that scores are log probabilities and not log densities.
+        num_draws: draws of all chains.
+        pareto_k, effective_parameters, mcse: (row,) float64 or None: Pareto k; effective number of parameters; Monte Carlo
+            standard error of `elpd`.
+    """
+
+    elpd: np.ndarray
+    digest: str
+    is_discrete: bool
+    num_draws: int
+    pareto_k: np.ndarray | None = None
+    effective_parameters: np.ndarray | None = None
+    mcse: np.ndarray | None = None
+
+    @property
+    def total(self) -> tuple[float, float]:
+        """Sum over rows, and its standard error over rows."""
+        return float(self.elpd.sum()), sum_error(self.elpd)
+
+
+def sum_error(values: np.ndarray) -> float:
+    """Return the standard error of the sum of independent values; not a number for fewer than two.
+
+    >>> round(sum_error(np.array([1.0, 3.0])), 6), sum_error(np.array([1.0]))
+    (2.0, nan)
+    """
+    return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def digest_outcomes(outcomes: np.ndarray) -> str:
+    """Return the sha256 of the outcomes of rows, in hexadecimal, whatever dtype they have.
+
+    >>> digest_outcomes(np.array([1, 0], np.int8)) == digest_outcomes(np.array([1.0, 0.0]))
+    True
+    """
+    values = np.ascontiguousarray(outcomes, "<f8")
+    return hashlib.sha256(str(values.shape).encode() + values.tobytes()).hexdigest()
+
+
+def write_pointwise(path: Path, left_out: RowScores, held_out: RowScores | None) -> None:
+    """Write the scores of training rows, each left out in turn, and of held-out rows if there are any.
+
+    An earlier store is replaced when the new one is complete.
+    """
+    with atomic_folder(path) as partial:
+        root = open_group(partial, "w")
+        for name, scores in (("left_out", left_out), ("held_out", held_out)):
+            if scores is None:
+                continue
+            group = root.create_group(name)
+            group.attrs.update(digest=scores.digest, is_discrete=scores.is_discrete, num_draws=scores.num_draws)
+            for array in ("elpd", *_OTHERS):
+                values = getattr(scores, array)
+                if values is not None:
+                    write_array(group, array, np.asarray(values, np.float64), (ROW,))
+
+
+def read_pointwise(path: Path) -> dict[str, RowScores]:
+    """Return the scores of ``left_out`` and, if stored, of ``held_out`` rows.
+
+    Raises:
+        StoreError: the store is missing or damaged.
+    """
+    root = open_group(path)
+    found = {name: _read(path, group) for name, group in root.groups()}
+    if "left_out" not in found:
+        raise StoreError(f"{path}: no group 'left_out'", "run the analysis that writes it again")
+    return found
+
+
+def _read(path: Path, group: zarr.Group) -> RowScores:
+    arrays = {name: read_part(array) for name, array in group.arrays()}
+    try:
+        attributes = group.attrs
+        return RowScores(
+            arrays["elpd"],
+            str(attributes["digest"]),
+            bool(attributes["is_discrete"]),
+            int(str(attributes["num_draws"])),
+            *(arrays.get(name) for name in _OTHERS),
+        )
+    except (KeyError, ValueError) as error:
+        raise StoreError(f"{path}: damaged: {error}", "run the analysis that writes it again") from error

@@ -1,0 +1,211 @@
+"""Leave-one-out against exact refits of conjugate models, and against arviz_stats on the same log likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from arviz_base import from_dict
+from arviz_stats import loo as reference_loo
+from arviz_stats.base import array_stats
+from scipy import stats
+
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
+from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows, relative_efficiency
+from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
+from bayesmesh.analyses.loo.section import build_section, describe, sentences
+from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.declarations import declared
+from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
+from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.gaussian import Gaussian
+from bayesmesh.models.gaussian import Options as GaussianOptions
+from bayesmesh.models.glm.model import Glm
+from bayesmesh.models.glm.model import Options as GlmOptions
+from bayesmesh.models.matrix_factorization import MatrixFactorization
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
+from bayesmesh.store.pointwise import RowScores, read_pointwise
+from bayesmesh.store.posterior_reader import Posterior, open_posterior
+
+NOISE = 1.5
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _double_precision() -> None:
+    jax.config.update("jax_enable_x64", True)
+
+
+def write_posterior(folder: Path, latents: Mapping[str, np.ndarray]) -> Posterior:
+    layout = ExperimentLayout(folder, "one")
+    group = open_group(layout.posterior, "w").create_group("posterior")
+    for name, values in latents.items():
+        write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_dim_{i}" for i in range(values.ndim - 2))))
+    return open_posterior(layout.posterior)
+
+
+def write_shards(folder: Path, dataset: Dataset) -> Path:
+    layout = DataLayout(folder, "data", "all")
+    shard(dataset, DataSettings(held_out_fraction=0.0), layout)
+    return layout.shards
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    files = declared("loo").files(folder / "one")
+    files["loo.csv"].parent.mkdir(parents=True)
+    return files
+
+
+@pytest.fixture
+def normal_mean(tmp_path: Path) -> tuple[BoundModel, Posterior, np.ndarray]:
+    """Rows of a normal with known noise, exact draws of the posterior of its mean, and exact scores of rows left out."""
+    generator = np.random.default_rng(3)
+    x = 0.7 + NOISE * generator.standard_normal(41)
+    shards = Shards(
+        write_shards(tmp_path, Dataset({"x": x[:, None]}, {"x": x[:5, None] + 1}, constants={"noise_scale": NOISE}))
+    )
+    precision = 1 + (len(x)) / NOISE**2
+    draws = x.sum() / NOISE**2 / precision + generator.standard_normal((4, 1000, 1)) / np.sqrt(precision)
+    without = 1 / (precision - 1 / NOISE**2)
+    exact = stats.norm.logpdf(x, without * (x.sum() - x) / NOISE**2, np.sqrt(without + NOISE**2))
+    spec = shards.spec("float64")
+    return (
+        BoundModel(Gaussian(GaussianOptions(), spec), spec, shards),
+        write_posterior(tmp_path, {"mean": draws}),
+        exact,
+    )
+
+
+def test_a_normal_mean_has_its_exact_leave_one_out_scores(
+    normal_mean: tuple[BoundModel, Posterior, np.ndarray], tmp_path: Path
+) -> None:
+    bound, posterior, exact = normal_mean
+    files = files_of(tmp_path)
+    # Blocks of 16 rows: the last is shorter than the others.
+    said = leave_out_rows(bound, posterior, 16 * 8 * 4000, files)
+    found = read_pointwise(files["pointwise.zarr"])
+    scores, sums = found["left_out"], read_sums(files["loo.csv"])
+    assert (np.abs(scores.elpd - exact) < 5 * scores.mcse + 1e-4).all()
+    assert abs(scores.elpd.sum() - exact.sum()) < 5 * sums["elpd_mcse"]
+    assert sums["elpd_mcse"] < 0.05
+    assert sums["num_high_k"] == 0
+    assert sums["p_loo"] == pytest.approx(1, abs=0.4)
+    # Held-out rows: the predictive density of all draws, here of the posterior in closed form.
+    x, variance = bound.shards.read_rows(0, 41)["x"][:, 0], 1 / (1 + 41 / NOISE**2)
+    held = stats.norm.logpdf(x[:5] + 1, variance * x.sum() / NOISE**2, np.sqrt(variance + NOISE**2))
+    np.testing.assert_allclose(found["held_out"].elpd, held, atol=0.02)
+    section = build_section(files)
+    assert "below the limit of 0.70" in section.body
+    assert "elpd −" in describe(files)
+    assert said.startswith("elpd -")
+    assert "0 of 41 rows" in said
+
+
+def test_scores_are_those_of_arviz_stats(
+    normal_mean: tuple[BoundModel, Posterior, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, posterior, _ = normal_mean
+    (block,) = RowLikelihood(bound.model, bound.data_spec, posterior, 2**30).blocks(bound.shards.read_rows, 41)
+    mean = np.asarray(posterior.array("posterior", "mean")[...])
+    expected = stats.norm.logpdf(bound.shards.read_rows(0, 41)["x"][:, 0], mean, NOISE)
+    np.testing.assert_allclose(block.log_likelihood, expected, atol=1e-12)
+    elpd, k, effective, _ = leave_one_out(np.moveaxis(block.log_likelihood, -1, 0))
+    r_eff = relative_efficiency(np.moveaxis(block.log_likelihood, -1, 0))
+    for row in range(0, 41, 4):
+        reference = array_stats.loo(block.log_likelihood[..., row], r_eff=r_eff[row])
+        np.testing.assert_allclose([elpd[row], k[row], effective[row]], reference, rtol=0, atol=1e-8)
+    # With one efficiency for all rows, as arviz_stats has it, everything is equal to the last step.
+    tree = from_dict({"posterior": {"mean": mean[..., 0]}, "log_likelihood": {"y": block.log_likelihood}})
+    monkeypatch.setattr(leave_one_out_module, "relative_efficiency", lambda values: np.full(len(values), 0.9))
+    scores, _ = _score(block.log_likelihood)
+    reference = reference_loo(tree, reff=0.9)
+    expected = (reference.elpd, reference.se, reference.p, reference.good_k)
+    np.testing.assert_allclose([scores[name] for name in ("elpd", "elpd_se", "p_loo", "good_k")], expected, rtol=1e-10)
+
+
+def _score(log_likelihood: np.ndarray) -> tuple[dict[str, float], RowScores]:
+    elpd, k, effective, mcse = leave_one_out(np.moveaxis(log_likelihood, -1, 0))
+    scores = RowScores(elpd, "", False, log_likelihood[..., 0].size, k, effective, mcse)
+    return summarise(scores, None), scores
+
+
+def test_a_regression_with_known_noise_has_its_exact_scores_in_the_order_of_the_source(tmp_path: Path) -> None:
+    """Rows lie sorted by group in the prepared shards; draws of the latents are exact, so nothing is sampled."""
+    generator = np.random.default_rng(4)
+    num_rows, num_groups = 60, 6
+    group, x = generator.integers(0, num_groups, num_rows).astype(np.int32), generator.standard_normal(num_rows)
+    y = 1 + 0.5 * x + NOISE * generator.standard_normal(num_rows)
+    path = write_shards(tmp_path, Dataset({"y": y, "x": x, "site": group}))
+    options = GlmOptions(formula="y ~ x + (1 | site)", local_group="site", centred=("site",))
+    shards = prepared(path, lambda spec, read: Glm.prepare(options, spec, read))
+    spec = shards.spec("float64")
+    model = Glm(options, spec)
+    # Columns are standardised; groups have fixed effects of 0, sigma is known, and coefficients a flat prior.
+    design = np.column_stack([np.ones(num_rows), x - x.mean()])
+    covariance = NOISE**2 * np.linalg.inv(design.T @ design)
+    mean = covariance @ design.T @ y / NOISE**2
+    draws = generator.multivariate_normal(mean, covariance, (4, 1000))
+    latents = {
+        "intercept": draws[..., 0], "coefficients": draws[..., 1:], "sigma": np.full((4, 1000), NOISE),
+        "sd_site": np.ones((4, 1000, 1)), "effects_site": np.zeros((4, 1000, num_groups, 1)),
+    }  # fmt: skip
+    files = files_of(tmp_path)
+    leave_out_rows(BoundModel(model, spec, shards), write_posterior(tmp_path, latents), 2**26, files)
+    leverage = np.einsum("ri,ij,rj->r", design, covariance, design) / NOISE**2
+    residual = (y - design @ mean) / (1 - leverage)
+    exact = stats.norm.logpdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
+    scores = read_pointwise(files["pointwise.zarr"])["left_out"]
+    assert shards.source_rows().tolist() != list(range(num_rows))
+    assert (np.abs(scores.elpd - exact) < 5 * scores.mcse + 1e-4).all()
+
+
+def test_what_cannot_be_left_out_is_refused_with_a_reason(
+    normal_mean: tuple[BoundModel, Posterior, np.ndarray], tmp_path: Path
+) -> None:
+    bound, posterior, _ = normal_mean
+    spec = DataSpec(3, {"watched": FieldSpec((4,), "uint8")}, {"num_films": 4})
+    with pytest.raises(ConfigError, match=r"key 'loo': .* latents for each row \(user_biases, user_embeddings\)"):
+        check_rows(MatrixFactorization(declared_options("matrix_factorization"), spec), spec)
+
+    class Weighted(Gaussian):
+        def log_likelihood(self, latents, rows):
+            return 2 * super().log_likelihood(latents, rows)
+
+    class Whole(Gaussian):
+        takes_all_rows = True
+
+    weighted = bound._replace(model=Weighted(GaussianOptions(), bound.data_spec))
+    with pytest.raises(ConfigError, match=r"log likelihood of row \d+ is .* weights"):
+        leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
+    with pytest.raises(ConfigError, match="takes all rows as one"):
+        check_rows(Whole(GaussianOptions(), bound.data_spec), bound.data_spec)
+
+
+def declared_options(model: str) -> object:
+    from bayesmesh.config.registry import resolve_component
+
+    return resolve_component("model", model, {})[1]
+
+
+def test_high_k_is_said_and_rows_without_a_finite_likelihood_are_not_hidden() -> None:
+    generator = np.random.default_rng(5)
+    log_likelihood = generator.standard_normal((3, 2, 500))
+    log_likelihood[1] = np.log(generator.pareto(0.5, (2, 500)))
+    log_likelihood[2, 0, 0] = -np.inf
+    elpd, k, _, _ = leave_one_out(log_likelihood)
+    assert k[0] < 0.66 < k[1]
+    assert np.isinf(k[2])
+    assert elpd[2] == -np.inf
+    sums = dict.fromkeys(COLUMNS, 1.0) | {"num_rows": 3, "good_k": 0.66, "num_high_k": 2, "num_k_above_1": 1}
+    said = " ".join(sentences(sums))
+    assert "unreliable: Pareto k is above 0.66 for 2 of 3 rows (66.7%)" in said
+    assert "For 1 of them" in said
+    assert "can be relied on" not in said
