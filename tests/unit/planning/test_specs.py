@@ -33,6 +33,7 @@ EXPERIMENT: dict[str, Any] = {
     "model": {"name": "matrix_factorization"},
     "kernel": {"name": "hmc"},
     "averaging": {},
+    "loo": {},
     "recommendation": {"users": [1, 2]},
 }
 
@@ -97,8 +98,8 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
     ("sampling.warmup", 9, {"compile", "sample", "report"}),
     ("kernel.target_acceptance", 0.9, {"compile", "sample", "report"}),
     ("compute.mesh", {"data": 2}, {"compile", "sample", "report"}),
-    ("compute.dtype", "float64", {"compile", "sample", "assemble", "average", "recommend", "report"}),
-    ("model.prior_scale", 2.0, {"compile", "sample", "assemble", "average", "recommend", "report"}),
+    ("compute.dtype", "float64", {"compile", "sample", "assemble", "average", "loo", "recommend", "report"}),
+    ("model.prior_scale", 2.0, {"compile", "sample", "assemble", "average", "loo", "recommend", "report"}),
     ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),
     ("data.num_films", 9, set(STAGES) - {"diagnose"}),
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from arviz_base import from_dict
+import xarray as xr
 from arviz_stats import loo as reference_loo
 from arviz_stats.base import array_stats
 from scipy import stats
@@ -123,7 +123,10 @@ def test_scores_are_those_of_arviz_stats(
         reference = array_stats.loo(block.log_likelihood[..., row], r_eff=r_eff[row])
         np.testing.assert_allclose([elpd[row], k[row], effective[row]], reference, rtol=0, atol=1e-8)
     # With one efficiency for all rows, as arviz_stats has it, everything is equal to the last step.
-    tree = from_dict({"posterior": {"mean": mean[..., 0]}, "log_likelihood": {"y": block.log_likelihood}})
+    groups = {"posterior": ("mean", mean), "log_likelihood": ("y", block.log_likelihood)}
+    tree = xr.DataTree.from_dict(
+        {group: xr.Dataset({name: ((CHAIN, DRAW, "place"), values)}) for group, (name, values) in groups.items()}
+    )
     monkeypatch.setattr(leave_one_out_module, "relative_efficiency", lambda values: np.full(len(values), 0.9))
     scores, _ = _score(block.log_likelihood)
     reference = reference_loo(tree, reff=0.9)
