@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "neural_network": {"widths": [4]},
     "pymc": {"function": "pymc_functions:level"},
+    "numpyro": {"function": "numpyro_functions:level"},
 }
 """Options of models that cannot do without some."""
 

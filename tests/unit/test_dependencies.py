@@ -39,13 +39,15 @@ TOOLS = {
     "snakefmt",
     "types-pyyaml",
     "types-requests",
+    "snakedeploy",
+    "snakemake-executor-plugin-cluster-generic",
     "beartype",
 }
 """Of the extra dev: run, or read by mypy, and imported nowhere."""
 
-PYMC = {"models/pymc"}
+PYMC, NUMPYRO = {"models/pymc"}, {"models/numpyro"}
 PEERS = {"reproduction/benchmarks/convergence", "reproduction/benchmarks/hidden_markov"}
-"""Folders that need the extra pymc, and those whose contenders run in the environment of ``envs/peers.in``."""
+"""Folders that need the extras pymc and numpyro, and those whose contenders run in the environment of ``envs/peers.in``."""
 
 
 def _imported(files: Iterable[Path]) -> set[str]:
@@ -81,14 +83,15 @@ DECLARED, EXTRAS = _names(PROJECT["dependencies"]), PROJECT["optional-dependenci
 
 
 def test_all_that_the_package_imports_is_declared_and_nothing_else() -> None:
-    _, rest = _source(PYMC | PEERS)
+    _, rest = _source(PYMC | NUMPYRO | PEERS)
     assert _imported(rest) == DECLARED - NOT_IMPORTED.keys()
     assert NOT_IMPORTED.keys() <= DECLARED
 
 
-def test_the_bridge_imports_its_extra() -> None:
-    inside, _ = _source(PYMC)
-    assert _imported(inside) - DECLARED == _names(EXTRAS["pymc"])
+def test_each_bridge_imports_its_extra() -> None:
+    for folders, extra in ((PYMC, "pymc"), (NUMPYRO, "numpyro")):
+        inside, _ = _source(folders)
+        assert _imported(inside) - DECLARED == _names(EXTRAS[extra])
 
 
 def test_contenders_import_what_their_environment_holds() -> None:
@@ -105,5 +108,5 @@ def test_the_tests_import_what_the_extra_dev_declares() -> None:
     files = [path for path in found if path.name != "make_reference.py"]
     own = {canonicalize_name(path.stem) for path in (ROOT / "tests").iterdir()}
     dev = _names(EXTRAS["dev"])
-    assert _imported(files) - own - DECLARED - _names(EXTRAS["pymc"]) == dev - TOOLS
+    assert _imported(files) - own - DECLARED - _names(EXTRAS["pymc"]) - _names(EXTRAS["numpyro"]) == dev - TOOLS
     assert dev >= TOOLS

@@ -23,6 +23,7 @@ BROKEN = {
     "circles": ("errors.py", "bayesmesh.files"),
     "pickle": ("reproduction/verbs.py", "pickle"),
     "pymc": ("kernels/hmc.py", "pymc"),
+    "numpyro": ("kernels/hmc.py", "numpyro"),
 }
 """Contract -> a file and an import in it that breaks the contract."""
 

@@ -142,6 +142,11 @@ class Model(ABC):
         self.spec = spec
 
     @classmethod
+    def reads_whole(cls, options: Settings) -> bool:
+        """Return whether the whole dataset is one row: `takes_all_rows`, or the option ``whole`` of a model that has it."""
+        return cls.takes_all_rows or getattr(options, "whole", False) is True
+
+    @classmethod
     def prepare(
         cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
     ) -> Preparation | None:

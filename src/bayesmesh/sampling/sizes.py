@@ -50,8 +50,10 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
     """
     compute, sampling = spec.compute, spec.sampling
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
-    _check_whole(model_class, spec)
-    spreads_rows = sampling.mode == "sharded" and not model_class.takes_all_rows
+    is_whole = model_class.reads_whole(options)
+    if is_whole:
+        _check_whole(spec)
+    spreads_rows = sampling.mode == "sharded" and not is_whole
     mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
@@ -80,15 +82,13 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
     return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
 
 
-def _check_whole(model_class: type[Model], spec: StageSpec) -> None:
+def _check_whole(spec: StageSpec) -> None:
     """Refuse to spread the rows of a model that takes them all together.
 
     Raises:
         ConfigError: the experiment asks for several processes, or devices along the rows.
     """
     compute, where = spec.compute, f"experiment '{spec.experiment}'"
-    if not model_class.takes_all_rows:
-        return
     if compute.processes > 1:
         raise ConfigError(
             f"{where}: key 'compute.processes': {compute.processes} processes would share the rows, which model"

@@ -22,7 +22,7 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     with in_file_of(spec, "model.name"):
         model_class, options = spec.component("model")
     path = spec.data_layout.shards
-    if model_class.takes_all_rows:
+    if model_class.reads_whole(options):
         shards: Shards = WholeShards(path)
     else:
         with in_file_of(spec):

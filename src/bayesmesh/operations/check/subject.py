@@ -129,7 +129,7 @@ def _subject(
         raise ConfigError(
             f"model '{name}': option {where}: {first['msg']}", "give an experiment that sets it: --experiment NAME"
         ) from error
-    if model_class.takes_all_rows:
+    if model_class.reads_whole(options):
         rows = {k: v[None, :MOST_ROWS] for k, v in rows.items()}
     fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
     num_rows = len(next(iter(rows.values())))

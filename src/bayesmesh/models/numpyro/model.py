@@ -1,0 +1,156 @@
+"""A NumPyro model as a model of the pipeline: a function with NumPyro's primitives, in a module of your own::
+
+    def regression(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+The density, the transforms and the draws of the prior are NumPyro's own. The axis of the rows is that whose length follows
+the number of rows, which a plate gives to what is inside of it. Latents are continuous and shared by all rows. A model
+without such an axis, or with latents inside of the plate of the rows, takes all data as one row with `whole: true`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from pydantic import Field
+
+from bayesmesh.config.named_code import load_function
+from bayesmesh.config.settings import CodeName, Settings
+from bayesmesh.errors import ConfigError
+from bayesmesh.models import base
+from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.numpyro.sites import MANY, Site, Sites
+
+
+class Options(Settings):
+    """Options of `numpyro`."""
+
+    function: CodeName = Field(
+        description="Function with NumPyro's primitives, as `module:function`. It is given fields of the data by the names "
+        "of its arguments, or all fields as one mapping where its only argument is not one of them."
+    )
+    whole: bool = Field(
+        False,
+        description="Take all data as one row, for models without an axis of rows, or with latents for each row. The data "
+        "then lie whole on every device, are not processed tile by tile, and have one log likelihood together.",
+    )
+
+
+class Bijector(NamedTuple):
+    """NumPyro's transforms, with the methods of a bijector of TFP that the pipeline calls; all of dicts by latent."""
+
+    forward: Any
+    inverse: Any
+    forward_log_det_jacobian: Any
+
+
+class Prior:
+    """The prior of a NumPyro model, with the methods of a joint distribution of TFP that the pipeline calls."""
+
+    def __init__(self, sites: Sites, dtype: str) -> None:
+        self._sites, self._dtype = sites, dtype
+        self.log_prob = sites.log_prior
+
+    def sample(self, *, seed: PRNGKeyArray) -> dict[str, Array]:
+        """Return a draw; the same key gives the same draw."""
+        return {name: jnp.asarray(value, self._dtype) for name, value in self._sites.draw(seed).items()}
+
+    def experimental_default_event_space_bijector(self) -> Bijector:
+        """Return the map from unconstrained space."""
+        return Bijector(self._sites.constrain, self._sites.unconstrain, self._sites.log_jacobian)
+
+
+class Predictive:
+    """The distribution of the site observed in the rows, given latents."""
+
+    def __init__(self, site: Site) -> None:
+        self._fn, self.batch_shape = site["fn"], tuple(jnp.shape(site["value"]))
+
+    def sample(self, *, seed: PRNGKeyArray) -> Shaped[Array, "rows ..."]:
+        """Return one draw."""
+        drawn: Array = self._fn.sample(seed)
+        return drawn
+
+    def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]:
+        """Return the log density, in nats."""
+        found: Array = self._fn.log_prob(value)
+        return found
+
+
+class NumpyroFunction(Model):
+    """The NumPyro model that a function describes."""
+
+    pretty_name = "NumPyro model"
+    offers = ()
+    packages: ClassVar[tuple[str, ...]] = ("numpyro",)
+    options: Options
+
+    @functools.cached_property
+    def _sites(self) -> Sites:
+        own, name = self.options, self.options.function
+        # Constants of a traced call must not become its tracers: the model is used again in other calls.
+        with jax.ensure_compile_time_eval():
+            sites = Sites(load_function(own.function), name, self._rows, self.spec.constants, is_whole=own.whole)
+            for term in sites.terms_of_rows(self._rows(MANY, other=True)) if not own.whole else ():
+                raise ConfigError(
+                    f"model {name}: '{term}' depends on the values of the rows, and has no axis of rows",
+                    "write numbers into the prior, and give each row a term of its own; or take all data as one row:\n"
+                    "    model:\n      whole: true",
+                )
+        return sites
+
+    def _rows(self, count: int, *, other: bool = False) -> dict[str, Array]:
+        """Return rows without meaning; of whole data, those of the one row."""
+        fields = self.spec.fields.items()
+        shapes = {k: field.shape if self.options.whole else (count, *field.shape) for k, field in fields}
+        return {
+            k: jnp.full(shapes[k], 1 if other else 0, field.dtype if field.dtype[0] in "iub" else self.spec.dtype)
+            for k, field in fields
+        }
+
+    def prior(self, data_spec: SpecLike) -> base.Prior:
+        """Return NumPyro's latent sites as a prior."""
+        return Prior(self._sites, data_spec.dtype)
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log density of the observed sites, summed for each row, in nats, shape (rows,)."""
+        dtype = next(iter(latents.values())).dtype
+        if self.options.whole:
+            return jax.vmap(lambda data: self._sites.log_likelihood(latents, data))(dict(rows)).astype(dtype)
+        return self._sites.log_likelihood(latents, dict(rows)).astype(dtype)
+
+    @functools.cached_property
+    def has_predictions(self) -> bool:
+        """Whether exactly one site with a distribution is observed in the rows."""
+        if self.options.whole:
+            return False
+        latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
+        with jax.ensure_compile_time_eval():
+            return self._sites.observed(latents, self._rows(MANY)) is not None
+
+    def predict(self, latents: Latents, inputs: Rows) -> base.Predictive:
+        """Return the distribution of the site observed in the rows."""
+        return Predictive(self._observed(latents, inputs))
+
+    def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
+        """Return the values of the site observed in the rows."""
+        latents = {k: jnp.ones(v.shape, self.spec.dtype) for k, v in self._sites.some_latents().items()}
+        return jnp.asarray(self._observed(latents, rows)["value"])
+
+    def _observed(self, latents: Latents, rows: Rows) -> Site:
+        site = None if self.options.whole else self._sites.observed(latents, dict(rows))
+        if site is None:
+            raise NotImplementedError(f"{self.options.function}: not exactly one site is observed in the rows")
+        return site
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return all latents; write a model of your own where some are not identified."""
+        del rows
+        return {name: jnp.asarray(value) for name, value in latents.items() if np.size(value)}

@@ -1,0 +1,226 @@
+"""The terms of a NumPyro model: prior, transforms and likelihood apart, each a function of arrays.
+
+All densities and transforms are NumPyro's own: the model is run with its handlers, with the latents in place of draws.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.distributions.distribution import validation_enabled
+from numpyro.distributions.util import is_identically_one
+from numpyro.infer.util import constrain_fn
+
+from bayesmesh.errors import ConfigError, suggest
+
+Arrays = Mapping[str, Array]
+Site = Mapping[str, Any]
+
+MANY, MORE = 2, 3
+"""Numbers of rows that tell the axis of the rows from others."""
+
+
+class Sites:
+    """A NumPyro model split into terms.
+
+    Args:
+        function: with NumPyro's primitives. It is given fields by the names of its arguments, or all as one mapping.
+        name: of the function, for messages.
+        rows: number of rows -> field -> values without meaning, with the shapes of so many rows.
+        constants: numbers that arguments may name beside fields.
+        is_whole: whether all data are one row, so that no axis of rows is needed.
+
+    Attributes:
+        latents: sorted names.
+        row_sites: name of each observed site -> axis of the rows in its log density; None where all data are one row.
+
+    Raises:
+        ConfigError: an argument is not a field; a latent is discrete or depends on the rows; or no site has the rows.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        name: str,
+        rows: Callable[[int], dict[str, Array]],
+        constants: Mapping[str, float | int],
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        self._function, self._name, self._constants = function, name, constants
+        self._some = rows(MANY)
+        self._parameters = self._read_parameters(self._some)
+        few, more = (self._shapes(rows(count)) for count in (MANY, MORE))
+        self.latents = sorted(name for name, site in few.items() if site["is_latent"])
+        for latent in self.latents:
+            self._check_latent(latent, few[latent], more.get(latent))
+        observed = {name: site for name, site in few.items() if not site["is_latent"]}
+        if is_whole:
+            self.row_sites: dict[str, int | None] = dict.fromkeys(observed)
+        else:
+            axes = {name: _axis(site["shape"], more[name]["shape"]) for name, site in observed.items() if name in more}
+            self.row_sites = {name: axis for name, axis in axes.items() if axis is not None}
+        if not self.row_sites:
+            raise ConfigError(
+                f"model {name}: no observed site has the rows on an axis",
+                "observe a field: `with numpyro.plate('rows', len(y)): numpyro.sample('y', ..., obs=y)`; or take all data as"
+                " one row:\n    model:\n      whole: true",
+            )
+        self._factors = sorted(set(observed) - set(self.row_sites))
+
+    def _read_parameters(self, fields: Mapping[str, object]) -> tuple[str, ...] | None:
+        """Return the arguments by which the function takes fields; None if it takes all as one mapping."""
+        parameters = inspect.signature(self._function).parameters.values()
+        needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+        valid = {*fields, *self._constants}
+        if len(needed) == 1 and needed[0] not in valid:
+            return None
+        for each in needed:
+            if each not in valid:
+                raise ConfigError(f"model {self._name}: its argument '{each}' is not a field of the data", suggest(each, valid))  # fmt: skip
+        return tuple(p.name for p in parameters if p.name in valid)
+
+    def _trace(self, rows: Arrays, latents: Arrays, key: PRNGKeyArray | None = None) -> dict[str, Site]:
+        """Run the model with some latents given, and return its sites of random variables."""
+        # A key only for what no latent determines: drawing the prior, or asking for shapes.
+        seeded = handlers.seed(self._function, jax.random.key(0) if key is None else key)
+        given = handlers.trace(handlers.substitute(seeded, data=dict(latents)))
+        args, kwargs = self._given(rows)
+        # Rows without meaning may be what no distribution takes.
+        with validation_enabled(False):
+            found = given.get_trace(*args, **kwargs)
+        for name, site in found.items():
+            if site["type"] == "param":
+                raise ConfigError(f"model {self._name}: '{name}' is a param", "draw it from a prior: numpyro.sample")
+            if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+                raise ConfigError(f"model {self._name}: the plate '{name}' takes a subsample", "leave subsample_size out: all rows count")  # fmt: skip
+        return {name: site for name, site in found.items() if site["type"] == "sample"}
+
+    def _shapes(self, rows: Arrays) -> dict[str, dict[str, Any]]:
+        """Return of each site whether it is a latent, and the shape of its value or of its log density."""
+        about: dict[str, dict[str, Any]] = {}
+
+        def run(rows: Arrays) -> dict[str, Array]:
+            out = {}
+            for name, site in self._trace(rows, {}).items():
+                support = getattr(site["fn"], "support", None)
+                about[name] = {
+                    "is_latent": not site["is_observed"],
+                    "is_discrete": bool(getattr(support, "is_discrete", False)),
+                }
+                out[name] = _log_prob(site) if site["is_observed"] else site["value"]
+            return out
+
+        shapes = jax.eval_shape(run, rows)
+        return {name: {**each, "shape": shapes[name].shape} for name, each in about.items()}
+
+    def _check_latent(self, name: str, site: Mapping[str, Any], more: Mapping[str, Any] | None) -> None:
+        if site["is_discrete"]:
+            raise ConfigError(f"model {self._name}: the latent '{name}' is discrete", "sum it out: kernels need gradients")  # fmt: skip
+        if more is None or more["shape"] != site["shape"]:
+            raise ConfigError(
+                f"model {self._name}: the latent '{name}' has an entry for each row",
+                "latents are shared by all rows; take all data as one row, which are then not spread over devices:\n"
+                "    model:\n      whole: true",
+            )
+
+    # -- functions of arrays -----------------------------------------------------------------------------------------------
+
+    def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
+        """Return a draw of the latents from the prior."""
+        sites = self._trace(self._some, {}, key)
+        return {name: sites[name]["value"] for name in self.latents}
+
+    def log_prior(self, latents: Arrays) -> Float[Array, ""]:
+        """Return the log density of the latents, and of factors that have no rows."""
+        sites = self._trace(self._some, latents)
+        return sum((_log_prob(sites[name]).sum() for name in (*self.latents, *self._factors)), start=jnp.zeros(()))
+
+    def constrain(self, z: Arrays) -> dict[str, Array]:
+        """Return the latents of unconstrained values."""
+        function = handlers.seed(self._function, jax.random.key(0))
+        with validation_enabled(False):
+            found = constrain_fn(function, *self._given(self._some), dict(z))
+        return {name: found[name] for name in self.latents}
+
+    def _given(self, rows: Arrays) -> tuple[tuple[Arrays, ...], dict[str, Any]]:
+        """Return the arguments of the function, by place and by name."""
+        if self._parameters is None:
+            return (rows,), {}
+        there = {**self._constants, **rows}
+        return (), {name: there[name] for name in self._parameters}
+
+    def unconstrain(self, latents: Arrays) -> dict[str, Array]:
+        """Return the unconstrained values of latents."""
+        sites = self._trace(self._some, latents)
+        return {name: biject_to(sites[name]["fn"].support).inv(latents[name]) for name in self.latents}
+
+    def log_jacobian(self, z: Arrays) -> Float[Array, ""]:
+        """Return the log determinant of the Jacobian of `constrain`."""
+        latents = self.constrain(z)
+        sites = self._trace(self._some, latents)
+        maps = {name: biject_to(sites[name]["fn"].support) for name in self.latents}
+        terms = (maps[name].log_abs_det_jacobian(z[name], latents[name]).sum() for name in self.latents)
+        return sum(terms, start=jnp.zeros(()))
+
+    def log_likelihood(self, latents: Arrays, rows: Arrays) -> Float[Array, "..."]:
+        """Return the log likelihood of each row; of all data, () where they are one row."""
+        sites = self._trace(rows, latents)
+        first, *others = (_by_row(_log_prob(sites[name]), axis) for name, axis in self.row_sites.items())
+        return sum(others, start=first)
+
+    def observed(self, latents: Arrays, rows: Arrays) -> Site | None:
+        """Return the one observed site that has the rows first and a distribution to draw from; None without one."""
+        sites = [site for name, site in self._trace(rows, latents).items() if name in self.row_sites]
+        is_one = len(sites) == 1 and self.row_sites[sites[0]["name"]] == 0 and type(sites[0]["fn"]).__name__ != "Unit"
+        return sites[0] if is_one else None
+
+    def some_latents(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return shapes of the latents."""
+        found: dict[str, jax.ShapeDtypeStruct] = jax.eval_shape(self.draw, jax.random.key(0))
+        return found
+
+    def terms_of_rows(self, others: Arrays) -> Iterator[str]:
+        """Yield latents and factors whose log density changes with the values of the rows.
+
+        Args:
+            others: rows with other values than those that were given before.
+        """
+        latents = self.draw(jax.random.key(1))
+        here, there = (self._trace(rows, latents) for rows in (self._some, others))
+        for name in (*self.latents, *self._factors):
+            if not jnp.array_equal(_log_prob(here[name]), _log_prob(there[name]), equal_nan=True):
+                yield name
+
+
+def _log_prob(site: Site) -> Array:
+    """Return the log density of a site, over its batch, as NumPyro counts it."""
+    value = site["fn"].log_prob(site["value"], site["intermediates"]) if site["intermediates"] else site["fn"].log_prob(site["value"])  # fmt: skip
+    scale = site["scale"]
+    return value if scale is None or is_identically_one(scale) else scale * value
+
+
+def _axis(few: Sequence[int], more: Sequence[int]) -> int | None:
+    """Return the axis that has as many entries as rows; None if there is not exactly one.
+
+    >>> _axis((5, 2), (5, 3)), _axis((), ()), _axis((2, 2), (3, 3))
+    (1, None, None)
+    """
+    if len(few) != len(more):
+        return None
+    changed = [i for i, pair in enumerate(zip(few, more, strict=True)) if pair[0] != pair[1]]
+    return changed[0] if len(changed) == 1 and (few[changed[0]], more[changed[0]]) == (MANY, MORE) else None
+
+
+def _by_row(values: Array, axis: int | None) -> Array:
+    """Sum a log density over all axes but that of the rows."""
+    if axis is None:
+        return values.sum()
+    return jnp.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).sum(1)

@@ -1,0 +1,87 @@
+"""Functions with NumPyro's primitives, as a user's own module would hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+from numpyro import distributions as dist
+
+
+def level(rows: Any) -> None:
+    """Emissions around one level, with noise of an unknown scale; all fields as one mapping."""
+    mean = numpyro.sample("mean", dist.Normal(0, 2))
+    noise = numpyro.sample("noise", dist.LogNormal(1, 0.3))
+    series = rows["emissions"]
+    with numpyro.plate("rows", len(series)):
+        numpyro.sample("emission", dist.Normal(mean, noise).expand(series.shape[1:]).to_event(1), obs=series)
+
+
+def rich(x: Any, y: Any = None) -> None:
+    """Supports that depend on latents, a simplex, factors with and without rows, a plate of its own, and a scale."""
+    noise = numpyro.sample("noise", dist.LogNormal(0, 1))
+    bound = numpyro.sample("bound", dist.Uniform(-noise, noise))
+    mixture = numpyro.sample("mixture", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    with numpyro.plate("columns", x.shape[1]):
+        weights = numpyro.sample("weights", dist.StudentT(4, 0, 2))
+    numpyro.factor("sparse", -0.1 * jnp.abs(weights).sum())
+    mean = numpyro.deterministic("mean", x @ weights + mixture[0] + bound)
+    with numpyro.plate("rows", len(x)):
+        numpyro.factor("more", -0.01 * mean**2)
+        with numpyro.handlers.scale(scale=0.5):
+            numpyro.sample("y", dist.Normal(mean, noise), obs=y)
+
+
+def schools(y: Any, sigma: Any) -> None:
+    """Effects for each row: all data are one row."""
+    mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+    with numpyro.plate("schools", len(y)):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+def without_plate(x: Any, y: Any, num_classes: Any) -> None:
+    """Observed values without a plate, counts of a constant; the rows are on their first axis."""
+    slope = numpyro.sample("slope", dist.Normal(jnp.zeros(num_classes - 1), 1).to_event(1))
+    numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+
+def discrete(y: Any) -> None:
+    """A latent that is a count."""
+    numpyro.sample("y", dist.Normal(numpyro.sample("count", dist.Poisson(3)), 1), obs=y)
+
+
+def blind() -> None:
+    """Nothing is observed in the rows."""
+    numpyro.sample("z", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1)), 1), obs=jnp.zeros(()))
+
+
+def summed(y: Any) -> None:
+    """A factor over all rows, which has no axis of rows, beside a site that has one."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.factor("fit", -(((y - mean) ** 2).sum()))
+    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def from_the_data(y: Any) -> None:
+    """A prior that is made of the rows."""
+    mean = numpyro.sample("mean", dist.Normal(y.mean(), 1))
+    numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def in_a_part(y: Any) -> None:
+    """A plate that takes a part of the rows."""
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(y), subsample_size=1) as chosen:
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y[chosen])
+
+
+def with_a_param(y: Any) -> None:
+    """A number to be optimised, as in variational inference."""
+    numpyro.sample("y", dist.Normal(numpyro.param("mean", 0.0), 1), obs=y)
+
+
+def of_another_table(x: Any, z: Any) -> None:
+    """An argument that is not a field."""
+    numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1)) * x[:, 0], 1), obs=z)
