@@ -12,9 +12,10 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
-FUNCTIONS = ("bayesmesh:sample", "bayesmesh:open", "bayesmesh:verdict")
+FUNCTIONS = ("bayesmesh:sample", "bayesmesh:open", "bayesmesh:verdict", "bayesmesh:compare")
 CLASSES = (
-    "bayesmesh.notebook.result:Result", "bayesmesh.notebook.result:ShownVerdict", "bayesmesh.models.base:Model",
+    "bayesmesh.notebook.result:Result", "bayesmesh.notebook.result:ShownVerdict", "bayesmesh.notebook.shown_comparison:ShownComparison",
+    "bayesmesh.models.base:Model",
     "bayesmesh.kernels.base:Kernel", "bayesmesh.kernels.hamiltonian.metrics.base:Metric", "bayesmesh.data.base:Source",
     "bayesmesh.analyses.base:Analysis",
 )  # fmt: skip

@@ -88,6 +88,13 @@ VERBS = {
             option("--experiment", metavar="NAME", help="whose data to use; by default of the first that uses the model"),
         ),
     ),
+    "compare": Verb(
+        "compare experiments by their scores of single rows: differences with errors, weights, a page", "operations.compare:run",
+        (
+            option("names", nargs="+", metavar="NAME", help="experiments, or sweeps for all their members"),
+            option("--name", help="name of the page and the table in results/comparisons/; made from the other names by default"),
+        ),
+    ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
 """The verbs besides stages and reproduction."""

@@ -22,11 +22,11 @@ STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "dia
 
 TARGET_NAMES = frozenset({
     "all", "quickstart", "reproduce", "benchmark", "benchmark_page", "benchmarks", "claims", "reproduction", "study",
-    "studies", "data", "logs", "index", "notebook", "seals", "sweep",
+    "studies", "comparisons", "data", "logs", "index", "notebook", "seals", "sweep",
 })  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
-OTHER_VERBS = frozenset({"check", "doctor", "gc", "init", "new", "schema", "status", "verify"})
+OTHER_VERBS = frozenset({"check", "compare", "doctor", "gc", "init", "new", "schema", "status", "verify"})
 """Verbs of the command line that are neither stages nor targets."""
 
 EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})

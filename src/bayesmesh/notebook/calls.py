@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayesmesh.notebook.result import Result, ShownVerdict
+    from bayesmesh.notebook.shown_comparison import ShownComparison
 
 
 def sample(
@@ -91,3 +92,24 @@ def verdict(result: Result | str | Path, *, results: str | Path = "results") -> 
     from bayesmesh.notebook.result import layout_of, verdict_of
 
     return verdict_of(layout_of(result, Path(results)))
+
+
+def compare(*compared: Result | str | Path, results: str | Path = "results") -> ShownComparison:
+    """Compare experiments by their scores of the same rows, as `bayesmesh compare` does; nothing is written.
+
+    Args:
+        compared: two or more results, names of experiments, or their folders, each with scores by row: ``loo={}``.
+        results: folder of results, for names.
+
+    Returns:
+        The comparison: ``table``, a data frame with one row per model, the best first, and ``sentences``.
+
+    Raises:
+        ConfigError: nothing is stored under a name, there are no scores by row, or they are of other rows or outcomes.
+        StoreError: scores are damaged or altered.
+    """
+    from bayesmesh.notebook.result import layout_of
+    from bayesmesh.notebook.shown_comparison import ShownComparison
+    from bayesmesh.operations.compare import compare as compare_layouts
+
+    return ShownComparison(compare_layouts([layout_of(each, Path(results)) for each in compared]))

@@ -99,7 +99,7 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
     elif owner == "reproduction":
         pages = ReproductionLayout(results)
         yield from ((path, seal_file(results, owner, "claims")) for path in (pages.table, pages.page))
-    elif owner == "studies":
+    elif owner in ("studies", "comparisons"):
         yield from ((path, path.parents[1] / FOLDER / owner / f"{path.stem}.json") for path in _tables(results / owner))
     else:
         layout = ExperimentLayout(results, owner)
@@ -141,7 +141,7 @@ def _check(results: Path, owner: str) -> Findings:
         lines += _without_record(results, owner, seals)
     if owner == "benchmarks":
         lines += _measured_tables(results)
-    elif owner not in ("", "reproduction", "studies"):
+    elif owner not in ("", "reproduction", "studies", "comparisons"):
         lines += _records_of_jobs(results / owner, settled)
         lines += [] if owner.startswith("data/") or at_work else _time_table(ExperimentLayout(results, owner))
     outdated = [

@@ -81,6 +81,8 @@ def _targets(plan: Plan, owner: str) -> set[str]:
 
 
 def _reason(owner: str) -> str:
+    if owner == "comparisons":
+        return "run `bayesmesh compare` again with the experiments of the page"
     if owner in ("benchmarks", "reproduction", "studies"):
         return "a measurement is another one each time; run it again yourself, with `make bench` or `make reproduce`"
     return "the configuration asks for no such results; if they are not needed, delete the folder and its records"

@@ -17,7 +17,7 @@ from bayesmesh.report.analysis_sections import describe_analyses
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.page import render
 from bayesmesh.report.time_spent import read_time, sampling_seconds
-from bayesmesh.store.layout import BenchmarkLayout, ExperimentLayout, ReproductionLayout, SweepLayout
+from bayesmesh.store.layout import BenchmarkLayout, ComparisonLayout, ExperimentLayout, ReproductionLayout, SweepLayout
 
 NO_VERDICT = "none"
 
@@ -107,7 +107,9 @@ def _sweep_row(results: Path, sweep: IndexedSweep) -> dict[str, str]:
 def _other_pages(results: Path) -> list[tuple[str, str]]:
     """Return names and links of existing pages that do not belong to an experiment."""
     known = {"Published claims": ReproductionLayout(results).page, "Benchmarks": BenchmarkLayout(results).page}
-    return [(name, page.relative_to(results).as_posix()) for name, page in known.items() if page.exists()]
+    compared = sorted(ComparisonLayout(results, "").folder.glob("[!.]*.html"))
+    pages = [*known.items(), *((f"Comparison {page.stem}", page) for page in compared)]
+    return [(name, page.relative_to(results).as_posix()) for name, page in pages if page.exists()]
 
 
 def read_index_row(results: Path, page: IndexedPage) -> dict[str, str]:

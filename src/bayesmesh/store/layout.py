@@ -159,6 +159,25 @@ class SweepLayout:
         self.page = self.folder / "comparison.html"
 
 
+class ComparisonLayout:
+    """Files of a comparison of experiments by their scores of single rows.
+
+    Args:
+        results: folder of all results.
+        name: name of the comparison.
+
+    Attributes:
+        table: one row per experiment, and one per average over them.
+        page: what the scores say.
+    """
+
+    def __init__(self, results: Path, name: str) -> None:
+        self.name = name
+        self.folder = results / "comparisons"
+        self.table = self.folder / f"{name}.csv"
+        self.page = self.folder / f"{name}.html"
+
+
 @dataclasses.dataclass(frozen=True)
 class BenchmarkLayout:
     """Files of the benchmarks.

@@ -1,0 +1,30 @@
+"""Show a comparison of models as a table and sentences, as HTML and as text."""
+
+from __future__ import annotations
+
+import pandas as pd
+from markupsafe import Markup
+
+from bayesmesh.report.comparison_page import COLUMNS, table_row
+from bayesmesh.report.model_comparison import ModelComparison, sentences
+
+
+class ShownComparison:
+    """Models on the same rows.
+
+    Attributes:
+        table: one row per model, the best first, and one per average over them; the columns of ``comparisons/*.csv``.
+        sentences: what the scores say.
+    """
+
+    def __init__(self, found: ModelComparison) -> None:
+        rows = [table_row(each) for each in (*found.members, *found.averages)]
+        self.table = pd.DataFrame(rows, columns=list(COLUMNS)).set_index("model")
+        self.sentences = sentences(found)
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.sentences, self.table.to_string(float_format="%.3f", na_rep="")])
+
+    def _repr_html_(self) -> str:
+        said = Markup("").join(Markup("<p>{}</p>").format(each) for each in self.sentences)
+        return f"<div>{said}{self.table.to_html(float_format='{:.3f}'.format, na_rep='')}</div>"

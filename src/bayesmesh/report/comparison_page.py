@@ -1,0 +1,76 @@
+"""Write the page and the table of a comparison of models."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+
+from bayesmesh.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import write_text
+from bayesmesh.report.model_comparison import Member, ModelComparison, sentences
+from bayesmesh.report.page import render
+from bayesmesh.store.layout import ComparisonLayout
+
+MOST_DRAWN = 60
+"""Models in the figure."""
+
+COLUMNS = (
+    "model", "elpd", "elpd_se", "elpd_difference", "elpd_difference_se", "p_loo", "num_high_k", "stacking_weight",
+    "pseudo_bma_weight", "held_out", "held_out_se", "held_out_difference", "held_out_difference_se",
+)  # fmt: skip
+"""Columns of the table."""
+
+
+def write_comparison(layout: ComparisonLayout, title: str, found: ModelComparison) -> None:
+    """Write the table, and then the page; each is replaced atomically."""
+    rows = [table_row(each) for each in (*found.members, *found.averages)]
+    write_text(layout.table, render_csv(COLUMNS, rows))
+    document = render(
+        "model_comparison.html",
+        title=title,
+        sentences=sentences(found),
+        figure=draw_differences(found),
+        members=found.members,
+        averages=found.averages,
+        words=found.words,
+        num_errors=found.num_errors,
+        is_held_out=bool(found.num_held_out),
+        num_rows=found.num_rows,
+        num_held_out=found.num_held_out,
+        has_high_k=any(each.num_high_k for each in found.members),
+    )
+    write_text(layout.page, document)
+
+
+def table_row(member: Member) -> list[object]:
+    """Return a row of the table; see `COLUMNS`."""
+    held = (
+        (*member.held_out, *member.held_out_difference)
+        if member.held_out and member.held_out_difference
+        else [None] * 4
+    )
+    weights = [None if weight != weight else weight for weight in (member.stacking, member.pseudo_bma)]
+    p_loo = None if member.p_loo != member.p_loo else member.p_loo
+    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held]
+
+
+def draw_differences(found: ModelComparison) -> Panel:
+    """Draw differences to the best model with intervals, the best above."""
+    shown = [*found.averages[:1], *found.members[:MOST_DRAWN]]
+    places = range(len(shown))[::-1]
+
+    def plot(axes: Axes) -> None:
+        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        for place, each in zip(places, shown, strict=True):
+            gap, half = each.difference.difference, found.num_errors * each.difference.error
+            colour = series(0) if each.stacking == each.stacking else series(3)
+            axes.hlines(place, gap - half, gap + half, color=colour, linewidth=1.4)
+            axes.plot([gap], [place], color=colour, marker="o", markersize=4)
+        axes.set_yticks(list(places), [each.name for each in shown])
+        axes.set_xlabel("difference in the sum of log scores, nats")
+
+    note = f"Differences to {found.members[0].name}, ± {found.num_errors:.1f} standard errors of the paired difference."
+    if len(found.members) > MOST_DRAWN:
+        note += f" The best {MOST_DRAWN} of {len(found.members)} are drawn."
+    size = (560, 70 + 22 * len(shown))
+    return draw("differences", plot, size=size, label="Differences of log scores to the best model", note=note)

@@ -1,0 +1,269 @@
+"""Compare models by their scores of the same rows: differences with paired errors, weights, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from bayesmesh.diagnostics.model_weights import pseudo_bma, stack
+from bayesmesh.diagnostics.psis import good_k
+from bayesmesh.errors import ConfigError
+from bayesmesh.figures import formats
+from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
+from bayesmesh.store.pointwise import RowScores, sum_error
+
+STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
+"""Names of the averages over all models; experiments cannot have them."""
+
+FEW_ROWS = 100
+SMALL_DIFFERENCE = 4.0
+"""Below so many rows, or so many nats, the error of a difference is itself unreliable (Sivula et al. 2020, arXiv:2008.10296)."""
+
+MANY_MODELS = 5
+"""From so many models on, the bias of choosing the best is stated."""
+
+
+class Member(NamedTuple):
+    """A model, or an average over all, in a comparison; sums over rows, in nats.
+
+    Attributes:
+        name: of the experiment.
+        elpd: sum of leave-one-out log scores, with its standard error.
+        difference: to the best single model, with the standard error of paired rows and Monte Carlo noise together.
+        p_loo: effective number of parameters; not a number for an average.
+        num_high_k: rows with an unreliable score.
+        stacking, pseudo_bma: weights; not a number for an average.
+        held_out: likewise for held-out rows, or None.
+        held_out_difference: to the same model.
+    """
+
+    name: str
+    elpd: Comparison
+    difference: Comparison
+    p_loo: float
+    num_high_k: int
+    stacking: float
+    pseudo_bma: float
+    held_out: Comparison | None
+    held_out_difference: Comparison | None
+
+
+class ModelComparison(NamedTuple):
+    """Models on the same rows, the best first.
+
+    Attributes:
+        members: the models.
+        averages: weighted averages of their predictive distributions.
+        num_rows, num_held_out: rows that were left out in turn, and held-out rows.
+        residual: violation of the optimality condition by the stacking weights.
+    """
+
+    members: list[Member]
+    averages: list[Member]
+    num_rows: int
+    num_held_out: int
+    residual: float
+
+    @property
+    def num_errors(self) -> float:
+        """Standard errors beyond which a difference to the best counts: a 95% interval for all differences together."""
+        others = max(1, len(self.members) - 1)
+        return max(NUM_ERRORS, float(norm.isf(0.025 / others)))
+
+    def words(self, difference: Comparison) -> str:
+        """Return better, worse or not different, by an interval that holds for all members together."""
+        scaled = Comparison(difference.difference, difference.error * self.num_errors / NUM_ERRORS)
+        return scaled.words("better", "worse", "not different")
+
+
+def compare_models(scores: Mapping[str, Mapping[str, RowScores]]) -> ModelComparison:
+    """Compare models by scores of the same rows.
+
+    Args:
+        scores: model -> ``left_out`` and possibly ``held_out`` scores.
+
+    Raises:
+        ConfigError: fewer than two models, other rows or another outcome, or a row without a finite score.
+    """
+    if len(scores) < 2:
+        raise ConfigError(f"{len(scores)} model with scores by row", "name two experiments or more")
+    left_out = {name: each["left_out"] for name, each in scores.items()}
+    _check_same_rows(left_out, "training")
+    held_out = {name: each["held_out"] for name, each in scores.items() if "held_out" in each}
+    is_held = len(held_out) == len(scores)
+    if is_held:
+        _check_same_rows(held_out, "held-out")
+    order = sorted(left_out, key=lambda name: -left_out[name].elpd.sum())
+    table = _as_matrix(left_out, order)
+    held = _as_matrix(held_out, order) if is_held else None
+    stacking, bma = stack(table), pseudo_bma(table)
+    noise = np.array([_noise(left_out[name]) for name in order])
+
+    def member(
+        name: str, column: np.ndarray, held_column: np.ndarray | None, own_noise: float, **about: float
+    ) -> Member:
+        gap = column - table[:, 0]
+        is_best = name == order[0]
+        error = 0.0 if is_best else math.hypot(sum_error(gap), own_noise, noise[0])
+        on_held, held_gap = None, None
+        if held is not None and held_column is not None:
+            on_held = Comparison(float(held_column.sum()), sum_error(held_column))
+            further = held_column - held[:, 0]
+            held_gap = Comparison(float(further.sum()), 0.0 if is_best else sum_error(further))
+        return Member(
+            name, Comparison(float(column.sum()), sum_error(column)), Comparison(float(gap.sum()), error),
+            about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
+            about.get("pseudo_bma", math.nan), on_held, held_gap,
+        )  # fmt: skip
+
+    members = [
+        member(
+            name, table[:, i], None if held is None else held[:, i], noise[i], stacking=float(stacking.weights[i]),
+            pseudo_bma=float(bma[i]), **_doubts(left_out[name]),
+        )
+        for i, name in enumerate(order)
+    ]  # fmt: skip
+    averages = [
+        member(
+            name,
+            _mix(table, weights),
+            None if held is None else _mix(held, weights),
+            float(np.sqrt(weights @ noise**2)),
+        )
+        for name, weights in ((STACKED, stacking.weights), (WEIGHTED, bma))
+    ]
+    return ModelComparison(members, averages, len(table), 0 if held is None else len(held), stacking.residual)
+
+
+def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndarray:
+    table = np.stack([scores[name].elpd for name in order], axis=1)
+    if not np.isfinite(table).all():
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        problem = f"experiment '{order[column]}': the log score of row {row} is {table[row, column]}"
+        raise ConfigError(problem, "leave this experiment out, or use a model under which every outcome is possible")
+    return table
+
+
+def _noise(scores: RowScores) -> float:
+    """Return the Monte Carlo standard error of the sum; 0 where it is not known."""
+    return 0.0 if scores.mcse is None else float(np.sqrt(np.square(scores.mcse).sum()))
+
+
+def _doubts(scores: RowScores) -> dict[str, float]:
+    high = 0 if scores.pareto_k is None else int((scores.pareto_k > good_k(scores.num_draws)).sum())
+    p_loo = math.nan if scores.effective_parameters is None else float(scores.effective_parameters.sum())
+    return {"num_high_k": high, "p_loo": p_loo}
+
+
+def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the log score of each row under the weighted average of predictive distributions."""
+    is_used = weights > 0
+    return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
+
+
+def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
+    """Refuse scores of different rows or outcomes.
+
+    Raises:
+        ConfigError: names two experiments that differ, and in what.
+    """
+    (first, reference), *others = scores.items()
+    for name, each in others:
+        if len(each.elpd) != len(reference.elpd):
+            found = f"{len(reference.elpd):,} {kind} rows, and '{name}' {len(each.elpd):,}"
+            raise ConfigError(f"experiment '{first}' has {found}", "compare models of the same rows")
+        if each.is_discrete != reference.is_discrete:
+            kinds = ("log densities", "log probabilities")
+            found = f"{kinds[reference.is_discrete]} of a {'whole' if reference.is_discrete else 'real'} outcome"
+            problem = f"experiment '{first}' scores {found}, and '{name}' {kinds[each.is_discrete]}"
+            raise ConfigError(problem, "compare models of one kind of outcome: a density depends on the unit")
+        if each.digest != reference.digest:
+            problem = f"experiments '{first}' and '{name}' have other outcomes in their {kind} rows"
+            remedy = "compare models of the same rows, in the same order, with the same transform of the outcome"
+            raise ConfigError(problem, remedy)
+
+
+def sentences(found: ModelComparison) -> list[str]:
+    """Return what a comparison says, in words that its intervals bear out."""
+    best, *others = found.members
+    alike = [each.name for each in others if found.words(each.difference) == "not different"]
+    errors = formats.fixed(found.num_errors, 1)
+    of_rows = f"on {formats.count(found.num_rows)} rows"
+    if not alike:
+        said = [
+            f"{best.name} predicts best {of_rows}: every other model is worse by more than {errors} standard errors."
+        ]
+    else:
+        named = _listed(alike) if len(alike) <= 5 else f"{len(alike)} other models"
+        plural = "does" if len(alike) == 1 else "do"
+        said = [
+            f"{best.name} has the highest sum of log scores {of_rows}, but {named} {plural} not differ from it by more "
+            f"than {errors} standard errors of the paired difference."
+        ]
+        if len(alike) < len(others):
+            rest = len(others) - len(alike)
+            said.append(f"{rest} other {'model is' if rest == 1 else 'models are'} worse.")
+    said += _doubtful(found)
+    said += _averaged(found)
+    return said
+
+
+def _doubtful(found: ModelComparison) -> list[str]:
+    """Return reasons not to trust the scores or the errors."""
+    said = []
+    if high := [each.name for each in found.members if each.num_high_k]:
+        said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
+    others = found.members[1:]
+    if found.num_rows < FEW_ROWS or any(abs(each.difference.difference) < SMALL_DIFFERENCE for each in others):
+        said.append(
+            f"Errors of differences are too small for fewer than {FEW_ROWS} rows, and for differences below "
+            f"{SMALL_DIFFERENCE:g} nats, which hardly matter for prediction."
+        )
+    if len(found.members) >= MANY_MODELS:
+        said.append(_selection(found))
+    return said
+
+
+def _selection(found: ModelComparison) -> str:
+    """Compare the lead of the best model with that expected of the best of as many equal models.
+
+    Reference:
+        McLatchie and Vehtari 2024, doi:10.1007/s11222-024-10442-4, section 4.
+    """
+    best, *others = found.members
+    middle = found.members[len(found.members) // 2]
+    spread = math.sqrt(float(np.mean([each.difference.error**2 for each in others])))
+    number = len(found.members)
+    chance = spread / math.sqrt(2) * float(norm.ppf(1 - 0.375 / (number + 0.25)))
+    lead = -middle.difference.difference
+    verdict = "so its lead may be chance alone" if lead < 2 * chance else "so its lead is more than chance"
+    return (
+        f"The best of {number} models was chosen by the same scores that it is judged by. Of {number} equal models the best "
+        f"would lead the middle one by about {formats.real(chance, 2)} nats by chance; {best.name} leads it by "
+        f"{formats.real(lead, 3)}, {verdict}. Its sum is too high by at most about as much."
+    )
+
+
+def _averaged(found: ModelComparison) -> list[str]:
+    """Say how the stacked average compares with the best model, on held-out rows where there are any."""
+    stacked, best = found.averages[0], found.members[0]
+    if best.stacking == 1:
+        return [f"Stacking gives all weight to {best.name}: no average of these models predicts better."]
+    if stacked.held_out_difference is not None:
+        gap, where = stacked.held_out_difference, f"on the {formats.count(found.num_held_out)} held-out rows"
+        note = ""
+    else:
+        gap, where = stacked.difference, "on the rows from which its weights come"
+        note = ", which favours it"
+    words = gap.words("better than", "worse than", "not different from")
+    size = f" ({gap.text(1)} nats)"
+    return [f"The average with stacking weights is {words} {best.name} {where}{note}{size}."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,101 @@
+"""`bayesmesh compare` reads stored scores of experiments and of members of sweeps, and refuses what it cannot compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bayesmesh as bm
+from bayesmesh.cli import main
+from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.operations import findings
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.pointwise import RowScores, write_pointwise
+from resealing import seal_as
+
+EXPERIMENT = """
+title: Some
+data: {{source: gaussian}}
+model: {{name: gaussian}}
+kernel: {{name: hmc}}
+loo: {{}}
+{more}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two experiments and a sweep of three members; one member has no scores."""
+    experiments = tmp_path / "config" / "experiments"
+    experiments.mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [one, two]\n")
+    for name in ("one", "two"):
+        (experiments / f"{name}.yaml").write_text(EXPERIMENT.format(more=""))
+    sweep = "sweep:\n  grid:\n    model.prior_scale: [1, 2, 3]\n"
+    (experiments / "scales.yaml").write_text(EXPERIMENT.format(more=sweep))
+    monkeypatch.chdir(tmp_path)
+    base = np.random.default_rng(1).normal(-1, 1, 200)
+    for i, name in enumerate(("one", "two", "scales-prior_scale-1", "scales-prior_scale-2")):
+        store(tmp_path / "results", name, base - 0.1 * i)
+    return tmp_path
+
+
+def store(results: Path, name: str, elpd: np.ndarray) -> None:
+    path = ExperimentLayout(results, name).folder / "loo" / "pointwise.zarr"
+    path.parent.mkdir(parents=True)
+    write_pointwise(path, RowScores(elpd, "rows", False, 4000), None)
+    seal_as(results, name, "loo", [path])
+
+
+def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "two", "one"]) == 0
+    page = project / "results" / "comparisons" / "two-one.html"
+    assert "one predicts best on 200 rows" in page.read_text()
+    assert "one predicts best on 200 rows" in capsys.readouterr().err
+    assert page.with_suffix(".csv").read_text().startswith("model,elpd,")
+    assert not findings.check(project / "results", "comparisons").is_wrong
+    # Scores that change make the comparison outdated.
+    store(project / "results", "three", np.zeros(200))
+    path = project / "results" / "two" / "loo" / "pointwise.zarr"
+    write_pointwise(path, RowScores(np.zeros(200), "rows", False, 4000), None)
+    seal_as(project / "results", "two", "loo", [path])
+    assert "was made from another" in " ".join(findings.check(project / "results", "comparisons").outdated)
+
+
+def test_members_of_a_sweep_are_compared_as_far_as_they_have_scores(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "scales", "--name", "prior"]) == 0
+    assert "scales-prior_scale-3 has no scores by row yet" in capsys.readouterr().err
+    rows = (project / "results" / "comparisons" / "prior.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows[1:3]] == ["scales-prior_scale-1", "scales-prior_scale-2"]
+
+
+def test_from_a_notebook_the_same_table_is_returned(project: Path) -> None:
+    found = bm.compare("one", project / "results" / "two")
+    assert list(found.table.index) == ["one", "two", "(stacking)", "(pseudo-BMA+)"]
+    assert found.table.loc["two", "elpd_difference"] == pytest.approx(-20)
+    assert "one predicts best" in repr(found)
+    assert "<p>one predicts best" in found._repr_html_()
+    assert not (project / "results" / "comparisons").exists()
+
+
+def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said_all = ""
+    for words, said in (
+        (["one", "twoo"], "no experiment or sweep 'twoo'"),
+        (["one", "scales-prior_scale-3"], "has no scores by row in"),
+        (["one", "two", "--name", "../x"], "not a valid name"),
+        (["one"], "1 model with scores"),
+    ):
+        assert main(["compare", *words]) != 0
+        assert said in (said_all := said_all + capsys.readouterr().err)
+    assert "add `loo: {}` to the experiment" in said_all
+    altered = next((project / "results" / "two" / "loo").rglob("zarr.json"))
+    altered.write_text(altered.read_text() + " ")
+    with pytest.raises(StoreError, match=r"zarr\.json"):
+        bm.compare("one", "two")
+    with pytest.raises(ConfigError, match="nothing is stored"):
+        bm.compare("one", "nobody")

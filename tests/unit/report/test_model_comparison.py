@@ -1,0 +1,103 @@
+"""Models are compared by paired rows, only if these are the same, and what is said follows from the intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.figures.documents import read_csv
+from bayesmesh.report.comparison_page import write_comparison
+from bayesmesh.report.model_comparison import compare_models, sentences
+from bayesmesh.store.layout import ComparisonLayout
+from bayesmesh.store.pointwise import RowScores
+
+NUM_ROWS = 400
+
+
+def scores(elpd: np.ndarray, k: float = 0.1, held_out: np.ndarray | None = None) -> dict[str, RowScores]:
+    per_row = {
+        "pareto_k": np.full(len(elpd), k), "effective_parameters": np.full(len(elpd), 0.01),
+        "mcse": np.full(len(elpd), 1e-3),
+    }  # fmt: skip
+    found = {"left_out": RowScores(elpd, "same", False, 4000, **per_row)}
+    return found if held_out is None else {**found, "held_out": RowScores(held_out, "held", False, 4000)}
+
+
+@pytest.fixture
+def base() -> np.ndarray:
+    return np.random.default_rng(1).normal(-1.4, 1, NUM_ROWS)
+
+
+def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_path: Path) -> None:
+    generator = np.random.default_rng(2)
+    wobble = generator.normal(0, 0.3, NUM_ROWS)
+    wobble -= wobble.mean()
+    held = generator.normal(-1.4, 1, 50)
+    found = compare_models({
+        "clearly-worse": scores(base - 0.2 + wobble, held_out=held - 0.2),
+        "best": scores(base, held_out=held),
+        "near": scores(base - 0.01 + wobble, 0.9, held_out=held - 0.1),
+    })  # fmt: skip
+    best, near, worse = found.members
+    assert [best.name, near.name, worse.name] == ["best", "near", "clearly-worse"]
+    assert worse.difference.difference == pytest.approx(-0.2 * NUM_ROWS)
+    # The rows are shared: the error is that of the wobble, and of Monte Carlo noise, not of the rows.
+    noise = np.sqrt(2 * NUM_ROWS) * 1e-3
+    assert worse.difference.error == pytest.approx(np.hypot(np.sqrt(NUM_ROWS) * wobble.std(ddof=1), noise))
+    assert found.num_errors == pytest.approx(2.2414, abs=1e-4), "two differences are looked at together"
+    said = " ".join(sentences(found))
+    assert "best has the highest sum of log scores on 400 rows, but near does not differ" in said
+    assert "1 other model is worse" in said
+    assert "Pareto k is too high for some rows of near" in said
+    assert "on the 50 held-out rows" in said
+    layout = ComparisonLayout(tmp_path, "three")
+    write_comparison(layout, "Three", found)
+    page, rows = layout.page.read_text(), read_csv(layout.table, ["model", "stacking_weight"])
+    assert "<svg" in page
+    assert "best has the highest sum" in page
+    assert [row.text("model") for row in rows] == ["best", "near", "clearly-worse", "(stacking)", "(pseudo-BMA+)"]
+    assert sum(row.number("stacking_weight") for row in rows[:3]) == pytest.approx(1)
+
+
+def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
+    """Each of two models is right about other rows: their average beats both, on held-out rows too."""
+    is_first = np.arange(NUM_ROWS) % 2 == 0
+    one, two = base - np.where(is_first, 0, 2), base - np.where(is_first, 2, 0)
+    found = compare_models({"one": scores(one, held_out=one), "two": scores(two, held_out=two)})
+    stacked = found.averages[0]
+    np.testing.assert_allclose([each.stacking for each in found.members], 0.5, atol=1e-6)
+    expected = np.log(0.5 * np.exp(one) + 0.5 * np.exp(two)).sum()
+    assert stacked.elpd.difference == pytest.approx(expected)
+    assert stacked.held_out.difference == pytest.approx(expected)
+    assert "stacking weights is better than" in sentences(found)[-1]
+    assert found.residual < 1e-6
+
+
+def test_the_best_of_many_equal_models_is_not_called_better() -> None:
+    generator = np.random.default_rng(3)
+    found = compare_models({f"m{i}": scores(generator.normal(-1, 0.5, NUM_ROWS)) for i in range(12)})
+    said = " ".join(sentences(found))
+    assert "every other model is worse" not in said
+    assert "The best of 12 models was chosen by the same scores" in said
+    assert "may be chance alone" in said
+    lead = compare_models({f"m{i}": scores(generator.normal(-1 + (i == 4), 0.5, NUM_ROWS)) for i in range(12)})
+    assert "its lead is more than chance" in " ".join(sentences(lead))
+
+
+def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:
+    first = scores(base)
+    for change, message in (
+        ({"elpd": base[:-1]}, "'a' has 400 training rows, and 'b' 399"),
+        ({"digest": "other"}, "'a' and 'b' have other outcomes in their training rows"),
+        ({"is_discrete": True}, "'a' scores log densities of a real outcome, and 'b' log probabilities"),
+        ({"elpd": np.where(np.arange(NUM_ROWS) == 7, -np.inf, base)}, "experiment 'b': the log score of row 7 is -inf"),
+    ):
+        other = {"left_out": dataclasses.replace(first["left_out"], **change)}
+        with pytest.raises(ConfigError, match=message):
+            compare_models({"a": first, "b": other})
+    with pytest.raises(ConfigError, match="1 model with scores"):
+        compare_models({"a": first})
