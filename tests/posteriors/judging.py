@@ -88,7 +88,7 @@ def judge(name: str, built: Any, run: Any) -> Judged:
         index = [str(i) for i in range(draws.shape[-1])]
         movement.add(draws)
         finite.add(draws, [f"{latent}[{i}]" for i in index])
-        parts.append(pd.DataFrame({"variable": latent, "index": index, **convergence_table(draws)}))
+        parts.append(pd.DataFrame({"variable": latent, "index": index, "label": "", **convergence_table(draws)}))
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
     in_modes = modes_gate(statistics["lp"])

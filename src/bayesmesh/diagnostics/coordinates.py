@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import zarr
@@ -54,6 +54,23 @@ def coordinate_index(position: int, shape: tuple[int, ...]) -> str:
     ('2,7', '')
     """
     return ",".join(str(int(i)) for i in np.unravel_index(position, shape)) if shape else ""
+
+
+def coordinate_label(position: int, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]) -> str:
+    """Return a coordinate's index with names in place of numbers where axes have them; empty if none has.
+
+    Args:
+        position: in the flattened event.
+        shape: of the event.
+        labels: for each axis the names of its entries, or None.
+
+    >>> coordinate_label(3, (2, 2), [["ash", "elm"], None]), coordinate_label(3, (2, 2), [None, None])
+    ('elm,1', '')
+    """
+    if all(names is None for names in labels):
+        return ""
+    index = np.unravel_index(position, shape)
+    return ",".join(str(i) if names is None else names[int(i)] for i, names in zip(index, labels, strict=True))
 
 
 def coordinate_blocks(

@@ -16,6 +16,7 @@ from bayesmesh.diagnostics.coordinates import (
     choose_coordinates,
     coordinate_blocks,
     coordinate_index,
+    coordinate_label,
     drawn_arrays,
     event_size,
 )
@@ -30,13 +31,14 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
+from bayesmesh.store.named_axes import read_labels
 from bayesmesh.store.posterior_reader import open_posterior
 
 READ_BYTES = 128 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
 
-SUMMARY_COLUMNS = ("variable", "index", *STATISTICS)
-"""Columns of summary.csv."""
+SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
+"""Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Verdict:
@@ -62,13 +64,12 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
     reader = open_posterior(posterior)
-    summaries, latents, sample_stats = (
-        drawn_arrays(reader.group(name)) for name in ("summaries", "posterior", "sample_stats")
-    )
+    groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
+    summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
     non_finite, movement = NonFinite(), Movement()
-    monitored = _tables(summaries, None, movement, non_finite)
-    listed = _tables(latents, gates.max_coordinates, movement)
+    monitored = _tables(groups[0], summaries, None, movement, non_finite)
+    listed = _tables(groups[1], latents, gates.max_coordinates, movement)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
     results = evaluate_gates(
@@ -81,7 +82,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     in_modes = None if lp is None else modes_gate(lp)
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
     if lp is not None and in_modes is None and (outcome := overall(results)) != "pass":
-        funnel = funnel_gate(lp, _latent_blocks(latents), outcome)
+        funnel = funnel_gate(lp, _latent_blocks(groups[1], latents), outcome)
         results = results if funnel is None else [funnel, *results]
     verdict = Verdict(
         verdict=overall(results),
@@ -124,30 +125,45 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
 
 
 def _tables(
-    arrays: dict[str, zarr.Array], most: int | None, movement: Movement, non_finite: NonFinite | None = None
+    group: zarr.Group,
+    arrays: dict[str, zarr.Array],
+    most: int | None,
+    movement: Movement,
+    non_finite: NonFinite | None = None,
 ) -> pd.DataFrame:
-    """Return the summary rows of some arrays, at most `most` coordinates of each; collect moves and non-finite draws."""
+    """Return the summary rows of some arrays of a group, at most `most` coordinates of each; collect moves and non-finite draws."""
     parts = [pd.DataFrame({name: [] for name in SUMMARY_COLUMNS})]
     for name, array in arrays.items():
         total = event_size(array)
         positions = choose_coordinates(total, total if most is None else most)
-        index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
+        index, labels, places = _names(group, name, array, positions)
         for part, draws in coordinate_blocks(array, positions, READ_BYTES):
             movement.add(draws)
             if non_finite is not None:
-                non_finite.add(draws, [f"{name}[{place}]" if place else name for place in index[part]])
-            rows = {"variable": name, "index": index[part], **convergence_table(draws)}
+                non_finite.add(draws, places[part])
+            rows = {"variable": name, "index": index[part], "label": labels[part], **convergence_table(draws)}
             parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
     return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
 
 
-def _latent_blocks(latents: dict[str, zarr.Array]) -> Iterator[tuple[list[str], np.ndarray]]:
+def _names(
+    group: zarr.Group, name: str, array: zarr.Array, positions: np.ndarray
+) -> tuple[list[str], list[str], list[str]]:
+    """Return index, label and whole name, such as ``b_species[elm]``, of coordinates of an array."""
+    shape, of_axes = array.shape[2:], read_labels(group, array)
+    index = [coordinate_index(int(position), shape) for position in positions]
+    labels = [coordinate_label(int(position), shape, of_axes) for position in positions]
+    places = [label or number for label, number in zip(labels, index, strict=True)]
+    return index, labels, [f"{name}[{place}]" if place else name for place in places]
+
+
+def _latent_blocks(group: zarr.Group, latents: dict[str, zarr.Array]) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent, block by block."""
     for name, array in latents.items():
         positions = choose_coordinates(event_size(array), MOST_LATENTS)
-        index = [coordinate_index(int(position), array.shape[2:]) for position in positions]
+        _, _, places = _names(group, name, array, positions)
         for part, draws in coordinate_blocks(array, positions, READ_BYTES):
-            yield [f"{name}[{place}]" if place else name for place in index[part]], draws
+            yield places[part], draws
 
 
 def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def evaluate_gates(
     """Compare a convergence table with the gates.
 
     Args:
-        table: one row per coordinate, columns variable, index (text, empty for scalars), sd, mcse_mean, r_hat, ess_bulk,
+        table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index in names, or empty), sd, mcse_mean, r_hat, ess_bulk,
             ess_tail.
         divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded, None for a kernel that records
             none, which has no such gate.
@@ -37,15 +37,15 @@ def evaluate_gates(
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
         Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
 
-    >>> row = {"variable": "level", "index": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
+    >>> row = {"variable": "level", "index": "", "label": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
     >>> gates = evaluate_gates(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
     """
     sd = table["sd"].to_numpy(np.float64)
     reasons = [_reason(value) for value in sd]
-    names = zip(table["variable"].astype(str), table["index"].astype(str), strict=True)
-    places = [f"{variable}[{index}]" if index else variable for variable, index in names]
+    names = zip(*(table[key].astype(str) for key in ("variable", "index", "label")), strict=True)
+    places = [f"{name}[{label or index}]" if label or index else name for name, index, label in names]
     statistics = {name: table[name].to_numpy(np.float64) for name in ("r_hat", "ess_bulk", "ess_tail", "mcse_mean")}
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics["mcse_mean"] = statistics["mcse_mean"] / sd

@@ -57,7 +57,21 @@ class SpecLike(Protocol):
     @property
     def variables(self) -> Mapping[str, VariableLike]: ...
     @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]: ...
+    @property
     def source_fields(self) -> Mapping[str, FieldLike]: ...
+
+
+class Axis(NamedTuple):
+    """An axis of a latent or of a summary whose entries have names.
+
+    Attributes:
+        name: a dimension of the posterior, such as ``county``.
+        labels: one for each entry, or None where they are numbered.
+    """
+
+    name: str
+    labels: tuple[str, ...] | None
 
 
 HostRows = Mapping[str, np.ndarray]
@@ -172,6 +186,13 @@ class Model(ABC):
     def has_proper_prior(self) -> bool:
         """Whether draws of the prior follow its density, which kernels that begin with the prior need."""
         return True
+
+    def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
+        """Return latent or summary -> its axes; those that are left out, or None, are numbered.
+
+        They become dimensions and coordinates of the posterior, and names in tables and messages.
+        """
+        return {}
 
     @abstractmethod
     def prior(self, data_spec: SpecLike) -> Prior:

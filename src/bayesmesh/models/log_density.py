@@ -27,7 +27,7 @@ from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._maps import Maps
 from bayesmesh.models._priors import parse_prior
-from bayesmesh.models.base import Bijector, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import Axis, Bijector, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -73,6 +73,11 @@ class Options(Settings):
         None,
         description="Function of (latents, data) that returns the distribution of the outcome, a TFP distribution.",
     )
+    axes: dict[str, list[str]] = Field(
+        {},
+        description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries, a "
+        "matrix, whose columns do, or any other name.",
+    )
     outcome_field: str = Field("y", description="Field that `predictive_function` is about.")
 
 
@@ -112,6 +117,14 @@ class LogDensity(Model):
     def has_proper_prior(self) -> bool:
         """Whether there is a prior instead of a test point."""
         return self.options.test_point is None
+
+    def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
+        """Return the axes that the options name, with levels and columns of the data."""
+        return {latent: tuple(map(self._axis, names)) for latent, names in self.options.axes.items()}
+
+    def _axis(self, name: str) -> Axis:
+        about = self.spec.variables.get(name)
+        return Axis(name, (about.levels if about is not None else ()) or self.spec.labels.get(name))
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the prior by name, that of the user's function, or a flat density around the test point."""

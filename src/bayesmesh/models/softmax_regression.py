@@ -15,7 +15,7 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import Axis, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd = tfp.distributions
 
@@ -38,6 +38,14 @@ class SoftmaxRegression(Model):
     pretty_name = "Softmax regression"
     offers = ("averaging",)
     options: Options
+
+    def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
+        """Return the names of features and classes."""
+        about = self.spec.variables.get("label")
+        is_whole = about is not None and len(about.levels) == self.spec.constants["num_classes"]
+        classes = Axis("class", about.levels if about is not None and is_whole else None)
+        features = Axis("feature", self.spec.labels.get("features"))
+        return {"weights": (features, classes), "biases": (classes,), "logits": (None, classes)}
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""

@@ -79,6 +79,8 @@ def _summary(layout: ExperimentLayout) -> dict[str, Coordinate]:
 def _choose(sweep: str, named: Sequence[str], summaries: Mapping[str, Mapping[str, Coordinate]]) -> list[str]:
     """Return the quantities that are named, or by default scalar summaries and the first of the others."""
     known = {label: each for summary in summaries.values() for label, each in summary.items()}
+    by_number = {each.numbered: label for label, each in known.items()}
+    named = [by_number.get(label, label) for label in named] if known else named
     for label in named if known else ():
         if label not in known:
             raise ConfigError(

@@ -17,7 +17,8 @@ STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 class Coordinate:
     """A line of ``summary.csv``: one coordinate of one variable.
 
-    `index` is the position after chain and draw, empty for a scalar; `is_summary` says that gates look at it.
+    `index` is the position after chain and draw, empty for a scalar; `names` is the same with the names of levels and
+    columns, empty where there are none; `is_summary` says that gates look at it.
     """
 
     variable: str
@@ -29,11 +30,17 @@ class Coordinate:
     ess_bulk: float
     ess_tail: float
     is_summary: bool = dataclasses.field(default=True, kw_only=True)
+    names: str = dataclasses.field(default="", kw_only=True)
+
+    @property
+    def numbered(self) -> str:
+        """Name as in the code of the model, ``logits[3,4]``."""
+        return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
 
     @property
     def label(self) -> str:
-        """Name as in the code of the model, ``logits[3,4]``."""
-        return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
+        """Name as readers know it, ``b_species[elm]``; the number where an entry has no name."""
+        return f"{self.variable}[{self.names}]" if self.names else self.numbered
 
 
 def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
@@ -42,10 +49,14 @@ def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
     Raises:
         StoreError: the file is missing or damaged.
     """
-    rows = read_csv(path, ("variable", "index", *STATISTICS))
+    rows = read_csv(path, ("variable", "index", "label", *STATISTICS))
     return [
         Coordinate(
-            row.text("variable"), _index(row.text("index")), *map(row.number, STATISTICS), is_summary=n < num_summaries
+            row.text("variable"),
+            _index(row.text("index")),
+            *map(row.number, STATISTICS),
+            is_summary=n < num_summaries,
+            names=row.text("label"),
         )
         for n, row in enumerate(rows)
     ]

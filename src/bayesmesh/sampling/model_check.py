@@ -91,6 +91,22 @@ def check_summaries(model: Model, latents: Shapes, spec: DataSpec) -> Shapes:
     return dict(found)
 
 
+def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
+    """Check that the model names axes of its latents and summaries, and as many entries as they have.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    for name, axes in model.axes().items():
+        for about in (shapes[name] for shapes in (latents, summaries) if name in shapes):
+            labels = [axis.labels if axis is not None else None for axis in axes]
+            if len(labels) > len(about.shape):
+                _refuse(model.axes, f"names {len(labels)} axes of '{name}', which has shape {about.shape}", "name one for each")  # fmt: skip
+            for given, length in zip(labels, about.shape, strict=False):
+                if given is not None and len(given) != length:
+                    _refuse(model.axes, f"names {len(given)} entries of an axis of '{name}', which has shape {about.shape}", "give one label for each entry")  # fmt: skip
+
+
 def check_predictions(model: Model, latents: Shapes, spec: DataSpec) -> None:
     """Check `predict` and `outcome`, from which the pointwise groups of a posterior are made.
 

@@ -11,8 +11,11 @@ import jax
 import numpy as np
 import zarr
 
+from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
+from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.cache import use_cache
@@ -28,6 +31,7 @@ from bayesmesh.store.layout import CHAIN, DECLARED, DRAW, ROW, ExperimentLayout,
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
+from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
 
@@ -58,18 +62,21 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             if len({m.identity for m in manifests}) > 1:
                 raise StoreError(f"{layout.chains}: the chain groups have different identities", _SAMPLE)
             root = zarr.open_group(str(partial), mode="a", zarr_format=3)
+            shards, data_spec = shards_of(spec)
+            model = model_of(spec, data_spec)
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws}
             wanted |= {"warmup_sample_stats": warmup} if warmup else {}
-            join_groups(root, partial, [store.folder / DRAWS for store in stores], wanted)
+            named = join_groups(root, partial, [store.folder / DRAWS for store in stores], wanted, model.axes())
             if len(processes[0]) > 1:
                 # Each process has the local latents of its own rows.
-                _, data_spec = shards_of(spec)
-                axes = {f"posterior/{name}": axis + 2 for name, axis in model_of(spec, data_spec).local_latents.items()}
+                axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
                 join_rows(root, partial, [store.folder / DRAWS for store in processes[0]], axes, data_spec.num_entries)
             _describe_statistics(root, manifests[0].statistics)
         with ledger.phase("derive"):
-            _derive(spec, partial, root)
+            named |= _derive(spec, partial, root, model, (shards, data_spec))
+        for group_name_, coordinates in named.items():
+            coordinates.write(root.require_group(group_name_))
         root.attrs.update(_attributes(spec, manifests))
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
@@ -121,11 +128,12 @@ def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, s
                     group[name].attrs.update({"units": about["unit"], "description": about["description"]})
 
 
-def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
-    """Compute and write summaries and pointwise groups."""
-    shards, data_spec = shards_of(spec)
-    posterior, settings = open_posterior(partial), spec.posterior
-    model, most_bytes = model_of(spec, data_spec), settings.pointwise_mebibytes * 2**20
+def _derive(
+    spec: StageSpec, partial: Path, root: zarr.Group, model: Model, data: tuple[Shards, DataSpec]
+) -> dict[str, GroupCoordinates]:
+    """Compute and write summaries and pointwise groups; return the dimensions of each, to be written last."""
+    (shards, data_spec), settings = data, spec.posterior
+    posterior, most_bytes = open_posterior(partial), settings.pointwise_mebibytes * 2**20
     drawn = {name: posterior.array("posterior", name) for name in posterior.latents}
     latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in drawn.items()}
     # Also here, because a change of `summaries` or `predict` need not compile again.
@@ -133,26 +141,32 @@ def _derive(spec: StageSpec, partial: Path, root: zarr.Group) -> None:
     derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
-    _write_derived(root, derived, {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)})
+    numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
+    named = _write_derived(root, derived, numbers, model.axes())
     constants = root.require_group("constant_data")
     for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
         write_array(constants, name, np.asarray(value), [])
+    return named
 
 
-def _write_derived(root: zarr.Group, derived: Derived, coordinates: Mapping[str, np.ndarray]) -> None:
-    """Write the groups with their coordinates: those of draws, and the rows of pointwise groups."""
-    rows = derived.get("observed_data", {}).pop("row", None)
+def _write_derived(
+    root: zarr.Group, derived: Derived, coordinates: Mapping[str, np.ndarray], axes: NamedAxes
+) -> dict[str, GroupCoordinates]:
+    """Write the groups with the coordinates of draws, and the rows of pointwise groups; return their other dimensions."""
+    rows, named = derived.get("observed_data", {}).pop("row", None), {}
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
+        named[group_name_] = GroupCoordinates(axes if group_name_ == "summaries" else {}, arrays)
         of_draws = () if group_name_ == "observed_data" else (CHAIN, DRAW)
         of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
         for name, value in arrays.items():
-            own = (f"{name}_dim_{i}" for i in range(value.ndim - len(of_draws + of_rows)))
+            own = named[group_name_].dims(name, value.shape[len(of_draws + of_rows) :])
             write_array(group, name, value, [*of_draws, *of_rows, *own])
         for name in of_draws:
             write_array(group, name, coordinates[name], [name])
         if of_rows and rows is not None:
             write_array(group, ROW, rows, [ROW])
+    return named
 
 
 def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JSON]:

@@ -72,6 +72,15 @@ def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence
     create_array(group, name, values.shape, values.dtype, dims)[...] = values
 
 
+def write_texts(group: zarr.Group, name: str, texts: Sequence[str], dims: Sequence[str]) -> None:
+    """Write names, such as those of levels: UTF-8 of variable length, which xarray reads as texts."""
+    made = group.create_array(
+        name, shape=(len(texts),), dtype="string", chunks=(max(1, len(texts)),),
+        compressors=[ZstdCodec(level=1, checksum=True)], dimension_names=tuple(dims),
+    )  # fmt: skip
+    made[...] = np.array(texts, np.dtypes.StringDType())
+
+
 def open_group(path: Path, mode: Literal["r", "r+", "a", "w", "w-"] = "r") -> zarr.Group:
     """Open a Zarr v3 group; reading a missing chunk is an error, not a fill value.
 

@@ -16,30 +16,40 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import chunk_file, create_array, dimension_names, open_group, write_array
+from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes
 
 _REMEDY = "sample this group again"
 
 
-def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_draws: dict[str, int]) -> None:
-    """Link the arrays of all chain groups into `root`.
+def join_groups(
+    root: zarr.Group,
+    root_path: Path,
+    groups: Sequence[Path],
+    num_draws: dict[str, int],
+    axes: NamedAxes | None = None,
+) -> dict[str, GroupCoordinates]:
+    """Link the arrays of all chain groups into `root`, and return the dimensions of each Zarr group, to be written last.
 
     Args:
         root: the posterior's root group, open for writing, at `root_path`.
         root_path: its folder.
         groups: ``draws.zarr`` of every chain group, in order.
         num_draws: Zarr group -> draws to keep, such as ``{"posterior": 500}``.
+        axes: names of axes and of their entries.
 
     Raises:
         StoreError: the groups differ in arrays or layout, or have too few draws.
     """
-    sources = [open_group(path) for path in groups]
+    sources, coordinates = [open_group(path) for path in groups], dict[str, GroupCoordinates]()
     for group_name, draws in num_draws.items():
         reference = sources[0].get(group_name)
         if not isinstance(reference, zarr.Group):
             continue
         target, num_chains = root.require_group(group_name), 0
+        is_posterior = group_name == "posterior"
+        named = GroupCoordinates((axes or {}) if is_posterior else {}, reference.array_keys())
         for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
             arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
@@ -51,11 +61,14 @@ def join_groups(root: zarr.Group, root_path: Path, groups: Sequence[Path], num_d
                     raise StoreError(f"{path}: array {whole} holds {array.shape[1]} draws, not {draws}", _REMEDY)
             num_chains = sum(a.shape[0] for a in arrays)
             shape, lengths = (num_chains, draws, *first.shape[2:]), {"chunks": first.chunks, "shards": first.shards}
-            create_array(target, name, shape, first.dtype, dimension_names(first), **lengths)
+            dims = (CHAIN, DRAW, *named.dims(name, first.shape[2:]))
+            create_array(target, name, shape, first.dtype, dims, **lengths)
             for number, path in enumerate(groups):
                 _link_shards(path / whole, root_path / whole, first, draws, axis=0, block=number)
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
         write_array(target, DRAW, np.arange(draws), [DRAW])
+        coordinates[group_name] = named
+    return coordinates
 
 
 def join_rows(
@@ -93,9 +106,9 @@ def _array(source: zarr.Group, path: Path, name: str) -> zarr.Array:
 
 
 def _layout(array: zarr.Array) -> dict[str, object]:
-    """Return the metadata that must agree for shards to lie side by side: all except shape and attributes."""
+    """Return the metadata that must agree for shards to lie side by side: all except shape, attributes and names."""
     metadata = array.metadata.to_dict()
-    return {key: value for key, value in metadata.items() if key not in ("shape", "attributes")}
+    return {key: value for key, value in metadata.items() if key not in ("shape", "attributes", "dimension_names")}
 
 
 def _link_shards(source: Path, target: Path, array: zarr.Array, draws: int, *, axis: int, block: int) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.arrays import dimension_names, open_group, read_part
 from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.layout import CHAIN, DRAW
 
 BLOCK_BYTES = 64 * 2**20
 """Target size of a block of draws in memory, over all requested latents, in bytes."""
@@ -32,7 +33,8 @@ class Posterior:
         self.path = path
         self._root = open_group(path)
         group = self.group("posterior")
-        self.latents = sorted(name for name, _ in group.arrays() if name not in ("chain", "draw"))
+        # Others are coordinates.
+        self.latents = sorted(name for name, array in group.arrays() if dimension_names(array)[:2] == (CHAIN, DRAW))
         if not self.latents:
             raise StoreError(f"{path}: the posterior has no latents", _REMEDY)
         self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]

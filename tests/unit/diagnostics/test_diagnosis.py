@@ -17,7 +17,7 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays
 from bayesmesh.diagnostics.diagnosis import SUMMARY_COLUMNS, diagnose
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import create_array, open_group, write_array
+from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
 
 CHAINS, DRAWS = 4, 401
@@ -96,11 +96,24 @@ def test_round_trip(run, layout) -> None:
 def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:
     run(good_posterior())
     lines = layout.summary.read_text().splitlines()
-    assert lines[0] == "variable,index,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"
+    assert lines[0] == "variable,index,label,mean,sd,mcse_mean,r_hat,ess_bulk,ess_tail"
     assert lines[1].startswith("log_density,,")
     assert lines[2].startswith('logits,"0,0",')
     with open(layout.summary, newline="") as file:
         assert {len(row) for row in csv.reader(file)} == {len(SUMMARY_COLUMNS)}
+
+
+def test_names_of_levels_stand_in_the_table_and_in_the_verdict(tmp_path, layout) -> None:
+    path = write(tmp_path / "posterior.zarr", good_posterior())
+    group = open_group(path, "a")["summaries"]
+    effects = drawn(5, 2) * np.array([1, 0], np.float32)
+    write_array(group, "effects", effects, ("chain", "draw", "site"))
+    write_texts(group, "site", ["north, far", "Köln"], ["site"])
+    verdict = diagnose(path, GateSettings(), layout)
+    table = pd.read_csv(layout.summary, dtype=str, keep_default_na=False)
+    assert table[table["variable"] == "effects"]["label"].tolist() == ["north, far", "Köln"]
+    assert set(table[table["variable"] == "logits"]["label"]) == {""}
+    assert verdict.gate("r_hat").where == "effects[Köln]"
 
 
 def test_latents_beyond_the_limit_are_spread_evenly(run) -> None:

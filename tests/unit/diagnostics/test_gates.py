@@ -14,7 +14,7 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
-GOOD = {"sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}
+GOOD = {"label": "", "sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}
 BAD = {"r_hat": 1.0101, "ess_bulk": 399.0, "ess_tail": 399.0, "mcse_mean": 0.201, "divergences": 1e-4, "bfmi": 0.29}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import component_path, read_options
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.log_density import SUPPORTS, LogDensity
 from posteriors import POSTERIORS
@@ -162,3 +163,14 @@ def test_a_function_with_several_values_is_refused() -> None:
     model = make(spec, function="functions:several", prior={"mean": "normal(0, 1)"})
     with pytest.raises(ConfigError, match=re.escape("functions:several returns an array of shape (5,)")):
         model.log_likelihood({"mean": jnp.zeros(())}, {"emissions": jnp.zeros((1, 5))})
+
+
+def test_axes_are_named_after_levels_and_columns() -> None:
+    variables = {"site": Variable("category", levels=("a", "b"))}
+    spec = dataclasses.replace(spec_of(emissions=(5,)), variables=variables, labels={"features": ("x", "z")})
+    prior = {"effect": "normal(0, 1)[2]", "slope": "normal(0, 1)[2]", "other": "normal(0, 1)[3]"}
+    axes = {"effect": ["site"], "slope": ["features"], "other": ["place"]}
+    found = make(spec, function="series:arma", prior=prior, axes=axes).axes()
+    assert {name: (axis.name, axis.labels) for name, (axis,) in found.items()} == {
+        "effect": ("site", ("a", "b")), "slope": ("features", ("x", "z")), "other": ("place", None),
+    }  # fmt: skip

@@ -123,7 +123,7 @@ def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentL
 
 def test_variable_names_are_escaped(minimal: Minimal) -> None:
     page = write(
-        minimal(summary=f'"{ATTACK}",0,0.1,1.0,0.02,1.002,900,800', where=ATTACK, message=ATTACK, verdict="fail")
+        minimal(summary=f'"{ATTACK}",0,,0.1,1.0,0.02,1.002,900,800', where=ATTACK, message=ATTACK, verdict="fail")
     )
     assert "<script" not in page
     assert "<img" not in page
@@ -169,7 +169,7 @@ def test_a_warning_is_no_failure(minimal: Minimal) -> None:
 
 
 def test_missing_values_are_words(minimal: Minimal) -> None:
-    page = text_of(write(minimal(verdict="fail", value=None, summary="logits,0,NaN,NaN,NaN,NaN,NaN,inf")))
+    page = text_of(write(minimal(verdict="fail", value=None, summary="logits,0,,NaN,NaN,NaN,NaN,NaN,inf")))
     assert "not a number" in page
     assert "infinite" in page
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)

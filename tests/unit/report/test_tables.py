@@ -23,9 +23,15 @@ def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
 
 
 def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Callable[..., ExperimentLayout]) -> None:
-    lines = [f"{name},0,0.1,1.0,0.02,1.002,900,800" for name in ("biases", "weights", "biases")]
+    lines = [f"{name},0,,0.1,1.0,0.02,1.002,900,800" for name in ("biases", "weights", "biases")]
     found = read_summary(minimal(summary="\n".join(lines)).summary, 2)
     assert [(c.variable, c.is_summary) for c in found] == [("biases", True), ("weights", True), ("biases", False)]
+
+
+def test_a_coordinate_bears_the_names_of_levels_where_it_has_them(minimal: Callable[..., ExperimentLayout]) -> None:
+    layout = minimal(summary='b_species,1,"elm, wild",0.1,1.0,0.02,1.002,900,800')
+    (found,) = read_summary(layout.summary, 1)
+    assert (found.label, found.numbered, found.index) == ("b_species[elm, wild]", "b_species[1]", (1,))
 
 
 def test_what_is_not_a_number_is_the_worst() -> None:

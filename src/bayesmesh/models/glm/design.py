@@ -21,10 +21,12 @@ class Source(NamedTuple):
     Attributes:
         fields: column -> shape and dtype.
         variables: column -> what its numbers are, of a table.
+        labels: column that is a vector -> names of its entries.
     """
 
     fields: Mapping[str, FieldLike]
     variables: Mapping[str, VariableLike]
+    labels: Mapping[str, tuple[str, ...]]
 
 
 def latent_name(text: str) -> str:
@@ -47,13 +49,20 @@ class Columns(NamedTuple):
         name: of the term, such as ``x:species``.
         term: its factors.
         codings: blocks of columns.
-        labels: one for each column.
+        labels: one for each column, such as ``x:species[elm]``.
+        names: the same without what `name` says, such as ``elm``; empty for a single column of numbers.
     """
 
     name: str
     term: Term
     codings: tuple[Coding, ...]
     labels: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one column of numbers."""
+        return self.names == ("",)
 
     def evaluate(self, rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
         """Return (row, column) float64: products of the factors, the last one varying fastest."""
@@ -93,13 +102,16 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
     for term in terms:
         levels = {f.text: found for f in term if (found := levels_of(source, f)) is not None}
         numbers = frozenset(f.text for f in term) - frozenset(levels)
-        codings, labels = [], []
+        codings: list[Coding] = []
+        labels: list[str] = []
+        names: list[str] = []
         for full in _split(list(levels), numbers, spanned):
             coding = tuple(_chosen(f, levels, full) for f in term)
             codings.append(coding)
             labels += _labels(source, term, coding, levels)
+            names += _labels(source, term, coding, levels, is_short=True)
         if codings:
-            made.append(Columns(":".join(f.text for f in term), term, tuple(codings), tuple(labels)))
+            made.append(Columns(":".join(f.text for f in term), term, tuple(codings), tuple(labels), tuple(names)))
     return made
 
 
@@ -138,19 +150,20 @@ def _chosen(factor: Factor, levels: Mapping[str, tuple[str, ...]], full: Mapping
     return tuple(range(0 if full[factor.text] else 1, len(own)))
 
 
-def _labels(source: Source, term: Term, coding: Coding, levels: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _labels(
+    source: Source, term: Term, coding: Coding, levels: Mapping[str, tuple[str, ...]], *, is_short: bool = False
+) -> list[str]:
+    """Return a label for each column of a block; short ones leave out the names of the factors."""
     labels = [""]
     for factor, chosen in zip(term, coding, strict=True):
-        if chosen is None:
-            own = _labels_of_numbers(source, factor)
-        else:
-            own = [f"{factor.text}[{levels[factor.text][i]}]" for i in chosen]
-        labels = [f"{label}:{each}".lstrip(":") for label in labels for each in own] if own else labels
+        entries = _entries(source, factor) if chosen is None else [levels[factor.text][i] for i in chosen]
+        own = entries if is_short else [f"{factor.text}[{entry}]" if entry else factor.text for entry in entries]
+        labels = [":".join(filter(None, (label, each))) for label in labels for each in own] if own else labels
     return labels
 
 
-def _labels_of_numbers(source: Source, factor: Factor) -> list[str]:
-    """Return a label for each number of a factor in a row, which is one unless a column of the data is a vector."""
+def _entries(source: Source, factor: Factor) -> list[str]:
+    """Return a name for each number of a factor in a row: one, empty, unless a column of the data is a vector."""
     for name in factor.names:
         about = source.variables.get(name)
         if about is not None and about.kind == "category":
@@ -158,8 +171,11 @@ def _labels_of_numbers(source: Source, factor: Factor) -> list[str]:
     shapes = {tuple(source.fields[name].shape) for name in factor.names} - {()}
     if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
         raise ConfigError(f"{KEY}: '{factor.text}' mixes columns of the shapes {sorted(shapes)}", "use them one by one")
-    width = math.prod(next(iter(shapes), ()))
-    return [f"{factor.text}[{i}]" for i in range(width)] if shapes else [factor.text]
+    if not shapes:
+        return [""]
+    width = math.prod(next(iter(shapes)))
+    known = source.labels.get(factor.text, ()) if factor.is_plain else ()
+    return list(known) if len(known) == width else [str(i) for i in range(width)]
 
 
 def evaluate_columns(columns: Sequence[Columns], rows: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:

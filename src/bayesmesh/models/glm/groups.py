@@ -74,6 +74,11 @@ class Group(NamedTuple):
         return f"correlation_{self.name}"
 
     @property
+    def correlations(self) -> str:
+        """Summary with the correlations of pairs of effects."""
+        return f"cor_{self.name}"
+
+    @property
     def effects(self) -> str:
         """Latent with the effects, (level, effect)."""
         return f"effects_{self.name}"
@@ -107,5 +112,5 @@ class Group(NamedTuple):
         if self.is_correlated:
             factor = latents[self.correlation]
             below = jnp.tril_indices(self.num_effects, -1)
-            found[self.correlation] = (factor @ factor.T)[below]
+            found[self.correlations] = (factor @ factor.T)[below]
         return found

@@ -6,7 +6,7 @@ non-centred unless asked otherwise (Papaspiliopoulos, Roberts and Skold 2007, do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import jax.numpy as jnp
@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Shaped
 from pydantic import Field
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
+from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
+from bayesmesh.models.glm.axes import axes_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.prepared import Plan, make_plan, prepare_table
@@ -96,6 +97,10 @@ class Glm(Model):
         """
         return prepare_table(options, spec, read_blocks)
 
+    def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
+        """Return the names of columns, levels and effects."""
+        return axes_of(self.plan, self.spec)
+
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the priors by name, scaled to the data where they are not given."""
         return GlmPrior(make_prior(self.plan, self.options, data_spec))
@@ -135,7 +140,9 @@ class Glm(Model):
         plan, found = self.plan, {k: v for k, v in latents.items() if k in self.plan.parameters}
         if plan.columns:
             coefficients = plan.coefficients(latents)
-            found |= {f"b_{latent_name(name)}": coefficients[part] for name, part in plan.parts.items()}
+            for columns, part in zip(plan.columns, plan.parts.values(), strict=True):
+                # A single number needs no axis.
+                found[f"b_{latent_name(columns.name)}"] = coefficients[part.start if columns.is_single else part]
         if plan.has_intercept:
             mean = plan.over_outputs(plan.mean, latents["intercept"].dtype)
             shift = jnp.sum(plan.coefficients(latents) * mean, axis=0) if plan.columns else 0

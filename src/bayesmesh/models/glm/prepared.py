@@ -22,7 +22,7 @@ from bayesmesh.models.glm.design import (
     moments_of,
 )
 from bayesmesh.models.glm.families import FAMILIES, Family, outcome_of
-from bayesmesh.models.glm.formula import KEY, Formula, parse_formula
+from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.groups import Group
 
 MANY_LEVELS = 1000
@@ -102,7 +102,7 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
     )
     num_levels = int(spec.constants.get("outcome_levels", 0))
     groups = [
-        Group.make(i, term, make_columns(Source(fields, spec.variables), term.terms[() in term.terms :], has_intercept=() in term.terms), spec.constants, options)
+        Group.make(i, term, effect_columns(Source(fields, spec.variables, spec.labels), term), spec.constants, options)
         for i, term in enumerate(formula.groups)
     ]  # fmt: skip
     output_shape = (num_levels - 1,) if options.family == "categorical" else ()
@@ -114,6 +114,11 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
         formula, tuple(columns), mean, sd, tuple(groups), num_levels, output_shape, tuple(family.parameters),
         {name: tuple(indices) for name, indices in blocks.items()},
     )  # fmt: skip
+
+
+def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
+    """Return what the effects of a group multiply, without the intercept."""
+    return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
 
 
 def _block_of(priors: Mapping[str, str], term: str) -> str:
@@ -140,7 +145,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
         raise ConfigError(f"key 'model.trials': {problem}", "name a column, or use another family")
     formula = parse_formula(options.formula, list(fields))
     columns = make_columns(
-        Source(fields, spec.variables),
+        Source(fields, spec.variables, spec.labels),
         formula.terms,
         has_intercept=formula.has_intercept or options.family == "ordinal",
     )
@@ -162,8 +167,8 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
 def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> Preparation:
     """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
     formula, columns = _read(options, spec, spec.fields)
-    family, source = FAMILIES[options.family], Source(spec.fields, spec.variables)
-    effects = [make_columns(source, g.terms[() in g.terms :], has_intercept=() in g.terms) for g in formula.groups]
+    family, source = FAMILIES[options.family], Source(spec.fields, spec.variables, spec.labels)
+    effects = [effect_columns(source, term) for term in formula.groups]
     reader = _Reader(options, formula, tuple(columns), tuple(map(tuple, effects)), family, spec)
     constants = reader.describe(read_blocks)
     local = _choose_local(options, formula, constants)
@@ -275,7 +280,7 @@ class _Reader(NamedTuple):
     @property
     def source(self) -> Source:
         """Columns of the source."""
-        return Source(self.spec.fields, self.spec.variables)
+        return Source(self.spec.fields, self.spec.variables, self.spec.labels)
 
     def _outcome(self, rows: HostRows, start: int) -> np.ndarray:
         """Return the outcomes of some rows, float64, after checking them."""

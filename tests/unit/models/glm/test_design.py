@@ -41,7 +41,9 @@ def table() -> tuple[Any, dict[str, np.ndarray]]:
 def test_columns_are_formulaic_s(table: Any, terms: str) -> None:
     spec, rows = table
     formula = parse_formula(f"growth ~ {terms}", list(spec.fields))
-    columns = make_columns(Source(spec.fields, spec.variables), formula.terms, has_intercept=formula.has_intercept)
+    columns = make_columns(
+        Source(spec.fields, spec.variables, spec.labels), formula.terms, has_intercept=formula.has_intercept
+    )
     found = evaluate_columns(columns, rows, 60)
     frame = pd.DataFrame(rows).assign(
         **{k: pd.Categorical.from_codes(rows[k], list(v.levels)) for k, v in spec.variables.items() if v.levels}
@@ -63,7 +65,7 @@ def test_columns_are_formulaic_s(table: Any, terms: str) -> None:
 def test_labels_name_levels(table: Any) -> None:
     spec, _ = table
     formula = parse_formula("growth ~ age + species + age:species", list(spec.fields))
-    columns = make_columns(Source(spec.fields, spec.variables), formula.terms, has_intercept=True)
+    columns = make_columns(Source(spec.fields, spec.variables, spec.labels), formula.terms, has_intercept=True)
     assert [label for each in columns for label in each.labels] == [
         "age",
         "species[elm]",
@@ -77,7 +79,7 @@ def test_a_transform_of_a_category_is_refused(table: Any) -> None:
     spec, _ = table
     formula = parse_formula("growth ~ log(species)", list(spec.fields))
     with pytest.raises(ConfigError, match="computes with 'species', a category"):
-        make_columns(Source(spec.fields, spec.variables), formula.terms, has_intercept=True)
+        make_columns(Source(spec.fields, spec.variables, spec.labels), formula.terms, has_intercept=True)
 
 
 def test_moments_of_blocks_are_those_of_the_whole() -> None:

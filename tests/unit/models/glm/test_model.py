@@ -14,8 +14,12 @@ import pytest
 from scipy import special, stats
 
 from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Axis
+from bayesmesh.models.glm.design import Source, make_columns
+from bayesmesh.models.glm.formula import parse_formula
 from bayesmesh.models.glm.model import Glm
 from cases import trees
 
@@ -90,6 +94,23 @@ def test_every_family_is_scipy_s(family: str) -> None:
                 summaries["intercept_at_zero"], z["intercept"] - design.mean(0) @ z["coefficients"], rtol=1e-9
             )
         np.testing.assert_allclose(summaries["b_species"], z["coefficients"][1:], rtol=1e-12)
+
+
+def test_axes_bear_the_names_of_columns_levels_and_effects() -> None:
+    model, _, _ = make("growth ~ age + species + age:species + (1 + age | site)", "normal")
+    axes = {name: [axis and axis.labels for axis in of] for name, of in model.axes().items()}
+    assert axes["coefficients"] == [("age", "species[elm]", "species[fir]", "age:species[elm]", "age:species[fir]")]
+    assert (axes["b_age"], axes["b_species"], axes["b_age:species"]) == ([], [("elm", "fir")], [("elm", "fir")])
+    assert axes["effects_site"] == [tuple("abcde"), ("intercept", "age")]
+    assert (axes["sd_site"], axes["cor_site"]) == ([("intercept", "age")], [("intercept~age",)])
+    several = make("stage ~ age", "categorical")[0].axes()
+    assert several["b_age"] == (Axis("stage", ("sprout", "young", "old")),)
+    vectors = DataSpec(
+        3, {"x": FieldSpec((2,), "float64"), "y": FieldSpec((), "float64")}, {}, labels={"x": ("a", "b")}
+    )
+    source = Source(vectors.fields, vectors.variables, vectors.labels)
+    (columns,) = make_columns(source, parse_formula("y ~ x", ["x", "y"]).terms, has_intercept=True)
+    assert (columns.labels, columns.names) == (("x[a]", "x[b]"), ("a", "b"))
 
 
 SLOPES = np.array([0.2, -0.4, 0.5])
@@ -238,9 +259,7 @@ def test_effects_of_groups(bar: str, local: bool, centred: bool) -> None:
         np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), expected, rtol=1e-7)
     summaries = model.summaries(latents, rows) if not local else model.summaries(aligned, rows)
     if bar == "|":
-        np.testing.assert_allclose(
-            summaries["correlation_site"], [(z["correlation_site"] @ z["correlation_site"].T)[1, 0]]
-        )
+        np.testing.assert_allclose(summaries["cor_site"], [(z["correlation_site"] @ z["correlation_site"].T)[1, 0]])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""Name the axes of the arrays of draws and their entries: dimensions and coordinates of the posterior.
+
+Every dimension has a coordinate, names where there are any and numbers otherwise, because readers such as ArviZ select and
+label by coordinates.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import zarr
+
+from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
+from bayesmesh.store.layout import CHAIN, DRAW, ROW
+
+type NamedAxes = Mapping[str, Sequence[tuple[str, tuple[str, ...] | None] | None]]
+"""Array -> for each axis behind chain and draw its name and the names of its entries, or None for a numbered one."""
+
+
+class GroupCoordinates:
+    """Dimensions of the arrays of one group.
+
+    A name that an array of the group bears, or another axis with other entries, stays with that one: the axis then has the
+    name that it has without a model's word, ``ARRAY_dim_0``.
+
+    Args:
+        axes: of arrays of any group.
+        arrays: names of the arrays of draws of this group.
+
+    >>> made = GroupCoordinates({"effects": [("site", ("a", "b")), None]}, ["effects", "sd"])
+    >>> made.dims("effects", (2, 3)), made.dims("sd", (3,))
+    (('site', 'effects_dim_1'), ('sd_dim_0',))
+    """
+
+    def __init__(self, axes: NamedAxes, arrays: Iterable[str]) -> None:
+        self._axes = axes
+        self._entries: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+        self._taken = {CHAIN, DRAW, ROW, *arrays}
+
+    def dims(self, array: str, shape: Sequence[int]) -> tuple[str, ...]:
+        """Return the names of the axes of an array behind chain and draw."""
+        found: list[str] = []
+        for number, (axis, length) in enumerate(itertools.zip_longest(self._axes.get(array, ()), shape)):
+            name, labels = axis or ("", None)
+            entries = length, labels
+            is_other = self._entries.setdefault(name, entries) != entries if name else True
+            if is_other or name in self._taken or name in found:
+                name = f"{array}_dim_{number}"
+                self._entries[name] = entries
+            found.append(name)
+        return tuple(found)
+
+    def write(self, group: zarr.Group) -> None:
+        """Write a coordinate for each dimension of the group that has none yet."""
+        lengths: dict[str, int] = {}
+        for _, array in group.arrays():
+            lengths |= dict(zip(dimension_names(array), array.shape, strict=False))
+        for name, length in sorted(lengths.items()):
+            if name in group:
+                continue
+            _, labels = self._entries.get(name, (length, None))
+            if labels is not None:
+                write_texts(group, name, labels, [name])
+            else:
+                write_array(group, name, np.arange(length), [name])
+
+
+def read_labels(group: zarr.Group, array: zarr.Array) -> list[list[str] | None]:
+    """Return for each axis of an array of draws the names of its entries, or None for a numbered one.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    found: list[list[str] | None] = []
+    for name in dimension_names(array)[2:]:
+        coordinate = group.get(name)
+        is_named = isinstance(coordinate, zarr.Array) and coordinate.dtype.kind in "TO"
+        found.append(list(map(str, read_part(coordinate))) if is_named else None)  # type: ignore[arg-type]
+    return found
