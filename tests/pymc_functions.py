@@ -1,9 +1,10 @@
-"""A function that returns a PyMC model, as a user's own module would hold it."""
+"""Functions that return a PyMC model, as a user's own module would hold it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import bambi
 import pymc
 
 
@@ -13,4 +14,33 @@ def level(rows: Any) -> pymc.Model:
         mean = pymc.Normal("mean", 0, 2)
         noise = pymc.HalfNormal("noise", 1.5)
         pymc.Normal("emission", mean, noise, observed=rows["emissions"])
+    return model
+
+
+def of_bambi(frame: Any) -> pymc.Model:
+    """Return a model that holds its data, from a data frame with a category."""
+    model = bambi.Model("y ~ x + (x | town)", frame)
+    model.build()
+    found: pymc.Model = model.backend.model
+    return found
+
+
+def walk(rows: Any) -> pymc.Model:
+    """Each value near the one before it: rows depend on each other."""
+    with pymc.Model() as model:
+        noise = pymc.HalfNormal("noise", 1)
+        pymc.Normal("steps", 0, noise, observed=rows["y"][1:] - rows["y"][:-1])
+    return model
+
+
+def identity(frame: Any) -> Any:
+    """Forget to make a model."""
+    return frame
+
+
+def held(rows: Any) -> pymc.Model:
+    """Observe numbers of its own, and no field."""
+    del rows
+    with pymc.Model() as model:
+        pymc.Normal("y", pymc.Normal("mean", 0, 1), 1, observed=[1.0, 2.0])
     return model

@@ -7,22 +7,30 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.data.base import FieldSpec
+from bayesmesh.data.prepared_shards import Prepare
 from bayesmesh.data.shards import Shards
 
 
 class WholeShards(Shards):
     """All training rows as one row, each field (num_rows, ...); test and held-out rows stay apart.
 
+    Args:
+        path: folder of the Zarr group.
+        prepare: of the model; only the constants that it finds count.
+
     Raises:
         StoreError: as for `Shards`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, prepare: Prepare) -> None:
         super().__init__(path)
         self._length, self.num_rows = self.num_rows, 1
         self.fields = {
             name: FieldSpec((self._length, *field.shape), field.dtype) for name, field in self.fields.items()
         }
+        preparation = prepare(self.spec(), lambda: iter([self.read_rows(0, 1)]))
+        if preparation is not None:
+            self.constants = {**self.constants, **preparation.constants}
 
     @property
     def num_observations(self) -> int:

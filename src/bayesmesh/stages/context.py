@@ -22,11 +22,9 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     with in_file_of(spec, "model.name"):
         model_class, options = spec.component("model")
     path = spec.data_layout.shards
-    if model_class.reads_whole(options):
-        shards: Shards = WholeShards(path)
-    else:
-        with in_file_of(spec):
-            shards = prepared(path, functools.partial(model_class.prepare, options))
+    prepare = functools.partial(model_class.prepare, options)
+    with in_file_of(spec):
+        shards: Shards = WholeShards(path, prepare) if model_class.reads_whole(options) else prepared(path, prepare)
     return shards, shards.spec(spec.compute.dtype)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.data.base import Dataset
+from bayesmesh.data.base import Dataset, DataSpec
+from bayesmesh.data.prepared_shards import ReadBlocks
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.whole_shards import WholeShards
+from bayesmesh.models.base import Preparation
 from bayesmesh.store.layout import DataLayout
 
 
@@ -24,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_all_rows_are_one(path: Path) -> None:
-    plain, whole = Shards(path), WholeShards(path)
+    plain, whole = Shards(path), WholeShards(path, lambda spec, read_blocks: None)
     assert (whole.num_rows, whole.num_observations, plain.num_observations) == (1, 5, 5)
     spec = whole.spec("float64")
     assert (spec.num_rows, spec.num_entries, spec.constants) == (1, 1, {"scale": 2.0})
@@ -36,7 +38,16 @@ def test_all_rows_are_one(path: Path) -> None:
     whole.verify()
 
 
+def test_constants_of_a_model_are_added(path: Path) -> None:
+    def prepare(spec: DataSpec, read_blocks: ReadBlocks) -> Preparation:
+        (rows,) = read_blocks()
+        assert (spec.num_rows, rows["x"].shape) == (1, (1, 5, 2))
+        return Preparation(lambda rows, num_rows: dict(rows), {"largest": int(rows["y"].max())})
+
+    assert WholeShards(path, prepare).spec().constants == {"scale": 2.0, "largest": 4}
+
+
 @pytest.mark.parametrize("bounds", [(0, 2), (-1, 1), (1, 0)])
 def test_there_is_no_second_row(path: Path, bounds: tuple[int, int]) -> None:
     with pytest.raises(IndexError, match="of one"):
-        WholeShards(path).read_rows(*bounds)
+        WholeShards(path, lambda spec, read_blocks: None).read_rows(*bounds)

@@ -6,6 +6,7 @@ Built on PyTensor's own conversion to JAX. `pymc.sampling.jax` is not imported, 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -61,6 +62,17 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
         return jax_funcify(graph)
 
 
+def _plain_name(name: str) -> str:
+    """Return the name of a variable with the characters that names in results may have.
+
+    >>> [_plain_name(each) for each in ("slope", "1|site_sigma", "age|site", "C(a)[T.b]", "2nd")]
+    ['slope', 'intercept_by_site_sigma', 'age_by_site', 'C(a)_T.b_', '_2nd']
+    """
+    name = re.sub(r"^1\|", "intercept|", name).replace("|", "_by_")
+    name = re.sub(r"[^\w .:()-]", "_", name)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
 def _log_densities(
     values: Mapping[Variable, Variable], variables: Sequence[Variable] | None = None
 ) -> Sequence[Variable]:
@@ -80,26 +92,31 @@ class Graphs:
         model: the model.
         rows: field -> the symbolic variable that stands for it.
         name: of the model, for messages.
+        is_whole: whether all data are one row: whatever is observed is the likelihood then, of symbols or of constants.
 
     Attributes:
-        names: of the latents, sorted.
+        names: of the latents, sorted; where PyMC's hold other characters, as Bambi's `1|site`, `intercept_by_site`.
         predicted: name of the one variable observed in the rows; None when there is not exactly one.
 
     Raises:
         ConfigError: the model has discrete latents, latents that depend on rows, or nothing that does.
     """
 
-    def __init__(self, model: pymc.Model, rows: Mapping[str, TensorVariable], name: str) -> None:
-        self._model, self._rows, self._name = model, dict(rows), name
+    def __init__(
+        self, model: pymc.Model, rows: Mapping[str, TensorVariable], name: str, *, is_whole: bool = False
+    ) -> None:
+        self._model, self._rows, self._name, self._is_whole = model, dict(rows), name, is_whole
         self._free = sorted(model.free_RVs, key=lambda rv: str(rv.name))
-        self.names = [str(rv.name) for rv in self._free]
+        self.names = [_plain_name(str(rv.name)) for rv in self._free]
+        for each in (each for i, each in enumerate(self.names) if each in self.names[:i]):
+            raise ConfigError(f"model {name}: two latents would be called '{each}'", "rename one of them")
         for rv in self._free:
             self._check_latent(rv)
         self._values = [rv.type(rv.name) for rv in self._free]
         self._plain = dict(zip(self._free, self._values, strict=True))
         observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         self._split_terms(observed)
-        in_rows = [rv for rv, value in observed.items() if self._uses_rows(value)]
+        in_rows = [] if is_whole else [rv for rv, value in observed.items() if self._uses_rows(value)]
         self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
         self.predicted = str(in_rows[0].name) if self._outcome else None
 
@@ -119,11 +136,14 @@ class Graphs:
         potentials = list(self._model.potentials)
         terms = [*_log_densities({**self._plain, **observed}), *self._in_terms_of_values(potentials)]
         by_name = dict(zip((str(v.name) for v in (*self._free, *observed, *potentials)), terms, strict=True))
-        self._row_terms = {name: term for name, term in by_name.items() if self._uses_rows(term)}
+        kept = {str(rv.name) for rv in observed} if self._is_whole else set()
+        self._row_terms = {name: term for name, term in by_name.items() if name in kept or self._uses_rows(term)}
         self._prior_terms = [term for name, term in by_name.items() if name not in self._row_terms]
         if not self._row_terms:
             raise ConfigError(
-                f"model {self._name}: nothing in it depends on the rows", "use the fields that build() is given"
+                f"model {self._name}: nothing in it depends on the rows",
+                "use the fields that it is given; or, where it holds its data as constants, as Bambi's models do, write\n"
+                "    model:\n      given: frame",
             )
 
     def _in_terms_of_values(self, variables: Sequence[Variable]) -> list[Variable]:
@@ -157,6 +177,12 @@ class Graphs:
             return total
 
         return per_row
+
+    def log_likelihood_of_all(self) -> Callable[[Arrays, Arrays], Array]:
+        """Return a function of latents and whole fields: the log likelihood of all data, () float64."""
+        total = sum((pt.sum(term) for term in self._row_terms.values()), start=pt.constant(0.0))
+        function = to_jax([*self._values, *self._rows.values()], [total])
+        return lambda latents, rows: function(*self._of(latents), *self._of_rows(rows))[0]
 
     def constrain(self) -> Callable[[Arrays], dict[str, Array]]:
         """Return the map from unconstrained values to latents."""

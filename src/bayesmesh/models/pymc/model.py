@@ -21,9 +21,10 @@ PyTensor's float64 whatever the experiment's dtype.
 from __future__ import annotations
 
 import functools
+import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ from bayesmesh.config.named_code import load_function
 from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError
 from bayesmesh.models import base
-from bayesmesh.models.base import Latents, Model, Rows, SpecLike
+from bayesmesh.models.base import HostRows, Latents, Model, Preparation, Rows, SpecLike
 from bayesmesh.models.pymc.graphs import Graphs
 
 
@@ -48,6 +49,17 @@ class Options(Settings):
     function: CodeName = Field(
         description="Function that returns a PyMC model, as `module:function`. It is given the fields of the data as PyTensor "
         "variables, field -> (row, ...), of which observed variables and potentials are to be made."
+    )
+    given: Literal["symbols", "arrays", "frame"] = Field(
+        "symbols",
+        description="What the function is given: `symbols` as above; or the values of all rows, as NumPy `arrays` or as a "
+        "data `frame` of pandas with the levels of categories, for models that keep their data as constants, as those of "
+        "Bambi do. All data are then one row.",
+    )
+    whole: bool = Field(
+        False,
+        description="Take all data as one row, for models whose rows depend on each other. The data then lie whole on every "
+        "device, are not processed tile by tile, and have one log likelihood together.",
     )
 
 
@@ -113,10 +125,24 @@ class PymcModel(Model):
     @functools.cached_property
     def _graphs(self) -> Graphs:
         rows = {
-            name: pt.tensor(name, dtype=_symbol_dtype(field.dtype), shape=(None, *field.shape))
+            name: pt.tensor(
+                name,
+                dtype=_symbol_dtype(field.dtype),
+                shape=field.shape if self._is_whole else (None, *field.shape),
+            )
             for name, field in self.spec.fields.items()
         }
-        return Graphs(self._declare(rows), rows, type(self).__name__)
+        declared = self._declare(rows)
+        used = rows if self._holds_no_data else {}
+        return Graphs(declared, used, type(self).__name__, is_whole=self._is_whole)
+
+    @property
+    def _is_whole(self) -> bool:
+        return False
+
+    @property
+    def _holds_no_data(self) -> bool:
+        return getattr(self.options, "given", "symbols") == "symbols"
 
     def _declare(self, rows: Mapping[str, TensorVariable]) -> pymc.Model:
         with pymc.Model() as model:
@@ -125,7 +151,7 @@ class PymcModel(Model):
 
     @functools.cached_property
     def _log_likelihood(self) -> Callable[[Latents, Rows], Array]:
-        return self._graphs.log_likelihood()
+        return self._graphs.log_likelihood_of_all() if self._is_whole else self._graphs.log_likelihood()
 
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
@@ -157,17 +183,96 @@ class PymcFunction(PymcModel):
     offers = ()
     options: Options
 
+    @classmethod
+    def reads_whole(cls, options: Settings) -> bool:
+        """Return whether all data are one row; always for a model that holds its data."""
+        return getattr(options, "whole", False) or getattr(options, "given", "symbols") != "symbols"
+
+    @classmethod
+    def prepare(
+        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
+    ) -> Preparation | None:
+        """Build a model that holds its data, for which the constant `MODEL` then stands."""
+        # Made from the text of the class, so not an instance of the class itself.
+        own = cast(Options, options)
+        if own.given == "symbols":
+            return None
+        rows = {name: np.asarray(values)[0] for name, values in next(read_blocks()).items()}
+        digest = hashlib.sha256(own.function.encode())
+        for name in sorted(rows):
+            digest.update(name.encode() + np.ascontiguousarray(rows[name]).tobytes())
+        number = int(digest.hexdigest()[:12], 16)
+        if number not in _BUILT:
+            for old in [*_BUILT][: 1 - MOST_BUILT]:
+                del _BUILT[old]
+            data = rows if own.given == "arrays" else _frame(rows, spec)
+            _BUILT[number] = _model_of(own.function, load_function(own.function)(data))
+        return Preparation(lambda rows, num_rows: dict(rows), {MODEL: number})
+
     def build(self, rows: Mapping[str, TensorVariable]) -> None:
         """Not called: the function makes a model of its own."""
 
+    @property
+    def has_predictions(self) -> bool:
+        """Whether there are rows to predict."""
+        return not self.reads_whole(self.options)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.reads_whole(self.options)
+
     def _declare(self, rows: Mapping[str, TensorVariable]) -> pymc.Model:
-        found = load_function(self.options.function)(rows)
-        if not isinstance(found, pymc.Model):
-            raise ConfigError(
-                f"key 'model.function': {self.options.function} returns {type(found).__name__} instead of a PyMC model",
-                "write `with pymc.Model() as model:`, declare the variables in it, and end with `return model`",
+        if self.options.given == "symbols":
+            return _model_of(self.options.function, load_function(self.options.function)(rows))
+        number = self.spec.constants.get(MODEL)
+        if number not in _BUILT:
+            raise ConfigError("model 'pymc' holds the data that its `prepare` reads", "bind it to prepared data")
+        return _BUILT[int(number)]
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the terms that depend on rows, summed for each row, or for all data if they are one row; in nats."""
+        if not self._is_whole:
+            return super().log_likelihood(latents, rows)
+        given = dict(rows) if self.options.given == "symbols" else {}
+        number = len(next(iter(rows.values())))
+        if given:
+            values = jax.vmap(lambda data: self._log_likelihood(latents, data))(given)
+        else:
+            values = jnp.broadcast_to(self._log_likelihood(latents, {}), (number,))
+        return values.astype(next(iter(latents.values())).dtype)
+
+
+MODEL = "pymc_model"
+"""Constant of the data: the number of the model that was built from them in this process."""
+
+MOST_BUILT = 4
+"""Models that hold their data are kept, the last ones of a process."""
+
+_BUILT: dict[float | int, pymc.Model] = {}
+
+
+def _model_of(function: str, found: object) -> pymc.Model:
+    if not isinstance(found, pymc.Model):
+        raise ConfigError(
+            f"key 'model.function': {function} returns {type(found).__name__} instead of a PyMC model",
+            "write `with pymc.Model() as model:`, declare the variables in it, and end with `return model`; of Bambi, call"
+            " `build()` and return `backend.model`",
+        )
+    return found
+
+
+def _frame(rows: Mapping[str, np.ndarray], spec: SpecLike) -> Any:
+    """Return a data frame of the fields with one number a row; categories have the names of their levels."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name, values in rows.items():
+        about = spec.variables.get(name)
+        if values.ndim == 1:
+            columns[name] = (
+                pd.Categorical.from_codes(values, pd.Index(about.levels)) if about and about.levels else values
             )
-        return found
+    return pd.DataFrame(columns)
 
 
 def _symbol_dtype(stored: str) -> str:
