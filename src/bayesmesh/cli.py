@@ -95,6 +95,15 @@ VERBS = {
             option("--name", help="name of the page and the table in results/comparisons/; made from the other names by default"),
         ),
     ),
+    "predict": Verb(
+        "predict the outcome of the rows of a new table, with intervals, from the stored posterior", "stages.predict:run",
+        (
+            option("experiment", metavar="EXPERIMENT", help="name of an experiment whose source is a table"),
+            option("--table", required=True, metavar="FILE", help="new rows, with the columns of the experiment's table"),
+            option("--output", metavar="FILE", help="CSV file to write; NAME-predicted.csv beside the table by default"),
+            option("--interval", type=float, default=0.9, metavar="P", help="probability of the intervals, 0.9 by default"),
+        ),
+    ),
     "doctor": Verb("check this machine and the configuration, and say how to fix problems", "operations.doctor:run"),
 }  # fmt: skip
 """The verbs besides stages and reproduction."""

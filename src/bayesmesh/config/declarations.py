@@ -26,7 +26,7 @@ TARGET_NAMES = frozenset({
 })  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
-OTHER_VERBS = frozenset({"check", "compare", "doctor", "gc", "init", "new", "schema", "status", "verify"})
+OTHER_VERBS = frozenset({"check", "compare", "doctor", "gc", "init", "new", "predict", "schema", "status", "verify"})
 """Verbs of the command line that are neither stages nor targets."""
 
 EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})

@@ -77,6 +77,15 @@ class PreparedShards(Shards):
             rows = {name: values[chosen] for name, values in self._all_rows.items()}
         return self._prepared(rows, stop - start)
 
+    @property
+    def group_field(self) -> str | None:
+        """Field of the source by whose codes rows are sorted into entries of local latents; None where they are not."""
+        return self._how.group_field
+
+    def prepare(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return rows of the source, name -> (row, ...), in the fields that the model reads."""
+        return self._of_part(dict(rows))
+
     def source_rows(self) -> np.ndarray:
         """Return the number that each training row has in the source's order, (num_rows,) int64."""
         return super().source_rows() if self._order is None else self._order[0]

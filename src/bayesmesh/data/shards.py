@@ -89,6 +89,15 @@ class Shards:
             raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
+    @property
+    def group_field(self) -> str | None:
+        """Field of the source by whose codes rows are sorted into entries of local latents; None where they are not."""
+        return None
+
+    def prepare(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return rows of the source, name -> (row, ...), in the fields that the model reads."""
+        return dict(rows)
+
     def source_rows(self) -> np.ndarray:
         """Return the number that each training row has in the source's order, (num_rows,) int64."""
         return np.arange(self.num_rows)

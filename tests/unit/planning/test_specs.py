@@ -53,6 +53,7 @@ def test_there_is_a_module_for_every_stage() -> None:
         "job",
         "new_chains",
         "planned_code",
+        "predict",
         "requirements",
         "sealing",
         "stop_rule",

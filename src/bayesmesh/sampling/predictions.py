@@ -1,0 +1,190 @@
+"""Predictive distributions of new rows from all draws of a posterior, summarised block of rows by block of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
+from bayesmesh.sampling.density import device_dtype
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+CHUNK_DRAWS = 64
+"""Most draws of a call of the program."""
+
+BLOCK_CELLS = 2**23
+"""Most draws x rows x classes whose predictions are in memory."""
+
+KEPT_BYTES = 256 * 2**20
+"""A posterior up to this size is read once."""
+
+_KEY = 0
+
+tfd = tfp.distributions
+
+
+class Summary(NamedTuple):
+    """What the draws predict for some rows; all float64.
+
+    Attributes:
+        mean: (row, class) probabilities, or (row, 1) expectations of the outcome.
+        low, high: likewise, quantiles over draws of the same.
+        outcome_low, outcome_high: (row,) quantiles of the outcome itself; None for classes.
+    """
+
+    mean: Float[np.ndarray, "row class"]
+    low: Float[np.ndarray, "row class"]
+    high: Float[np.ndarray, "row class"]
+    outcome_low: Float[np.ndarray, " row"] | None
+    outcome_high: Float[np.ndarray, " row"] | None
+
+
+def class_probabilities(predictive: Predictive) -> jax.Array | None:
+    """Return the probabilities of each row's classes, (row, class), or of 1, (row, 1); None where the outcome is a number."""
+    if isinstance(predictive, tfd.Bernoulli):
+        return predictive.probs_parameter()[:, None]
+    if isinstance(predictive, tfd.Categorical):
+        return predictive.probs_parameter()
+    if isinstance(predictive, tfd.OrderedLogistic):
+        return jnp.exp(predictive.categorical_log_probs())
+    return None
+
+
+class Predictions:
+    """Predictions of a model for rows that it has not seen.
+
+    Args:
+        model: the model.
+        dtype: of latents and arithmetic.
+        posterior: the draws.
+        probability: of the intervals, such as 0.9.
+        block_cells: see `BLOCK_CELLS`.
+    """
+
+    def __init__(
+        self, model: Model, dtype: str, posterior: Posterior, probability: float, block_cells: int = BLOCK_CELLS
+    ) -> None:
+        self._model, self._dtype, self._posterior, self._cells = model, dtype, posterior, block_cells
+        self._levels = ((1 - probability) / 2, (1 + probability) / 2)
+        self._num_draws = posterior.num_chains * posterior.num_draws
+        arrays = [posterior.array("posterior", name) for name in posterior.latents]
+        is_small = sum(array.size * array.dtype.itemsize for array in arrays) <= KEPT_BYTES
+        self._kept = list(self._chunks()) if is_small else None
+        self._program = jax.jit(self._of_chunk)
+        self.num_classes = 0
+
+    def _chunks(self) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+        """Yield the position of the first draw, the number of draws that count, and the latents of chunks of one size."""
+        size, done = min(CHUNK_DRAWS, self._num_draws), 0
+        for block in self._posterior.blocks(block_bytes=BLOCK_BYTES):
+            length = len(next(iter(block.values())))
+            for start in range(0, length, size):
+                count = min(size, length - start)
+                chosen = start + np.minimum(np.arange(size), count - 1)
+                yield done, count, {k: _in_dtype(v[chosen], self._dtype) for k, v in block.items()}
+                done += count
+
+    def _predict(self, draw: Latents, rows: Rows, entries: jax.Array | np.ndarray) -> Predictive:
+        aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
+        return self._model.predict({**draw, **aligned}, rows)
+
+    def _of_chunk(
+        self, latents: Latents, numbers: jax.Array, start: jax.Array, rows: Rows, entries: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row), float64."""
+
+        def of_draw(draw: Latents, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+            predictive = self._predict(draw, rows, entries)
+            probabilities = class_probabilities(predictive)
+            if probabilities is not None:
+                return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
+            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(_KEY), start), number)
+            simulated = predictive.sample(seed=key)
+            # A distribution of the user's may not know its expectation.
+            mean = getattr(predictive, "mean", lambda: simulated)()
+            return mean[:, None].astype(jnp.float64), simulated[:, None].astype(jnp.float64)
+
+        return jax.vmap(of_draw)(latents, numbers)
+
+    def depends(self, rows: HostRows, others: HostRows, entries: np.ndarray) -> bool:
+        """Return whether predictions for some rows differ from those for others, at a few draws."""
+        _, count, latents = next(self._chunks())
+        for place in range(min(3, count)):
+            draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
+            found = [
+                jax.tree.leaves(self._predict(draw, _on_device(each, self._dtype), entries)) for each in (rows, others)
+            ]
+            if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)):
+                return True
+        return False
+
+    def block_rows(self, rows: HostRows, entries: np.ndarray) -> int:
+        """Return the rows of a block, after checking the kind of the prediction for some rows.
+
+        Raises:
+            ConfigError: the model does not predict one number or class for each row.
+        """
+        _, _, latents = next(self._chunks())
+        shapes = {k: jax.ShapeDtypeStruct(v.shape[1:], v.dtype) for k, v in latents.items()}
+        given = _on_device(rows, self._dtype)
+        name = type(self._model).__name__
+        try:
+            found: list[int] = []
+
+            def classes(draw: Latents) -> jax.Array:
+                predictive = self._predict(draw, given, entries)
+                if len(predictive.batch_shape) != 1 or getattr(predictive, "event_shape", ()) != ():
+                    raise ConfigError(
+                        f"model {name} predicts {type(predictive).__name__} of {predictive.batch_shape}",
+                        "predict needs one number or class for each row",
+                    )
+                probabilities = class_probabilities(predictive)
+                found.append(0 if probabilities is None else probabilities.shape[1])
+                return jnp.zeros(())
+
+            jax.eval_shape(classes, shapes)
+        except NotImplementedError as error:
+            raise ConfigError(f"model {name}: {error}", "use a model that predicts") from error
+        self.num_classes = found[0]
+        return max(1, self._cells // (self._num_draws * max(1, self.num_classes)))
+
+    def summarise(self, rows: HostRows, entries: np.ndarray, start: int, count: int) -> Summary:
+        """Return what all draws predict for a block of rows.
+
+        Args:
+            rows: a block; every block has the same number of rows, so that one program serves all.
+            entries: entry of local latents of each row.
+            start: number of the first row, from which random numbers follow.
+            count: rows that count; the others are padding.
+        """
+        given, width = _on_device(rows, self._dtype), max(1, self.num_classes)
+        centres = np.empty((self._num_draws, count, width))
+        simulated = np.empty((self._num_draws, count if not self.num_classes else 0))
+        for first, num_draws, latents in self._kept if self._kept is not None else self._chunks():
+            places = np.minimum(np.arange(len(next(iter(latents.values())))), num_draws - 1)
+            numbers = (first + places).astype(np.uint32)
+            centre, outcome = jax.device_get(self._program(latents, numbers, np.uint32(start), given, entries))
+            centres[first : first + num_draws] = centre[:num_draws, :count]
+            if not self.num_classes:
+                simulated[first : first + num_draws] = outcome[:num_draws, :count, 0]
+        mean = centres.mean(axis=0)
+        low, high = np.quantile(centres, self._levels, axis=0, overwrite_input=True)
+        if self.num_classes:
+            return Summary(mean, low, high, None, None)
+        outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
+        return Summary(mean, low, high, outcome_low, outcome_high)
+
+
+def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
+    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
+
+
+def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:
+    return {k: jnp.asarray(v, device_dtype(np.asarray(v).dtype.name, np.dtype(dtype))) for k, v in rows.items()}

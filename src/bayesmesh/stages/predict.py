@@ -1,0 +1,210 @@
+"""predict: predict the outcome of the rows of a new table, from the stored posterior of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayesmesh.config.user_code import explaining
+from bayesmesh.data.base import Variable
+from bayesmesh.data.shards import Shards
+from bayesmesh.data.tables.new_rows import NewRows
+from bayesmesh.errors import ConfigError, DataError
+from bayesmesh.files import atomic_path
+from bayesmesh.models.base import Model
+from bayesmesh.planning.specs import StageSpec, component_sources, parse_spec
+from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.predictions import BLOCK_CELLS, Predictions, Summary
+from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.sealed import read_sealed
+from bayesmesh.store.seals import check_output
+
+_log = logging.getLogger("bayesmesh")
+
+SOME_ROWS = 256
+"""Training rows that say which column is the outcome, and stand in for columns that a new table may lack."""
+
+
+class Outcome(NamedTuple):
+    """What is predicted.
+
+    Attributes:
+        name: of the column; ``outcome`` if it is not one column.
+        levels: names of its classes.
+        mean, scale: of a standardised column: predictions are given in the unit of the table.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    mean: float
+    scale: float
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the predictions, and return the exit code.
+
+    Raises:
+        ConfigError: the experiment was not fitted to a table, or its model does not predict rows.
+        DataError: the new table does not fit; the message names file and row.
+        StoreError: the posterior is missing or damaged.
+    """
+    if not 0 < arguments.interval < 1:
+        raise ConfigError(f"--interval {arguments.interval}: not between 0 and 1", "for example --interval 0.9")
+    table = Path(arguments.table)
+    if not table.is_file():
+        raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
+    layout = ExperimentLayout(Path("results"), arguments.experiment)
+    recorded = layout.spec("assemble")
+    if not recorded.is_file():
+        raise ConfigError(f"no posterior of an experiment '{arguments.experiment}' in {layout.folder}", "run it first")
+    # The settings with which the posterior was made, whatever the experiment's file says by now.
+    spec = parse_spec(str(recorded), "assemble")
+    if spec.data.source != "table":
+        raise ConfigError(
+            f"experiment '{spec.experiment}': its source is '{spec.data.source}'", "predict needs a model of a table"
+        )
+    output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
+    with explaining(component_sources(spec)):
+        num_rows = predict_table(spec, table, output, arguments.interval)
+    _log.info("%s: predictions for %d rows", output, num_rows)
+    return 0
+
+
+def predict_table(spec: StageSpec, table: Path, output: Path, probability: float) -> int:
+    """Write predictions for the rows of a table and return their number; see `run` for the errors.
+
+    Args:
+        spec: with which the posterior was assembled.
+        table: a file with the columns of the experiment's table; that of the outcome may be absent.
+        output: a CSV file, replaced when it is complete.
+        probability: of the intervals.
+    """
+    configure_jax(spec.compute)
+    jax.config.update("jax_enable_x64", True)
+    check_output(spec.layout.results, spec.layout.posterior)
+    shards, data_spec = shards_of(spec)
+    model = model_of(spec, data_spec)
+    if model.takes_all_rows:
+        raise ConfigError(f"model {type(model).__name__} takes all rows as one", "predict needs a model of single rows")
+    about = read_sealed(spec.data_layout.records / "table.json", "run the fetch stage again")
+    _, options = spec.component("source")
+    posterior = open_posterior(spec.layout.posterior)
+    predictions = Predictions(model, spec.compute.dtype, posterior, probability, BLOCK_CELLS)
+    with tempfile.TemporaryDirectory() as folder:
+        new = NewRows(table, about, options, Path(folder))
+        rows = _RowMaker(new, shards, table)
+        rows.check_absent(predictions)
+        size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))
+        outcome = find_outcome(model, shards)
+        with atomic_path(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header(outcome, predictions.num_classes))
+            for start in range(0, new.num_rows, size):
+                stop = min(start + size, new.num_rows)
+                found = predictions.summarise(*rows.make(start, stop, size), start, stop - start)
+                writer.writerows(lines(found, outcome, start, predictions.num_classes))
+    return new.num_rows
+
+
+class _RowMaker:
+    """Makes the fields that a model reads from the rows of a new table."""
+
+    def __init__(self, new: NewRows, shards: Shards, path: Path) -> None:
+        self._new, self._shards, self._path = new, shards, path
+        plain = Shards(shards.path)
+        self._known = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
+
+    def _raw(self, start: int, stop: int, size: int, filled: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        chosen = np.minimum(np.arange(size), stop - start - 1)
+        rows = {name: np.asarray(values[start:stop])[chosen] for name, values in self._new.fields.items()}
+        return rows | {name: np.repeat(value[None], size, axis=0) for name, value in filled.items()}
+
+    def _finish(self, raw: dict[str, np.ndarray], size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        group = self._shards.group_field
+        entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
+        return self._shards.prepare(raw), entries
+
+    def _stand_ins(self, place: int) -> dict[str, np.ndarray]:
+        return {name: values[place] for name, values in self._known.items() if name not in self._new.fields}
+
+    def make(self, start: int, stop: int, size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return fields and entries of rows, padded to a number of rows by repeating the last one."""
+        return self._finish(self._raw(start, stop, size, self._stand_ins(0)), size)
+
+    def check_absent(self, predictions: Predictions) -> None:
+        """Refuse a table without a column on which predictions depend: then other stand-ins give others.
+
+        Raises:
+            DataError: names the file and the column.
+        """
+        count = min(16, self._new.num_rows)
+        for field in self._stand_ins(0):
+            values = self._known[field]
+            places = [i for i in range(len(values)) if not np.array_equal(values[i], values[0])][:3]
+            given, _ = self.make(0, count, count)
+            for place in places:
+                other = self._stand_ins(0) | {field: values[place]}
+                changed, moved = self._finish(self._raw(0, count, count, other), count)
+                if field == self._shards.group_field or predictions.depends(given, changed, moved):
+                    columns = ", ".join(f"'{name}'" for name in self._new.absent.get(field, [field]))
+                    problem = f"{self._path}: no column {columns}, on which predictions depend"
+                    raise DataError(problem, "add it to the table, with the values for which to predict")
+
+
+def find_outcome(model: Model, shards: Shards) -> Outcome:
+    """Return the column that the outcome is, found by comparing some training rows."""
+    plain = Shards(shards.path)
+    raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
+    made = {name: np.asarray(values) for name, values in shards.prepare(raw).items()}
+    outcome = np.asarray(model.outcome({name: jax.numpy.asarray(values) for name, values in made.items()}))
+    alike = [name for name, values in raw.items() if values.shape == outcome.shape and np.array_equal(values, outcome)]
+    if len(alike) != 1:
+        return Outcome("outcome", (), 0.0, 1.0)
+    about = plain.variables.get(alike[0], Variable("number"))
+    return Outcome(alike[0], about.levels, about.mean, about.scale)
+
+
+def header(outcome: Outcome, num_classes: int) -> list[str]:
+    """Return the columns: the number of the row, counted from 1 below any header, and what is predicted."""
+    if not num_classes:
+        return ["row", f"{outcome.name}_mean", "mean_low", "mean_high", f"{outcome.name}_low", f"{outcome.name}_high"]
+    names = class_names(outcome, num_classes)
+    of_classes = [f"{what}[{name}]" for name in names for what in ("probability", "low", "high")]
+    return ["row", outcome.name, *of_classes]
+
+
+def class_names(outcome: Outcome, num_classes: int) -> Sequence[str]:
+    """Return the classes whose probabilities are given: of two classes only the second."""
+    if num_classes == 1:
+        return (outcome.levels[1] if len(outcome.levels) == 2 else "1",)
+    return outcome.levels if len(outcome.levels) == num_classes else [str(i) for i in range(num_classes)]
+
+
+def lines(found: Summary, outcome: Outcome, start: int, num_classes: int) -> Iterator[list[Any]]:
+    """Yield the lines of the rows of a block."""
+    if not num_classes:
+        assert found.outcome_low is not None
+        assert found.outcome_high is not None
+        columns = (found.mean[:, 0], found.low[:, 0], found.high[:, 0], found.outcome_low, found.outcome_high)
+        values = np.stack(columns, axis=1) * outcome.scale + outcome.mean
+        for i, row in enumerate(values):
+            yield [start + i + 1, *(f"{value:.6g}" for value in row)]
+        return
+    names = class_names(outcome, num_classes)
+    first = outcome.levels[0] if len(outcome.levels) == 2 else "0"
+    for i in range(len(found.mean)):
+        best = (
+            (names[0] if found.mean[i, 0] >= 0.5 else first) if num_classes == 1 else names[int(found.mean[i].argmax())]
+        )
+        triples = zip(found.mean[i], found.low[i], found.high[i], strict=True)
+        yield [start + i + 1, best, *(f"{value:.6g}" for triple in triples for value in triple)]

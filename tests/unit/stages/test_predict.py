@@ -1,0 +1,167 @@
+"""`bayesmesh predict` reads a new table as the experiment's own was read, and predicts from all draws in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from bayesmesh.cli import main
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.data.sharding import shard
+from bayesmesh.errors import DataError
+from bayesmesh.planning.specs import StageSpec, make_spec
+from bayesmesh.sampling import predictions
+from bayesmesh.stages.predict import predict_table
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.hashes import write_hashes
+from bayesmesh.store.layout import CHAIN, DRAW
+from resealing import seal_as
+
+NUM_ROWS, SHAPE = 60, (2, 150)
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StageSpec]:
+    """A function of model options and latents to an experiment that has them as its posterior."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(1)
+    site = np.array(["bonn", "aachen", "köln"])[generator.integers(0, 3, NUM_ROWS)]
+    site[:3] = ["bonn", "aachen", "köln"]
+    x, y = generator.normal(5, 2, NUM_ROWS), generator.normal(10, 3, NUM_ROWS)
+    alive = np.where(generator.random(NUM_ROWS) < 0.5, "yes", "no")
+    pd.DataFrame({"y": y, "x": x, "unused": x**2, "site": site, "alive": alive}).to_csv("old.csv", index=False)
+
+    def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> StageSpec:
+        config = {
+            "title": "Old", "data": {"source": "table", "files": "old.csv", **data}, "model": {"name": "glm", **model},
+            "kernel": {"name": "nuts"}, "compute": {"dtype": "float64"},
+        }  # fmt: skip
+        spec = make_spec("assemble", "old", experiment_class().model_validate(config), "results")
+        source_class, options = spec.component("source")
+        source = source_class(options)
+        spec.data_layout.records.mkdir(parents=True)
+        source.fetch(spec.data_layout.records)
+        shard(source.read(spec.data_layout.records), DataSettings(), spec.data_layout)
+        group = open_group(spec.layout.posterior, "w").create_group("posterior")
+        for name, values in latents.items():
+            write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
+        write_hashes(spec.layout.posterior, {})
+        seal_as(Path("results"), "old", "assemble", [spec.layout.posterior, spec.layout.posterior_hashes])
+        spec.layout.spec("assemble").parent.mkdir()
+        spec.layout.spec("assemble").write_text(spec.canonical())
+        return spec
+
+    return train
+
+
+def normal_latents() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(2)
+    return {
+        "intercept": generator.normal(0.2, 0.1, SHAPE), "coefficients": generator.normal(0.5, 0.1, (*SHAPE, 1)),
+        "sigma": np.full(SHAPE, 0.4), "sd_site": np.ones((*SHAPE, 1)),
+        "effects_site": generator.normal([[-1], [0], [1]], 0.1, (*SHAPE, 3, 1)),
+    }  # fmt: skip
+
+
+NORMAL = {"formula": "y ~ x + (1 | site)", "centred": ["site"]}
+
+
+def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
+    trained: Callable[..., StageSpec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    z = normal_latents()
+    spec = trained(NORMAL, z, standardise=["y"])
+    # Other columns, in another order, levels that appear in another order, and no outcome.
+    new = pd.DataFrame({"site": ["köln", "bonn", "köln", "aachen"] * 5, "more": "?", "x": np.linspace(0, 9, 20)})
+    new.to_csv("new.csv", index=False)
+    assert main(["predict", "old", "--table", "new.csv", "--interval", "0.8"]) == 0
+    assert "predictions for 20 rows" in capsys.readouterr().err
+    found = pd.read_csv("new-predicted.csv")
+    old = pd.read_csv("old.csv")
+    place = {"aachen": 0, "bonn": 1, "köln": 2}
+    effects = z["effects_site"].reshape(-1, 3)[:, [place[s] for s in new["site"]]]
+    # The intercept is that at the mean of the column, and the coefficient one in the unit of the data.
+    centred = new["x"].to_numpy() - old["x"].mean()
+    line = z["intercept"].reshape(-1, 1) + z["coefficients"].reshape(-1, 1) * centred + effects
+    mean = line * old["y"].std(ddof=0) + old["y"].mean()
+    assert found["row"].tolist() == list(range(1, 21))
+    np.testing.assert_allclose(found["y_mean"], mean.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(found["mean_low"], np.quantile(mean, 0.1, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found["mean_high"], np.quantile(mean, 0.9, axis=0), rtol=1e-5)
+    # The interval of the outcome is that of the mean and the noise: 300 draws, so within a few of their errors.
+    spread = np.sqrt(mean.var(0) + (0.4 * old["y"].std(ddof=0)) ** 2)
+    np.testing.assert_allclose((found["y_high"] - found["y_low"]) / spread, 2 * 1.2816, rtol=0.25)
+    # Small blocks of rows, and a posterior that is read again for each, give the same but for simulated noise.
+    monkeypatch.setattr(predictions, "KEPT_BYTES", 0)
+    monkeypatch.setattr(predictions, "CHUNK_DRAWS", 64)
+    monkeypatch.setattr("bayesmesh.stages.predict.BLOCK_CELLS", 300 * 7)
+    predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.8)
+    again = pd.read_csv("blocks.csv")
+    pd.testing.assert_frame_equal(again.iloc[:, :4], found.iloc[:, :4])
+
+
+def test_classes_are_predicted_with_probabilities_and_their_names(trained: Callable[..., StageSpec]) -> None:
+    generator = np.random.default_rng(3)
+    z = {"intercept": generator.normal(0.2, 0.3, SHAPE), "coefficients": generator.normal(0.5, 0.1, (*SHAPE, 1))}
+    spec = trained({"formula": "alive ~ x", "family": "bernoulli"}, z)
+    new = pd.DataFrame({"x": np.linspace(0, 9, 12)})
+    new.to_parquet("new.parquet")
+    predict_table(spec, Path("new.parquet"), Path("out.csv"), 0.9)
+    found = pd.read_csv("out.csv")
+    line = z["intercept"].reshape(-1, 1) + z["coefficients"].reshape(-1, 1) * (
+        new["x"].to_numpy() - pd.read_csv("old.csv")["x"].mean()
+    )
+    p = expit(line)
+    np.testing.assert_allclose(found["probability[yes]"], p.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(found["low[yes]"], np.quantile(p, 0.05, axis=0), rtol=1e-5)
+    assert found["alive"].tolist() == np.where(p.mean(0) >= 0.5, "yes", "no").tolist()
+
+
+def test_several_classes_have_a_probability_each(trained: Callable[..., StageSpec]) -> None:
+    z = {"intercept": np.broadcast_to([1.0, -1.0], (*SHAPE, 2)), "coefficients": np.zeros((*SHAPE, 1, 2))}
+    spec = trained({"formula": "site ~ x", "family": "categorical"}, z)
+    pd.DataFrame({"x": [1.0, 2.0]}).to_csv("new.csv", index=False)
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    found = pd.read_csv("out.csv")
+    expected = np.exp([0.0, 1.0, -1.0]) / np.exp([0.0, 1.0, -1.0]).sum()
+    columns = [f"probability[{name}]" for name in ("aachen", "bonn", "köln")]
+    np.testing.assert_allclose(found[columns], [expected, expected], rtol=1e-5)
+    assert found["site"].tolist() == ["bonn", "bonn"]
+
+
+def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
+    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = trained(NORMAL, normal_latents())
+    good = pd.DataFrame({"site": ["bonn", "köln", "aachen"], "x": [1.0, 2.0, 3.0]})
+    cases = [
+        (
+            good.assign(site=["bonn", "köln", "bohn"]),
+            r"new\.csv, row 3: 'site' is 'bohn', which the experiment's table",
+        ),
+        (good.drop(columns="x"), r"new\.csv: no column 'x', on which predictions depend"),
+        (good.drop(columns="site"), r"new\.csv: no column 'site', on which predictions depend"),
+        (good.assign(x=["1", "2", "many"]), r"new\.csv, row 3: 'x' is not a number but 'many'"),
+        (good.assign(x=[1.0, None, 2.0]), r"new\.csv, row 2: 'x' holds no value"),
+        (good.rename(columns={"x": "a", "site": "b"}), r"new\.csv: none of the columns"),
+    ]
+    for table, message in cases:
+        table.to_csv("new.csv", index=False)
+        with pytest.raises(DataError, match=message):
+            predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    assert not Path("out.csv").exists()
+    good.to_csv("new.csv", index=False)
+    for words, said in (
+        (["old", "--table", "gone.csv"], "gone.csv: no such file"),
+        (["new", "--table", "new.csv"], "no posterior of an experiment 'new'"),
+        (["old", "--table", "new.csv", "--interval", "90"], "not between 0 and 1"),
+    ):
+        assert main(["predict", *words]) != 0
+        assert said in capsys.readouterr().err
