@@ -201,31 +201,7 @@ def test_curvature_at_a_draw_is_that_of_the_hessian_at_a_typical_point(make_case
     np.testing.assert_allclose(*solved, atol=1e-6, err_msg="the same standard normal numbers")
 
 
-def test_a_normal_at_the_mode_does_not_depend_on_devices(make_case, make_program) -> None:
-    """Of a model with local latents and a declared axis: blocks of entries lie with their data."""
-    case = make_case("matrix_factorization")
-    initial = {"method": "laplace", "steps": 30}
-
-    def begin(mesh: tuple[int, int]):
-        options = {"metric": "curvature"}
-        program = make_program(
-            case, "hmc", num_chains=3, mesh=mesh, row_tile=5, initial=initial, kernel_options=options
-        )
-        run = program.trace("initialise").lower().compile({"xla_backend_optimization_level": 0})
-        state, _ = run(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
-        return program, state
-
-    _, alone = begin((1, 1))
-    program, spread = begin((3, 2))
-    metric, entries = spread.adaptation.metric, case.spec.num_entries
-    assert len(metric.local.sharding.device_set) == program.mesh.size
-    np.testing.assert_allclose(metric.blocks, alone.adaptation.metric.blocks, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(metric.local[:entries], alone.adaptation.metric.local[:entries], rtol=1e-8, atol=1e-10)
-    one, other = spread.kernel.position, alone.kernel.position
-    np.testing.assert_allclose(one.shared, other.shared, rtol=1e-7, atol=1e-8)
-    np.testing.assert_allclose(one.local[:, :entries], other.local[:, :entries], rtol=1e-7, atol=1e-8)
-
-
+@pytest.mark.verify
 def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> None:
     case = make_case("softmax_regression")
 
@@ -250,19 +226,33 @@ def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> N
 def test_trajectories_in_the_normal_at_the_mode_depend_neither_on_devices_nor_on_where_a_run_is_cut(
     make_case, build
 ) -> None:
-    """Of a model with local latents and a declared axis, through checkpoints after every third iteration."""
+    """Of a model with local latents and a declared axis, whose blocks of entries lie with their data.
+
+    Through checkpoints after every third iteration.
+    """
     case = make_case("matrix_factorization")
 
-    def run(mesh: tuple[int, int], segment: int = 0):
+    def build_on(mesh: tuple[int, int]):
         return build(
             case, "hmc", num_chains=3, num_warmup=6, mesh=mesh, row_tile=5, initial={"method": "laplace", "steps": 30},
             is_optimised=False, integrator="split", metric="curvature", trajectory_length=1.6, num_leapfrog_steps=8,
             initial_step_size=0.5, jitter=0.2,
-        ).run(8, segment=segment, is_through_host=segment > 0)  # fmt: skip
+        )  # fmt: skip
 
-    whole, cut, spread = run((1, 1)), run((1, 1), 3), run((3, 2))
+    def run(built, segment: int = 0):
+        return built.run(8, segment=segment, is_through_host=segment > 0)
+
+    alone, mesh = build_on((1, 1)), build_on((3, 2))
+    whole, cut, spread = run(alone), run(alone, 3), run(mesh)
     assert (whole.statistics["acceptance_rate"] > 0).any()
     assert whole.statistics["n_steps"].max() > 1
     jax.tree.map(np.testing.assert_array_equal, (whole.draws, whole.statistics), (cut.draws, cut.statistics))
     for name, expected in whole.draws.items():
         np.testing.assert_allclose(spread.draws[name], expected, rtol=1e-6, atol=1e-7, err_msg=name)
+    begun, _ = mesh.compiled["initialise"](mesh.arguments(), mesh.data)
+    metric, entries = begun.adaptation.metric, case.spec.num_entries
+    assert len(metric.local.sharding.device_set) == 6
+    one, _ = alone.compiled["initialise"](alone.arguments(), alone.data)
+    expected = one.adaptation.metric
+    np.testing.assert_allclose(metric.blocks, expected.blocks, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(metric.local[:entries], expected.local[:entries], rtol=1e-8, atol=1e-10)

@@ -33,6 +33,9 @@ GROUPED = ("random_walk", "replica_exchange")
 SPREAD = {"hmc": ((1, 7), "shard_map"), "random_walk": ((1, 4), "shard_map"), "replica_exchange": ((2, 2), "named")}
 """Kernel -> mesh and way of sharding over several devices, where not the usual: collectives that are stated adapt alike."""
 
+ALIKE = ("mala", "random_walk", "tempered_smc")
+"""Kernels whose adaptation, exchange of chains and trajectories another kernel has too."""
+
 
 def build_small(build, make_case, kernel: str, mesh: tuple[int, int], **more: Any):
     """Local latents, whose 37 rows or 8 groups leave room behind them on most meshes."""
@@ -78,6 +81,11 @@ def assert_near(run: Any, reference: Any) -> None:
                 np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(name, marks=pytest.mark.verify) if name in ALIKE else name for name in list_components("kernel")],
+    indirect=True,
+)
 def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference) -> None:
     """From the start on: 50 transitions, of which 30 adapt. More meshes, after warmup: tests/exact/test_devices.py."""
     mesh, sharding = SPREAD.get(kernel, ((4, 2), "named"))
