@@ -71,10 +71,10 @@ def test_a_gate_that_fails_is_reported_and_the_run_kept(completed: Any) -> None:
     verdict = json.loads((completed.results / "digits" / "diagnostics" / "verdict.json").read_text())
     assert verdict["verdict"] == "fail"
     (gate,) = [g for g in verdict["gates"] if g["name"] == "r_hat"]
-    assert (gate["verdict"], gate["limit"]) == ("fail", 0.5)
-    assert gate["value"] > 0.5
+    assert (gate["verdict"], gate["limit"]) == ("fail", 1.0001)
+    assert gate["value"] > 1.0001
     page = (completed.results / "digits" / "report.html").read_text()
-    assert "0.5" in page
+    assert "1.0001" in page
     assert "fail" in page.lower()
     index = (completed.results / "index.html").read_text()
     assert "digits" in index
