@@ -109,7 +109,7 @@ def compare_models(scores: Mapping[str, Mapping[str, RowScores]]) -> ModelCompar
     ) -> Member:
         gap = column - table[:, 0]
         is_best = name == order[0]
-        error = 0.0 if is_best else math.hypot(sum_error(gap), own_noise, noise[0])
+        error = 0.0 if is_best else math.hypot(sum_error(gap), own_noise)
         on_held, held_gap = None, None
         if held is not None and held_column is not None:
             on_held = Comparison(float(held_column.sum()), sum_error(held_column))
@@ -123,7 +123,7 @@ def compare_models(scores: Mapping[str, Mapping[str, RowScores]]) -> ModelCompar
 
     members = [
         member(
-            name, table[:, i], None if held is None else held[:, i], noise[i], stacking=float(stacking.weights[i]),
+            name, table[:, i], None if held is None else held[:, i], math.hypot(noise[i], noise[0]), stacking=float(stacking.weights[i]),
             pseudo_bma=float(bma[i]), **_doubts(left_out[name]),
         )
         for i, name in enumerate(order)
@@ -164,6 +164,11 @@ def _mix(table: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the log score of each row under the weighted average of predictive distributions."""
     is_used = weights > 0
     return np.asarray(logsumexp(table[:, is_used], axis=1, b=weights[is_used]))
+
+
+def _mixed_noise(weights: np.ndarray, noise: np.ndarray) -> float:
+    """Return the Monte Carlo error of an average's difference to the first model, which is part of the average."""
+    return float(np.linalg.norm((weights - np.eye(len(weights))[0]) * noise))
 
 
 def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:

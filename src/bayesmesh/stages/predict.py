@@ -17,7 +17,7 @@ from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
-from bayesmesh.errors import ConfigError, DataError
+from bayesmesh.errors import ConfigError, DataError, StoreError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec, component_sources, parse_spec
@@ -27,7 +27,7 @@ from bayesmesh.stages.context import model_of, shards_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import check_output
+from bayesmesh.store.seals import check_output, find_seal
 
 _log = logging.getLogger("bayesmesh")
 
@@ -64,11 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not table.is_file():
         raise DataError(f"{table}: no such file", "name one table: CSV, TSV, Parquet, Feather or lines of JSON")
     layout = ExperimentLayout(Path("results"), arguments.experiment)
-    recorded = layout.spec("assemble")
-    if not recorded.is_file():
-        raise ConfigError(f"no posterior of an experiment '{arguments.experiment}' in {layout.folder}", "run it first")
-    # The settings with which the posterior was made, whatever the experiment's file says by now.
-    spec = parse_spec(str(recorded), "assemble")
+    spec = find_spec(layout)
     if spec.data.source != "table":
         raise ConfigError(
             f"experiment '{spec.experiment}': its source is '{spec.data.source}'", "predict needs a model of a table"
@@ -78,6 +74,24 @@ def run(arguments: argparse.Namespace) -> int:
         num_rows = predict_table(spec, table, output, arguments.interval)
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
+
+
+def find_spec(layout: ExperimentLayout) -> StageSpec:
+    """Return the settings with which the posterior was made, whatever the experiment's file says by now.
+
+    Raises:
+        ConfigError: there is no posterior.
+        StoreError: it has been altered, or its settings are gone.
+    """
+    if not layout.posterior.is_dir():
+        raise ConfigError(f"no posterior of an experiment '{layout.experiment}' in {layout.folder}", "run it first")
+    made_from = find_seal(layout.results, layout.posterior).specification
+    for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
+        spec = parse_spec(str(path), "assemble")
+        if spec.digest == made_from:
+            return spec
+    problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
+    raise StoreError(problem, "run the assemble stage again")
 
 
 def predict_table(spec: StageSpec, table: Path, output: Path, probability: float) -> int:

@@ -16,7 +16,7 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
-from bayesmesh.planning.specs import StageSpec, make_spec
+from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
 from bayesmesh.sampling import predictions
 from bayesmesh.stages.predict import predict_table
 from bayesmesh.store.arrays import open_group, write_array
@@ -53,9 +53,12 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
         for name, values in latents.items():
             write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
         write_hashes(spec.layout.posterior, {})
-        seal_as(Path("results"), "old", "assemble", [spec.layout.posterior, spec.layout.posterior_hashes])
-        spec.layout.spec("assemble").parent.mkdir()
-        spec.layout.spec("assemble").write_text(spec.canonical())
+        outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
+        seal_as(Path("results"), "old", "assemble", outputs, specification=spec.digest)
+        # The experiment has other settings by now, which count for nothing until it runs.
+        config["sampling"] = {"draws": 7}
+        for each in (make_spec("assemble", "old", experiment_class().model_validate(config), "results"), spec):
+            write_spec(each)
         return spec
 
     return train
