@@ -31,7 +31,7 @@ def test_an_edit_is_refused_and_the_next_run_works(workspace: Any, tmp_path: Pat
     seal = workspace.results / "seals" / "films" / "diagnose.json"
     before, text = seal.read_bytes(), page.read_text()
 
-    workspace.set("films", "gates.ess_bulk", 100)
+    workspace.set("films", "gates.ess_bulk", 40)
     put_back = _editing(tmp_path / "first", workspace, verb="diagnose", path=str(ranks), is_put_back=True)
     done = workspace.snakemake("--cores", "2", "films", **put_back)
     assert done.returncode == 1

@@ -25,7 +25,7 @@ DIGITS_FROM_COMPILE = [
 EDITS: list[tuple[str, str, Any, list[str]]] = [
     ("films", "title", "Other films", FILMS_END),
     ("films", "report.caption", "Another paragraph", FILMS_END),
-    ("films", "gates.ess_bulk", 100, ["Diagnose films", *FILMS_END]),
+    ("films", "gates.ess_bulk", 40, ["Diagnose films", *FILMS_END]),
     ("films", "recommendation.num_films", 4, ["Recommend films in films", *FILMS_END]),
     ("films", "posterior.probe_rows", 5, FILMS_FROM_POSTERIOR),
     ("films", "sampling.draws", 12, FILMS_FROM_SAMPLING),
@@ -149,7 +149,7 @@ def test_an_analysis_of_several_experiments_follows_a_change_of_any_of_them(work
         workspace.changed(digits, digits.read_text()),
     ):
         assert workspace.planned("films") == sorted(["Contrast of films", "Report films"])
-        workspace.set("digits", "gates.ess_bulk", 100)
+        workspace.set("digits", "gates.ess_bulk", 40)
         assert workspace.planned("films") == sorted(["Contrast of films", "Diagnose digits", "Report films"])
         workspace.set("digits", "contrast", {"experiments": ["films"]})
         done = workspace.snakemake("-n", "films")
