@@ -20,6 +20,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.input_files import locate_file
+from bayesmesh.store.known_digests import known_digest
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
@@ -231,7 +232,8 @@ def stale_inputs(results: Path, seal: Seal) -> Iterator[str]:
 def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:
     """Yield one line per file that a source declared, and whose content is now another one, or which is missing.
 
-    Sizes and times are compared first, so that a file that was only touched, or copied, is read and found to be the same.
+    Sizes and times are compared first, so that a file that was only touched, or copied, is read and found to be the same;
+    a large one once, see `known_digests`.
 
     Args:
         results: folder of all results.
@@ -244,8 +246,16 @@ def changed_files(results: Path, seal: Seal, *, is_thorough: bool = False) -> It
             continue
         if not path.exists():
             yield f"was made from {path}, which is missing now"
-        elif _difference(path, stamp, is_chunk=False, is_thorough=is_thorough):
+        elif _is_other(results, path, stamp, is_thorough=is_thorough):
             yield f"was made from another {path} than the present one"
+
+
+def _is_other(results: Path, path: Path, stamp: Stamp, *, is_thorough: bool) -> bool:
+    """Return whether an input has another content than its stamp says."""
+    about = path.stat()
+    if is_thorough or about.st_size != stamp.size or about.st_size <= ALWAYS_HASHED or not path.is_file():
+        return _difference(path, stamp, is_chunk=False, is_thorough=is_thorough) is not None
+    return about.st_mtime_ns != stamp.mtime_ns and known_digest(results / FOLDER, path) != stamp.sha256
 
 
 def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
