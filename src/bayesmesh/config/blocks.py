@@ -80,14 +80,18 @@ class StopSettings(Settings):
 class InitialSettings(Settings):
     """Where the chains start."""
 
-    method: Literal["auto", "uniform", "prior", "zero", "mode", "laplace"] = "auto"
+    method: Literal["auto", "uniform", "prior", "zero", "mode", "laplace", "file", "model"] = "auto"
     """`uniform`: uniform on -2 to 2 in unconstrained space, however wide the prior; `prior`: a draw from the prior;
     `auto`: from the prior where it is not much wider than that, else uniform, and not among starts of low density;
     `zero`: the origin of unconstrained space plus `spread` noise; `mode`: every chain optimises with Adam from its own
     prior draw; `laplace`: some chains optimise so from uniform starts, and all start in draws of the normal with the
-    curvature at the highest mode found."""
-    spread: float = Field(1.0, gt=0, le=100)
-    """Scales the starting draw in unconstrained space (no unit), before any optimisation."""
+    curvature at the highest mode found; `file`: the points of a file in turn, and `model`: those that the model computes
+    from the data, each plus `spread` noise in unconstrained space."""
+    file: str | None = Field(None, min_length=1)
+    """For `method: file`: JSON or NPZ with the values of every latent, relative to the project; with one more axis in front
+    they are several points. A changed file starts new chains."""
+    spread: float = Field(1.0, ge=0, le=100)
+    """Scales the starting draw in unconstrained space (no unit), before any optimisation; 0 only for `file` and `model`."""
     climbers: int = Field(4, ge=1, le=1_000_000)
     """Chains that optimise for `laplace`; more of them find a higher mode where there are many. All, if there are fewer."""
     widening: float = Field(1.0, gt=0, le=100)
@@ -99,6 +103,22 @@ class InitialSettings(Settings):
     """Adam steps, for `mode` and `laplace`."""
     learning_rate: float = Field(0.05, gt=0, le=10)
     """Adam learning rate, for `mode` and `laplace`."""
+
+    @model_validator(mode="after")
+    def _check_points(self) -> InitialSettings:
+        has_points = self.method in ("file", "model")
+        if (self.method == "file") != (self.file is not None):
+            problem = "names no file" if self.file is None else f"is not read with method '{self.method}'"
+            raise does_not_fit(
+                "file", problem, "use\n    sampling:\n      initial: {method: file, file: start.json, spread: 0.1}"
+            )
+        if self.spread == 0 and not has_points:
+            raise does_not_fit(
+                "spread",
+                f"should be greater than 0 with method '{self.method}', found 0",
+                "only points of a file or of the model are exact",
+            )
+        return self
 
 
 class SamplingSettings(Settings):
@@ -170,6 +190,19 @@ def check_start(where: str, kernel: str, initial: InitialSettings) -> None:
         raise ConfigError(
             f"{where}: key 'sampling.initial': kernel '{kernel}' starts from draws of the prior",
             "use\n    sampling:\n      initial: {method: prior}",
+        )
+
+
+def check_start_file(where: str, initial: InitialSettings) -> None:
+    """Refuse a file of starts that is not there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if initial.file is not None and not Path(initial.file).is_file():
+        raise ConfigError(
+            f"{where}: key 'sampling.initial.file': {initial.file}: no such file",
+            f"correct the name; it is taken from the folder of the project, {Path.cwd()}",
         )
 
 

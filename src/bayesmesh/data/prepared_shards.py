@@ -14,9 +14,6 @@ from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 
-BLOCK_ROWS = 65_536
-"""Rows of the source that are in memory at a time while they are described."""
-
 Rows = Mapping[str, np.ndarray]
 ReadBlocks = Callable[[], Iterator[Rows]]
 
@@ -136,11 +133,7 @@ def prepared(path: Path, prepare: Prepare) -> Shards:
     """
     shards = Shards(path)
 
-    def read_blocks() -> Iterator[Rows]:
-        for start in range(0, shards.num_rows, BLOCK_ROWS):
-            yield shards.read_rows(start, min(shards.num_rows, start + BLOCK_ROWS))
-
-    preparation = prepare(shards.spec(), read_blocks)
+    preparation = prepare(shards.spec(), shards.blocks)
     return shards if preparation is None else PreparedShards(path, preparation)
 
 

@@ -31,6 +31,9 @@ HASHED_BYTES = 2**24
 # Zarr and its codecs raise these for a wrong checksum and for a missing or shortened file.
 DAMAGE = (RuntimeError, ValueError, KeyError, OSError)
 
+BLOCK_ROWS = 65_536
+"""Rows that are in memory at a time while a model looks at all of them."""
+
 
 class Shards:
     """The shards of one dataset and split; the constructor reads only attributes.
@@ -72,6 +75,11 @@ class Shards:
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the data for a model; `dtype` is that of latents and arithmetic."""
         return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels)
+
+    def blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield all training rows in blocks of bounded memory."""
+        for start in range(0, self.num_rows, BLOCK_ROWS):
+            yield self.read_rows(start, min(self.num_rows, start + BLOCK_ROWS))
 
     @property
     def num_observations(self) -> int:

@@ -177,6 +177,17 @@ class Model(ABC):
         del options, spec, read_blocks
         return None
 
+    def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
+        """Return latents at which chains may start, computed from the data, for ``sampling.initial.method: model``.
+
+        Each has the prior's shape, or one axis of points in front. None by default: the model declares none.
+
+        Args:
+            read_blocks: returns an iterator over all training rows in blocks.
+        """
+        del read_blocks
+        return None
+
     @property
     def has_predictions(self) -> bool:
         """Whether `predict` and `outcome` work with these options; the pointwise groups are left out otherwise."""

@@ -12,7 +12,7 @@ The whole dataset lies on every device that has chains: rows are neither tiled n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
@@ -27,7 +27,7 @@ from bayesmesh.config.settings import CodeName, Settings
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models._maps import Maps
 from bayesmesh.models._priors import parse_prior
-from bayesmesh.models.base import Axis, Bijector, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import Axis, Bijector, HostRows, Latents, Model, Predictive, Prior, Rows, SpecLike
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -78,6 +78,11 @@ class Options(Settings):
         description="Latent or summary -> a name for each of its axes: a category, whose levels then name the entries, a "
         "matrix, whose columns do, or any other name.",
     )
+    start_function: CodeName | None = Field(
+        None,
+        description="Function of data that returns latents at which chains start with `sampling.initial.method: model`, as a "
+        "dict of arrays; with one more axis in front they are several points.",
+    )
     outcome_field: str = Field("y", description="Field that `predictive_function` is about.")
 
 
@@ -104,7 +109,13 @@ class LogDensity(Model):
                 raise ConfigError(f"key 'model.support': '{name}' is not a latent of the test point", remedy)
         if own.test_point is not None:
             _check_point(own.test_point, own.support)
-        for function in (own.function, own.prior_function, own.summary_function, own.predictive_function):
+        for function in (
+            own.function,
+            own.prior_function,
+            own.summary_function,
+            own.predictive_function,
+            own.start_function,
+        ):
             if function is not None:
                 load_function(function)
 
@@ -164,6 +175,14 @@ class LogDensity(Model):
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
         """Return the field that is predicted."""
         return rows[self.options.outcome_field]
+
+    def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
+        """Return that of the user's function, if there is one."""
+        if self.options.start_function is None:
+            return None
+        (rows,) = read_blocks()
+        found: Mapping[str, np.ndarray] = load_function(self.options.start_function)({k: v[0] for k, v in rows.items()})
+        return found
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return those of the user's function, or all latents."""

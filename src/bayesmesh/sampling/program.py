@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
@@ -28,21 +26,10 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.parts import part_shape, to_device, to_host
+from bayesmesh.sampling.start_points import choose_points, place_starts
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
-
-_UNIFORM = functools.partial(jax.random.uniform, minval=-2, maxval=2)
-_NOISE: Mapping[str, Callable[..., jax.Array]] = {
-    "auto": _UNIFORM,
-    "uniform": _UNIFORM,
-    "laplace": _UNIFORM,
-    "zero": jax.random.normal,
-}
-"""Method of starting in unconstrained space -> how; the width of `uniform` is Stan's. Others draw from the prior."""
-
-_WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
-"""Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
 
 _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
@@ -62,6 +49,7 @@ class Arguments(NamedTuple):
         attempt: (chain,) uint32, which of its possible starting points a chain takes.
         num_warmup: () int32.
         spread, widening, learning_rate: () float64, of the starting points.
+        center: (chain, ...) points around which the chains start; None for the origin.
         model, kernel: numeric options, () float64 or int64.
     """
 
@@ -72,6 +60,7 @@ class Arguments(NamedTuple):
     spread: Any
     widening: Any
     learning_rate: Any
+    center: Position | None
     model: dict[str, Any]
     kernel: dict[str, Any]
 
@@ -100,6 +89,7 @@ class Program:
 
     Attributes:
         num_reported: chains whose draws are kept.
+        points: (point, ...) around which chains start, in turn; None for the origin.
     """
 
     def __init__(
@@ -113,6 +103,7 @@ class Program:
     ) -> None:
         self.target, self.kernel, self.mesh, self.sampling = target, kernel, mesh, sampling
         self.num_chains, self.slice_draws = num_chains, slice_draws
+        self.points: Position | None = None
         self.num_reported = kernel.num_chains_reported(num_chains)
         self._steps_alone = can_step_alone(kernel, target, mesh)
 
@@ -133,6 +124,7 @@ class Program:
             spread=np.asarray(initial.spread, np.float64),
             widening=np.asarray(initial.widening, np.float64),
             learning_rate=np.asarray(initial.learning_rate, np.float64),
+            center=choose_points(self.points, key.first_chain, self.num_chains),
             model={k: np.asarray(v) for k, v in numeric_options(self.target.model.options).items()},
             kernel={k: np.asarray(v) for k, v in self.kernel.numeric_options.items()},
         )
@@ -155,7 +147,7 @@ class Program:
         keys = jax.vmap(jax.random.fold_in)(self._keys(arguments), last)
         initial, target = self.sampling.initial, self.target.with_options(arguments.model)
         bound, kernel = target.bind(data), self.kernel.with_arguments(arguments.kernel, arguments.num_warmup)
-        position = jax.tree.map(lambda x: (arguments.spread * x).astype(x.dtype), self.sample_starts(target, keys))
+        position = place_starts(initial.method, target, keys, arguments.spread, arguments.center)
         if initial.method in ("mode", "laplace"):
             from bayesmesh.sampling.initial import climb, draw_at_mode  # loads optax: a tenth of the start
 
@@ -170,29 +162,6 @@ class Program:
         check_fields(kernel, state)
         lp = jnp.where(_is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
         return ChainState(state, kernel.init_adaptation(state, bound)), lp
-
-    def sample_starts(self, target: Target, keys: Key[Array, " chain"]) -> Position:
-        """Return the chains' starts before they are scaled by the spread, and before they climb."""
-        method = self.sampling.initial.method
-        if (draw := _NOISE.get(method)) is None:
-            return jax.vmap(target.sample_prior)(keys)
-        noise = jax.vmap(functools.partial(self._sample_noise, draw))(keys)
-        if method != "auto":
-            return noise
-        # The same for all chains of all runs. Drawn together with the starts, the prior is compiled once.
-        of_width = jax.random.split(jax.random.key(0), _NUM_WIDTHS)
-        prior = jax.vmap(target.sample_prior)(jnp.concatenate([keys, of_width]))
-        others = [x[len(keys) :] for x in jax.tree.leaves(prior)]
-        is_narrow = jnp.stack([(x.std(axis=0) <= _WIDEST_PRIOR).all() for x in others]).all()
-        return jax.tree.map(lambda x, y: jnp.where(is_narrow, x[: len(keys)], y), prior, noise)
-
-    def _sample_noise(self, draw: Callable[..., jax.Array], key: Key[Array, ""]) -> Position:
-        """Return one chain's coordinates in unconstrained space; padding has none, because it must not move."""
-        layout = self.target.position
-        sizes = [math.prod(shape) for shape in layout.shapes.values()]
-        # One call, because every generator is a loop of the compiled program.
-        parts = jnp.split(draw(key, (sum(sizes),), self.target.dtype), list(itertools.accumulate(sizes))[:-1])
-        return layout.pack({k: x.reshape(s) for x, (k, s) in zip(parts, layout.shapes.items(), strict=True)})
 
     def segment(
         self, arguments: Arguments, data: Mapping[str, jax.Array], state: ChainState, first: jax.Array, count: jax.Array

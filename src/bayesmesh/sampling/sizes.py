@@ -22,6 +22,7 @@ from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.start_points import ReadBlocks, find_points
 
 _log = logging.getLogger("bayesmesh")
 
@@ -41,7 +42,9 @@ SEGMENT_DRAWS = 2**14
 """Bound on the length of a segment: a statistic of one number a draw still has shards of a sensible size."""
 
 
-def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Program:
+def make_program(
+    spec: StageSpec, data_spec: DataSpec, slice_draws: int, read_blocks: ReadBlocks | None = None
+) -> Program:
     """Return the program of one chain group as the spec describes it.
 
     Raises:
@@ -79,7 +82,10 @@ def make_program(spec: StageSpec, data_spec: DataSpec, slice_draws: int) -> Prog
             "use\n    compute:\n      sharding: named",
         )
     kernel_options = resolve_metric(kernel_options, target, is_at_mode=sampling.initial.method == "laplace")
-    return Program(target, kernel_class(kernel_options, sampling.warmup), mesh, sampling, spec.num_chains, slice_draws)
+    kernel = kernel_class(kernel_options, sampling.warmup)
+    program = Program(target, kernel, mesh, sampling, spec.num_chains, slice_draws)
+    program.points = find_points(where, sampling.initial, target, read_blocks)
+    return program
 
 
 def _check_whole(spec: StageSpec) -> None:

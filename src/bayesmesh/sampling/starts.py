@@ -22,6 +22,7 @@ from jaxtyping import Float, UInt32
 from bayesmesh.errors import ConfigError
 from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
+from bayesmesh.sampling.start_points import choose_points, place_starts
 
 MOST_ATTEMPTS = 100
 """Starts that a chain tries; Stan's number."""
@@ -39,7 +40,7 @@ NAMED_ROWS, NAMED_CHAINS = 3, 8
 
 _REMEDY = (
     "correct the model's support, its scales or these data; or start elsewhere: sampling.initial.method (auto,"
-    " uniform, prior, zero or mode) and a smaller sampling.initial.spread{precision}"
+    " uniform, prior, zero, mode or file) and a smaller sampling.initial.spread{precision}"
 )
 
 
@@ -142,10 +143,9 @@ def _last_start(program: Program, key: GroupKey, chain: int) -> dict[str, jax.Ar
     """Return the unconstrained latents of the last start that a chain has tried, () float64 each."""
     last = jax.random.fold_in(jax.random.key(key.seed), np.uint32(key.first_chain + chain))
     key_start = jax.random.fold_in(last, np.uint32(2**32 - MOST_ATTEMPTS))
-    starts = program.sample_starts(program.target, key_start[None])
-    spread = program.sampling.initial.spread
-    position = jax.tree.map(lambda x: (spread * x[0]).astype(x.dtype), starts)
-    return program.target.position.unpack(position, jnp.dtype("float64"))
+    initial, center = program.sampling.initial, choose_points(program.points, key.first_chain + chain, 1)
+    starts = place_starts(initial.method, program.target, key_start[None], initial.spread, center)
+    return program.target.position.unpack(jax.tree.map(lambda x: x[0], starts), jnp.dtype("float64"))
 
 
 def _faults(program: Program, z: Mapping[str, jax.Array], read_rows: ReadRows) -> Iterator[str]:

@@ -67,7 +67,7 @@ def run(
             model = model_of(spec, data_spec)
             check_later(later, model, data_spec, shards, latents)
             equations, growth = _growth(spec, data_spec, ledger)
-            probe = make_program(spec, data_spec, slice_draws=1)
+            probe = make_program(spec, data_spec, slice_draws=1, read_blocks=shards.blocks)
             check_values(spec, data_spec, shards, probe.rows_here)
             warn_of_idle_gpu(probe.mesh, compute)
             with in_file_of(spec):

@@ -76,7 +76,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(spec.layout.audit)
-            program = make_program(spec, data_spec, slice_draws=lengths.slice_draws)
+            program = make_program(spec, data_spec, lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, compute)
             observed = observed_digests(spec.layout.audit)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import DataSettings
-from bayesmesh.data import prepared_shards
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import PreparedShards, prepare_rows, prepared
 from bayesmesh.data.sharding import shard
@@ -66,7 +65,7 @@ def test_without_a_preparation_rows_stay_as_they_are(path: Path) -> None:
 
 
 def test_fields_are_the_prepared_ones(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_shards, "BLOCK_ROWS", 3)
+    monkeypatch.setattr("bayesmesh.data.shards.BLOCK_ROWS", 3)
     found = prepared(path, prepare(None))
     spec = found.spec("float64")
     assert (set(spec.fields), set(spec.source_fields), spec.entry_counts) == ({"twice"}, {"x", "group"}, ())
@@ -100,7 +99,7 @@ def test_rows_in_memory_are_prepared_alike(path: Path, group_field: str | None) 
 
 
 def test_blocks_hold_every_row_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_shards, "BLOCK_ROWS", 4)
+    monkeypatch.setattr("bayesmesh.data.shards.BLOCK_ROWS", 4)
     seen: list[np.ndarray] = []
 
     def of(spec: Any, read_blocks: Any) -> None:

@@ -17,6 +17,7 @@ from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
+from bayesmesh.sampling.start_points import sample_starts
 from bayesmesh.sampling.starts import MOST_ATTEMPTS, NoFiniteStart, choose_starts, explain_start, start_chains
 from bayesmesh.store.arrays import open_group
 from bayesmesh.store.segments import ChainStore
@@ -76,7 +77,9 @@ def test_no_chain_starts_again_where_the_density_is_finite_everywhere(build, mak
     jax.tree.map(np.testing.assert_array_equal, state, first)
     # The key of a start before there were attempts: chains that start well are the same for ever.
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(3), chain), 2**32 - 1) for chain in range(4)]
-    expected = jax.jit(lambda keys: built.program.sample_starts(built.program.target, keys))(jnp.stack(keys))
+    expected = jax.jit(lambda keys: sample_starts(built.program.sampling.initial.method, built.program.target, keys))(
+        jnp.stack(keys)
+    )
     np.testing.assert_array_equal(state.kernel.position.shared, expected.shared)
 
 

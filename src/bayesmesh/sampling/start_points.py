@@ -1,0 +1,185 @@
+"""Where chains start: draws around the origin or from the prior, or points of a file or of the model, with noise."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from bayesmesh.config.blocks import InitialSettings
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.kernels.base import Position
+from bayesmesh.sampling.density import Target
+
+ReadBlocks = Callable[[], Iterator[Mapping[str, np.ndarray]]]
+"""Returns an iterator over all training rows in blocks, field -> (row, ...)."""
+
+_UNIFORM = functools.partial(jax.random.uniform, minval=-2, maxval=2)
+_NOISE: Mapping[str, Callable[..., jax.Array]] = {
+    "auto": _UNIFORM,
+    "uniform": _UNIFORM,
+    "laplace": _UNIFORM,
+    "zero": jax.random.normal,
+    "file": jax.random.normal,
+    "model": jax.random.normal,
+}
+"""Method of starting in unconstrained space -> how; the width of `uniform` is Stan's. Others draw from the prior."""
+
+_WIDEST_PRIOR, _NUM_WIDTHS = 3.0, 8
+"""Standard deviation in unconstrained space up to which `auto` starts from the prior, and draws that it is estimated from."""
+
+_NEAR = 1e-3
+"""Relative distance within which values must come back from unconstrained space to be in the support."""
+
+
+def place_starts(
+    method: str, target: Target, keys: Key[Array, " chain"], spread: Any, center: Position | None
+) -> Position:
+    """Return the positions (chain, ...) at which chains start, before they climb.
+
+    Args:
+        method: `sampling.initial.method`.
+        target: the log density.
+        keys: one of each chain.
+        spread: by which draws are multiplied.
+        center: (chain, ...) points around which they lie; the origin if None.
+    """
+    drawn = jax.tree.map(lambda x: (spread * x).astype(x.dtype), sample_starts(method, target, keys))
+    return drawn if center is None else jax.tree.map(lambda c, x: c.astype(x.dtype) + x, center, drawn)
+
+
+def sample_starts(method: str, target: Target, keys: Key[Array, " chain"]) -> Position:
+    """Return the chains' starts before they are scaled by the spread, and before they climb."""
+    if (draw := _NOISE.get(method)) is None:
+        return jax.vmap(target.sample_prior)(keys)
+    noise = jax.vmap(functools.partial(_sample_noise, draw, target))(keys)
+    if method != "auto":
+        return noise
+    # The same for all chains of all runs. Drawn together with the starts, the prior is compiled once.
+    of_width = jax.random.split(jax.random.key(0), _NUM_WIDTHS)
+    prior = jax.vmap(target.sample_prior)(jnp.concatenate([keys, of_width]))
+    others = [x[len(keys) :] for x in jax.tree.leaves(prior)]
+    is_narrow = jnp.stack([(x.std(axis=0) <= _WIDEST_PRIOR).all() for x in others]).all()
+    return jax.tree.map(lambda x, y: jnp.where(is_narrow, x[: len(keys)], y), prior, noise)
+
+
+def _sample_noise(draw: Callable[..., jax.Array], target: Target, key: Key[Array, ""]) -> Position:
+    """Return one chain's coordinates in unconstrained space; padding has none, because it must not move."""
+    layout = target.position
+    sizes = [math.prod(shape) for shape in layout.shapes.values()]
+    # One call, because every generator is a loop of the compiled program.
+    parts = jnp.split(draw(key, (sum(sizes),), target.dtype), list(itertools.accumulate(sizes))[:-1])
+    return layout.pack({k: x.reshape(s) for x, (k, s) in zip(parts, layout.shapes.items(), strict=True)})
+
+
+# -- points of a file or of the model -----------------------------------------------------------------------------------------
+
+
+def find_points(
+    where: str, initial: InitialSettings, target: Target, read_blocks: ReadBlocks | None
+) -> Position | None:
+    """Return the points around which chains start, in unconstrained space, (point, ...); None if the method has none.
+
+    Args:
+        where: the experiment, for messages.
+        initial: where the chains start.
+        target: the log density.
+        read_blocks: reads the rows, for a model that starts from the data.
+
+    Raises:
+        ConfigError: the file cannot be read, or the model declares no point; or a latent is missing, has another shape, is
+            not finite or outside of its support. The message names key, file and latent.
+    """
+    if initial.method == "file":
+        key, path = f"{where}: key 'sampling.initial.file': {initial.file}", Path(str(initial.file))
+        return _to_positions(key, _read(key, path), target)
+    if initial.method != "model":
+        return None
+    key = f"{where}: key 'sampling.initial.method': model '{type(target.model).__name__}'"
+    found = None if read_blocks is None else target.model.starting_point(read_blocks)
+    if found is None:
+        raise ConfigError(
+            f"{key} declares no starting point", "define `starting_point` in it, or use\n    sampling:\n      initial: {method: auto}"
+        )  # fmt: skip
+    return _to_positions(key, found, target)
+
+
+def choose_points(points: Position | None, first_chain: int, num_chains: int) -> Position | None:
+    """Return one point for each chain, in turn, (chain, ...).
+
+    Args:
+        points: from `find_points`.
+        first_chain: absolute number of the group's first chain.
+        num_chains: chains of the group.
+    """
+    return jax.tree.map(lambda x: x[(first_chain + np.arange(num_chains)) % len(x)], points)
+
+
+def _read(key: str, path: Path) -> dict[str, np.ndarray]:
+    """Return latent -> values of a file of JSON or NPZ."""
+    remedy = 'write latents as JSON, such as {"mean": [0.5, 1.0], "noise": 2.0}, or as NPZ by np.savez(path, mean=..., noise=...)'
+    if path.suffix not in (".json", ".npz"):
+        raise ConfigError(f"{key}: the ending is neither .json nor .npz", remedy)
+    try:
+        # Opened by Python, so that the file counts among those that the job has read.
+        with path.open("rb") as handle:
+            if path.suffix == ".json":
+                found = {name: np.asarray(value, np.float64) for name, value in json.load(handle).items()}
+            else:
+                with np.load(handle, allow_pickle=False) as archive:
+                    found = {name: np.asarray(archive[name], np.float64) for name in archive.files}
+    except OSError as error:
+        raise ConfigError(f"{key}: cannot be read: {error.strerror or error}", remedy) from error
+    except (ValueError, TypeError, AttributeError, LookupError, EOFError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise ConfigError(f"{key}: is not latents with numbers: {said}", remedy) from error
+    return found
+
+
+def _to_positions(key: str, latents: Mapping[str, Any], target: Target) -> Position:
+    shapes = jax.eval_shape(lambda: target.prior.sample(seed=jax.random.key(0)))
+    for name in latents:
+        if name not in shapes:
+            raise ConfigError(f"{key}: '{name}' is no latent of the model", suggest(name, shapes))
+    values = {name: _values(key, name, latents.get(name), of.shape) for name, of in shapes.items()}
+    counts = {name: len(value) for name, value in values.items() if len(value) > 1}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise ConfigError(f"{key}: latents have unequal numbers of points: {listed}", "write one value, or one for each point")  # fmt: skip
+    count = max(counts.values(), default=1)
+    every = {name: jnp.asarray(np.broadcast_to(value, (count, *value.shape[1:]))) for name, value in values.items()}
+
+    def to_unconstrained(one: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return dict(target.bijector.inverse(one))
+
+    z = jax.vmap(to_unconstrained)(every)
+    # Another trace, because a map remembers what its inverse came from.
+    back = jax.vmap(lambda z: dict(target.bijector.forward(z)))(jax.tree.map(jnp.asarray, jax.tree.map(np.asarray, z)))
+    for name, value in every.items():
+        if not np.allclose(back[name], value, rtol=_NEAR, atol=_NEAR * 1e-3):
+            raise ConfigError(f"{key}: latent '{name}' is outside of its support", "write values at which the prior has a density")  # fmt: skip
+    positions: Position = jax.vmap(target.position.pack)(z)
+    return jax.tree.map(np.asarray, positions)
+
+
+def _values(key: str, name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the values of a latent, (point, *shape)."""
+    if given is None:
+        raise ConfigError(f"{key}: has no latent '{name}'", f"add it, with shape {shape}, or (points, *{shape})")
+    value = np.asarray(given, np.float64)
+    if value.shape == shape:
+        value = value[None]
+    if value.shape[1:] != shape or not len(value):
+        raise ConfigError(f"{key}: latent '{name}' has shape {value.shape}", f"give it shape {shape}, or (points, *{shape})")  # fmt: skip
+    if not np.isfinite(value).all():
+        raise ConfigError(f"{key}: latent '{name}' is not finite", "write numbers")
+    return value

@@ -1,0 +1,133 @@
+"""Chains start at the points of a file or of the model, plus noise; what is wrong with them is named with key and latent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.blocks import InitialSettings
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.start_points import choose_points, find_points, place_starts
+
+tfd = tfp.distributions
+KEY = "experiment 'mine': key 'sampling.initial.file': "
+
+
+class Positive(Model):
+    """A mean of two numbers and a positive noise, which may start from the data."""
+
+    pretty_name = "Positive"
+    offers = ()
+
+    def prior(self, data_spec: Any) -> Any:
+        zero = jax.numpy.zeros((), data_spec.dtype)
+        return tfd.JointDistributionNamed(
+            {"mean": tfd.Sample(tfd.Normal(zero, zero + 1), 2), "noise": tfd.HalfNormal(zero + 1)}
+        )
+
+    def log_likelihood(self, latents: Any, rows: Any) -> Any:
+        return self.predict(latents, rows).log_prob(rows["x"])
+
+    def predict(self, latents: Any, inputs: Any) -> Any:
+        return tfd.Normal(latents["mean"][0] + 0 * inputs["x"], latents["noise"])
+
+    def summaries(self, latents: Any, rows: Any) -> Any:
+        return latents
+
+
+class FromData(Positive):
+    def starting_point(self, read_blocks: Any) -> Any:
+        x = np.concatenate([block["x"] for block in read_blocks()])
+        return {"mean": np.full(2, x.mean()), "noise": x.std()}
+
+
+def make(cls: type[Model] = Positive) -> Target:
+    jax.config.update("jax_enable_x64", True)
+    spec = DataSpec(4, {"x": FieldSpec((), "float64")}, {}, "float64")
+    return Target(cls(Settings(), spec), spec, lay_out_rows(4, 1, 4))
+
+
+def points_of(path: Path, target: Target | None = None) -> Any:
+    return find_points("experiment 'mine'", InitialSettings(method="file", file=str(path)), target or make(), None)
+
+
+def latents_of(target: Target, position: Any, chain: int) -> dict[str, np.ndarray]:
+    return {
+        k: np.asarray(v)
+        for k, v in target.constrain(jax.tree.map(lambda x: jax.numpy.asarray(x[chain]), position)).items()
+    }
+
+
+def test_chains_take_the_points_of_a_file_in_turn(tmp_path: Path) -> None:
+    """Two points for the mean and one for the noise; the second group of three chains begins with the second point."""
+    file, target = tmp_path / "start.json", make()
+    file.write_text(json.dumps({"mean": [[1, 2], [3, 4]], "noise": 0.5}))
+    points = points_of(file, target)
+    np.savez(tmp_path / "start.npz", mean=[[1, 2], [3, 4]], noise=[0.5, 0.5])
+    np.testing.assert_array_equal(points_of(tmp_path / "start.npz", target).shared, points.shared)
+    keys = jax.random.split(jax.random.key(0), 3)
+    starts = place_starts("file", target, keys, 0.0, choose_points(points, 3, 3))
+    for chain, mean in enumerate([[3, 4], [1, 2], [3, 4]]):
+        found = latents_of(target, starts, chain)
+        np.testing.assert_allclose(found["mean"], mean, rtol=1e-12)
+        np.testing.assert_allclose(found["noise"], 0.5, rtol=1e-12)
+    noisy = place_starts("file", target, keys, 0.1, choose_points(points, 3, 3))
+    off = np.asarray(noisy.shared - starts.shared) / 0.1
+    origin = place_starts("zero", target, keys, 1.0, None)
+    np.testing.assert_allclose(off, origin.shared, rtol=1e-9)
+
+
+def test_a_model_may_start_from_the_data() -> None:
+    target = make(FromData)
+    blocks = [{"x": np.array([1.0, 2.0])}, {"x": np.array([3.0, 6.0])}]
+    points = find_points("experiment 'mine'", InitialSettings(method="model"), target, lambda: iter(blocks))
+    found = latents_of(target, points, 0)
+    np.testing.assert_allclose([*found["mean"], found["noise"]], [3, 3, np.std([1, 2, 3, 6])], rtol=1e-12)
+
+
+def test_a_model_without_a_starting_point_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'sampling.initial.method': model 'Positive' declares no starting point(?s:.*)remedy"
+    ):
+        find_points("experiment 'mine'", InitialSettings(method="model"), make(), lambda: iter([]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("start.json", '{"mean": [1, 2]}', "has no latent 'noise'\n  remedy: add it, with shape ()"),
+        ("start.json", '{"mean": [1, 2, 3], "noise": 1}', "latent 'mean' has shape (3,)\n  remedy: give it shape (2,)"),
+        ("start.json", '{"means": [1, 2], "noise": 1}', "'means' is no latent of the model\n  remedy: did you mean 'mean'"),
+        ("start.json", '{"mean": [1, 2], "noise": -1}', "latent 'noise' is outside of its support\n  remedy: "),
+        ("start.json", '{"mean": [1, NaN], "noise": 1}', "latent 'mean' is not finite\n  remedy: "),
+        ("start.json", '{"mean": [[1, 2], [1, 2]], "noise": [1, 1, 1]}', "unequal numbers of points: mean 2, noise 3\n  remedy: "),
+        ("start.json", '{"mean": [1, 2', "is not latents with numbers: Expecting"),
+        ("start.json", "[1, 2]", "is not latents with numbers: "),
+        ("start.json", '{"mean": "one"}', "is not latents with numbers: "),
+        ("start.npz", "hello", "is not latents with numbers: "),
+        ("start.csv", "mean,noise", "the ending is neither .json nor .npz\n  remedy: write latents as JSON"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_named_with_its_latent(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        points_of(tmp_path / name)
+    assert f"{KEY}{tmp_path / name}" in str(caught.value)
+    assert said in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none.json: cannot be read: No such file"):
+        points_of(tmp_path / "none.json")
