@@ -17,7 +17,7 @@ from bayesmesh.store.layout import ROW
 POINTWISE = "pointwise.zarr"
 """Name of the output of an analysis that scores every row."""
 
-_OTHERS = ("pareto_k", "effective_parameters", "mcse")
+_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,8 @@ class RowScores:
         num_draws: draws of all chains.
         pareto_k, effective_parameters, mcse: (row,) float64 or None: Pareto k; effective number of parameters; Monte Carlo
             standard error of `elpd`.
+        pit: (row,) float64 or None: probability of a smaller outcome, predicted from all other rows; uniform if the model
+            is right.
     """
 
     elpd: np.ndarray
@@ -40,6 +42,7 @@ class RowScores:
     pareto_k: np.ndarray | None = None
     effective_parameters: np.ndarray | None = None
     mcse: np.ndarray | None = None
+    pit: np.ndarray | None = None
 
     @property
     def total(self) -> tuple[float, float]:

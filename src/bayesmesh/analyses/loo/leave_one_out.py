@@ -56,15 +56,18 @@ def _score_left_out(likelihood: RowLikelihood, shards: Shards) -> RowScores:
     parts, outcomes = [], []
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
+        below = None if block.is_below is None else np.moveaxis(block.is_below, -1, 0)
         step = max(1, SMOOTHED_BYTES // (8 * likelihood.num_draws))
-        parts += [leave_one_out(values[start : start + step]) for start in range(0, len(values), step)]
+        for start in range(0, len(values), step):
+            chosen = slice(start, start + step)
+            parts.append(leave_one_out(values[chosen], None if below is None else below[chosen]))
         outcomes.append(block.outcome)
     order = np.argsort(shards.source_rows())
     outcome = np.concatenate(outcomes)[order]
-    elpd, k, effective, mcse = np.concatenate(parts, axis=1)[:, order]
-    return RowScores(
-        elpd, digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws, k, effective, mcse
-    )
+    elpd, k, effective, mcse, pit = np.concatenate(parts, axis=1)[:, order]
+    is_ordered = bool(np.isfinite(pit).any())
+    about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
+    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None)
 
 
 def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
@@ -85,20 +88,23 @@ def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | No
     return RowScores(np.concatenate(parts), digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
 
 
-def leave_one_out(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, "statistic row"]:
-    """Return elpd, Pareto k, effective number of parameters and Monte Carlo error of elpd for each row.
+def leave_one_out(
+    log_likelihood: Float[np.ndarray, "row chain draw"], is_below: Float[np.ndarray, "row chain draw"] | None = None
+) -> Float[np.ndarray, "statistic row"]:
+    """Return elpd, Pareto k, effective number of parameters, Monte Carlo error of elpd and PIT for each row.
 
     Args:
         log_likelihood: of each row at each draw, float64, in nats.
+        is_below: see `RowBlock`; without it, PIT is not a number.
 
     Returns:
-        (4, row). A row with a log likelihood that is not finite has an elpd of minus infinity and infinite k.
+        (5, row). A row with a log likelihood that is not finite has an elpd of minus infinity, infinite k and no PIT.
 
     Reference:
         Vehtari, Gelman, Gabry 2017, doi:10.1007/s11222-016-9696-4; the Monte Carlo error is that of the self-normalised
         estimate, divided by the square root of the relative efficiency.
     """
-    found = np.stack([np.full(len(log_likelihood), value) for value in (-np.inf, np.inf, np.inf, np.inf)])
+    found = np.stack([np.full(len(log_likelihood), value) for value in (-np.inf, np.inf, np.inf, np.inf, np.nan)])
     is_finite = np.isfinite(log_likelihood).all(axis=(1, 2))
     if not is_finite.any():
         return found
@@ -107,9 +113,12 @@ def leave_one_out(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[
     log_weights, k = smooth_weights(-flat, r_eff)
     elpd = logsumexp(log_weights + flat, axis=1)
     with_all = logsumexp(flat, axis=1) - math.log(flat.shape[1])
-    spread = np.exp(log_weights) * np.expm1(np.clip(flat - elpd[:, None], None, 300))
+    weights = np.exp(log_weights)
+    spread = weights * np.expm1(np.clip(flat - elpd[:, None], None, 300))
     mcse = np.sqrt(np.square(spread).sum(axis=1) / r_eff)
-    found[:, is_finite] = elpd, k, with_all - elpd, mcse
+    found[:4, is_finite] = elpd, k, with_all - elpd, mcse
+    if is_below is not None:
+        found[4, is_finite] = np.einsum("rd,rd->r", weights, is_below[is_finite].reshape(weights.shape))
     return found
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import Chunks, asking_model, iterate_chunks, unsuitable
 from bayesmesh.data.base import DataSpec
@@ -39,11 +40,14 @@ class RowBlock(NamedTuple):
         start: number of the first row.
         log_likelihood: (chain, draw, row) float64, in nats.
         outcome: (row, ...), as the model has it.
+        is_below: (chain, draw, row) float32, 1 where an outcome simulated from the draw is smaller than the observed one, and
+            a random number, the same for all draws, where it is equal; None for classes and vectors.
     """
 
     start: int
     log_likelihood: np.ndarray
     outcome: np.ndarray
+    is_below: np.ndarray | None
 
 
 def check_rows(model: Model, spec: DataSpec) -> None:
@@ -81,19 +85,27 @@ class RowLikelihood:
         )
         sizes = [posterior.array("posterior", name) for name in posterior.latents]
         self._kept = list(self._chunks()) if sum(a.size * a.dtype.itemsize for a in sizes) <= KEPT_BYTES else None
-        self._program = jax.jit(self._of_chunk)
+        self._program, self._has_order = jax.jit(self._of_chunk), False
 
     def _chunks(self) -> Chunks:
         return iterate_chunks(self._posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
 
-    def _of_chunk(self, latents: Latents, rows: Rows, entries: jax.Array) -> jax.Array:
-        """Return the log likelihood of a chunk of draws at a block of rows, (draws, rows) float64."""
+    def _of_chunk(
+        self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array, ties: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return log likelihood, (draws, rows) float64, and `RowBlock.is_below` of a chunk of draws at a block of rows."""
 
-        def of_draw(draw: Latents) -> jax.Array:
+        def of_draw(draw: Latents, key: jax.Array) -> tuple[jax.Array, jax.Array]:
             aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
-            return self._model.log_likelihood({**draw, **aligned}, rows).astype(jnp.float64)
+            near = {**draw, **aligned}
+            value = self._model.log_likelihood(near, rows).astype(jnp.float64)
+            if not self._has_order:
+                return value, jnp.zeros((0,), jnp.float32)
+            simulated, outcome = self._model.predict(near, rows).sample(seed=key), self._model.outcome(rows)
+            return value, jnp.where(simulated == outcome, ties, simulated < outcome).astype(jnp.float32)
 
-        return jax.vmap(of_draw)(latents)
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), number), len(next(iter(latents.values()))))
+        return jax.vmap(of_draw)(latents, keys)
 
     def blocks(self, read: ReadRows, num_rows: int, *, is_training: bool = True) -> Iterator[RowBlock]:
         """Yield blocks of rows, in order.
@@ -117,15 +129,33 @@ class RowLikelihood:
             rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
             entries = self._spec.entries_of(start + chosen) if is_training else np.zeros(size, np.int64)
             if start == 0:
-                self._check_density(rows, entries, outcome)
-            values = np.empty((self.num_draws, stop - start))
-            for first, count, latents in self._kept if self._kept is not None else self._chunks():
-                values[first : first + count] = self._program(latents, rows, entries)[:count, : stop - start]
-            shape = (self._posterior.num_draws, self._posterior.num_chains, stop - start)
-            yield RowBlock(start, np.swapaxes(values.reshape(shape), 0, 1), outcome)
+                self._has_order = is_training and self._check_density(rows, entries, outcome)
+                # The program is traced anew for rows of another kind.
+                self._program = jax.jit(self._of_chunk)
+            yield self._block(start, stop - start, rows, entries, outcome)
 
-    def _check_density(self, rows: Mapping[str, np.ndarray], entries: np.ndarray, outcome: np.ndarray) -> None:
-        """Compare likelihood and predictive density at one draw: weights, for example, are in the former alone.
+    def _block(
+        self, start: int, count: int, rows: Mapping[str, np.ndarray], entries: np.ndarray, outcome: np.ndarray
+    ) -> RowBlock:
+        """Return a block of rows, of which the first `count` are not padding, at all draws."""
+        ties = np.random.default_rng([1, start]).random(len(entries)).astype(np.float32)
+        values = np.empty((self.num_draws, count))
+        is_below = np.empty((self.num_draws, count if self._has_order else 0), np.float32)
+        for first, num_draws, latents in self._kept if self._kept is not None else self._chunks():
+            # Draws of one chunk have keys of their own; chunks and blocks are told apart by a number.
+            number = np.uint32((start * (self.num_draws + 1) + first) % 2**32)
+            value, below = jax.device_get(self._program(latents, number, rows, entries, ties))
+            values[first : first + num_draws] = value[:num_draws, :count]
+            if self._has_order:
+                is_below[first : first + num_draws] = below[:num_draws, :count]
+        of_draws = (self._posterior.num_draws, self._posterior.num_chains, -1)
+        by_chain = [np.swapaxes(each.reshape(of_draws), 0, 1) for each in (values, is_below)]
+        return RowBlock(start, by_chain[0], outcome, by_chain[1] if self._has_order else None)
+
+    def _check_density(self, rows: Mapping[str, np.ndarray], entries: np.ndarray, outcome: np.ndarray) -> bool:
+        """Return whether outcomes have an order, after comparing likelihood and predictive density at one draw.
+
+        Weights, for example, are in the likelihood alone.
 
         Raises:
             ConfigError: they differ.
@@ -136,7 +166,8 @@ class RowLikelihood:
         draw = {k: jnp.asarray(v[0]) for k, v in latents.items()}
         draw |= {k: jnp.take(draw[k], near, axis=axis) for k, axis in self._model.local_latents.items()}
         with asking_model(KEY, self._model, list(rows)):
-            predicted = self._model.predict(draw, some).log_prob(self._model.outcome(some))
+            predictive = self._model.predict(draw, some)
+            predicted = predictive.log_prob(self._model.outcome(some))
         density = np.asarray(predicted, np.float64).reshape(num_rows, -1).sum(axis=1)
         found = np.asarray(self._model.log_likelihood(draw, some), np.float64)
         is_same = np.isclose(found, density, rtol=1e-3, atol=1e-3)
@@ -146,6 +177,8 @@ class RowLikelihood:
             values = f"{found[row]:.6g}, and the log density of its outcome under `predict` {density[row]:.6g}"
             problem = f"model {name}: the log likelihood of row {row} is {values}"
             raise unsuitable(KEY, f"{problem}; a likelihood with weights, for example, is not that of one observation")
+        is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
+        return outcome.ndim == 1 and not is_class
 
 
 def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:

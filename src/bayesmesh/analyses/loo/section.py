@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from bayesmesh.analyses.loo.sums import read_sums
+from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
@@ -17,6 +19,9 @@ from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
 
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""
+
+LEVEL = 0.01
+"""Of the test of calibration."""
 
 MOST_ROWS = 10
 """Rows with the largest k in the table."""
@@ -36,6 +41,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         Path(__file__).with_name("section.html"),
         sentences=sentences(sums),
         figure=draw_k(scores, sums["good_k"]),
+        calibration=None if scores.pit is None else draw_pit(scores.pit),
         rows=html_table(worst_rows(scores), "Rows with the largest Pareto k"),
     )
     numbers = [KeyNumber("Leave-one-out log score", _sum_text(sums, "elpd"), "elpd, nats, summed over rows")]
@@ -43,6 +49,10 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     if num_high:
         of_rows = f"of {formats.count(sums['num_rows'])} rows"
         numbers.append(KeyNumber("Rows with high Pareto k", formats.count(num_high), of_rows, "warn"))
+    if sums["pit_p_value"] < LEVEL:
+        numbers.append(
+            KeyNumber("Calibration", "missed", f"LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)}", "warn")
+        )
     return Section(body, numbers)
 
 
@@ -74,7 +84,7 @@ def sentences(sums: Mapping[str, float]) -> list[str]:
             f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
             f"({formats.count(sums['held_out_rows'])} rows)."
         )
-    return [*said, _trust(sums)]
+    return [*filter(None, (*said, _trust(sums), _calibration(sums)))]
 
 
 def _trust(sums: Mapping[str, float]) -> str:
@@ -95,6 +105,50 @@ def _trust(sums: Mapping[str, float]) -> str:
         f"with it, and the sum is probably too high.{more} Fit again without these rows, or use a model that is less "
         "surprised by them."
     )
+
+
+def _calibration(sums: Mapping[str, float]) -> str:
+    """Say whether outcomes lie where their predictions say; empty for classes."""
+    p_value = sums["pit_p_value"]
+    if math.isnan(p_value):
+        return ""
+    if p_value >= LEVEL:
+        return (
+            "Outcomes lie where they were predicted: their places in the predictive distributions (LOO-PIT) are compatible with a uniform "
+            f"distribution (p = {formats.real(p_value, 2)})."
+        )
+    num_rows = sums["num_rows"]
+    # Standard errors of mean and standard deviation of uniform values.
+    bias = (sums["pit_mean"] - 0.5) / math.sqrt(1 / 12 / num_rows)
+    width = (sums["pit_sd"] - math.sqrt(1 / 12)) / math.sqrt(1 / 60 / num_rows)
+    found = []
+    if abs(bias) > 3:
+        found.append(f"outcomes tend to be {'larger' if bias > 0 else 'smaller'} than predicted")
+    if abs(width) > 3:
+        found.append(f"predictions are too {'narrow' if width > 0 else 'wide'}")
+    what = " and ".join(found) if found else "the shape of the distribution differs"
+    return (
+        "The model is wrong about where outcomes lie: their places in the predictive distributions (LOO-PIT) are not uniform "
+        f"(p = {formats.real(p_value, 2)}); {what}."
+    )
+
+
+def draw_pit(pit: np.ndarray) -> Panel:
+    """Draw how the distribution function of PIT values differs from the uniform one, with a simultaneous band."""
+    found = assess_uniformity(np.clip(pit[np.isfinite(pit)], 0, 1), LEVEL)
+
+    def plot(axes: Axes) -> None:
+        axes.fill_between(
+            found.points, found.low - found.points, found.high - found.points, color=MUTED, alpha=0.2, linewidth=0
+        )
+        axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        axes.plot(found.points, found.shares - found.points, color=series(0), linewidth=1.6)
+        axes.set_xlabel("predicted probability of a smaller outcome (LOO-PIT)")
+        axes.set_ylabel("share of rows below it, less itself")
+
+    note = f"Of a right model the line stays within the band with {formats.share(1 - LEVEL, 0)} probability at all points together."
+    label = f"Distribution function of LOO-PIT less the uniform one, p = {found.p_value:.2g}"
+    return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 
 
 def worst_rows(scores: RowScores) -> pd.DataFrame:

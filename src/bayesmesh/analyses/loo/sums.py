@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.diagnostics.psis import good_k
+from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import read_csv, render_csv
 from bayesmesh.files import write_text
@@ -16,9 +17,9 @@ from bayesmesh.store.pointwise import RowScores, sum_error
 
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "p_loo", "p_loo_se", "num_rows", "num_draws", "good_k", "largest_k", "num_high_k",
-    "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows",
+    "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows", "pit_p_value", "pit_mean", "pit_sd",
 )  # fmt: skip
-"""Columns of ``loo.csv``, one row; sums in nats."""
+"""Columns of ``loo.csv``, one row; sums in nats. The last three are empty for classes, which have no order."""
 
 
 def summarise(left_out: RowScores, held_out: RowScores | None) -> dict[str, float]:
@@ -29,10 +30,14 @@ def summarise(left_out: RowScores, held_out: RowScores | None) -> dict[str, floa
     k, effective, num_rows = left_out.pareto_k, left_out.effective_parameters, len(left_out.elpd)
     limit = good_k(left_out.num_draws)
     held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
+    pit = (math.nan, math.nan, math.nan)
+    if left_out.pit is not None:
+        found = left_out.pit[np.isfinite(left_out.pit)]
+        pit = (assess_uniformity(np.clip(found, 0, 1)).p_value, float(found.mean()), float(found.std()))
     values = (
         *left_out.total, float(np.sqrt(np.square(left_out.mcse).sum())),
         float(effective.sum()), sum_error(effective),
-        num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held,
+        num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held, *pit,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -117,7 +117,7 @@ def test_scores_are_those_of_arviz_stats(
     mean = np.asarray(posterior.array("posterior", "mean")[...])
     expected = stats.norm.logpdf(bound.shards.read_rows(0, 41)["x"][:, 0], mean, NOISE)
     np.testing.assert_allclose(block.log_likelihood, expected, atol=1e-12)
-    elpd, k, effective, _ = leave_one_out(np.moveaxis(block.log_likelihood, -1, 0))
+    elpd, k, effective, *_ = leave_one_out(np.moveaxis(block.log_likelihood, -1, 0))
     r_eff = relative_efficiency(np.moveaxis(block.log_likelihood, -1, 0))
     for row in range(0, 41, 4):
         reference = array_stats.loo(block.log_likelihood[..., row], r_eff=r_eff[row])
@@ -135,7 +135,7 @@ def test_scores_are_those_of_arviz_stats(
 
 
 def _score(log_likelihood: np.ndarray) -> tuple[dict[str, float], RowScores]:
-    elpd, k, effective, mcse = leave_one_out(np.moveaxis(log_likelihood, -1, 0))
+    elpd, k, effective, mcse, _ = leave_one_out(np.moveaxis(log_likelihood, -1, 0))
     scores = RowScores(elpd, "", False, log_likelihood[..., 0].size, k, effective, mcse)
     return summarise(scores, None), scores
 
@@ -167,6 +167,9 @@ def test_a_regression_with_known_noise_has_its_exact_scores_in_the_order_of_the_
     exact = stats.norm.logpdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
     scores = read_pointwise(files["pointwise.zarr"])["left_out"]
     assert shards.source_rows().tolist() != list(range(num_rows))
+    # The place of each outcome in its predictive distribution without it.
+    place = stats.norm.cdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
+    np.testing.assert_allclose(scores.pit, place, atol=0.05)
     assert (np.abs(scores.elpd - exact) < 5 * scores.mcse + 1e-4).all()
 
 
@@ -203,7 +206,7 @@ def test_high_k_is_said_and_rows_without_a_finite_likelihood_are_not_hidden() ->
     log_likelihood = generator.standard_normal((3, 2, 500))
     log_likelihood[1] = np.log(generator.pareto(0.5, (2, 500)))
     log_likelihood[2, 0, 0] = -np.inf
-    elpd, k, _, _ = leave_one_out(log_likelihood)
+    elpd, k, *_ = leave_one_out(log_likelihood)
     assert k[0] < 0.66 < k[1]
     assert np.isinf(k[2])
     assert elpd[2] == -np.inf
