@@ -23,7 +23,7 @@ for _analysis in PLAN.analyses():
             f"results/{{experiment}}/benchmarks/{_analysis.verb}.tsv"
         conda:
             "../../envs/bayesmesh.yaml"
-        threads: PLAN.cores
+        threads: lambda wildcards: PLAN.share(wildcards.experiment, PLAN.cores)
         resources:
             gpu=0,
         params:

@@ -9,7 +9,7 @@ rule assemble:
         "results/{experiment}/benchmarks/assemble.tsv"
     conda:
         "../../envs/bayesmesh.yaml"
-    threads: PLAN.cores
+    threads: lambda wildcards: PLAN.share(wildcards.experiment, PLAN.cores)
     resources:
         gpu=0,
     params:

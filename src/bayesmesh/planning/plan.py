@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -200,9 +200,34 @@ class Plan(Overview):
         return f"1x{self.experiments[name].compute.processes}"
 
     def threads(self, name: str, cores: int | None) -> int:
-        """Return the cores of one chain group's job: an even share of the machine, or all cores of a cluster job."""
-        is_alone = self.workflow is not None and self.workflow.remote_exec
-        return max(1, (cores or 1) // (1 if is_alone else self.experiments[name].sampling.chain_groups))
+        """Return the cores of one chain group's job: an even share of the experiment's, or all cores of a cluster job."""
+        groups = 1 if self._is_alone else self.experiments[name].sampling.chain_groups
+        return max(1, self.share(name, cores or 1) // groups)
+
+    def share(self, name: str, cores: int) -> int:
+        """Return the cores of a job of an experiment: all of them, but an even share for members of a sweep.
+
+        Members that run side by side on one core each end sooner than one after the other, spread over all cores. What was
+        asked for decides: a single member that is named has all cores. A mesh that is given has as many as it has devices.
+        """
+        members = set(self._companions.get(name, ()))
+        asked = set(self.workflow.dag_settings.targets) if self.workflow is not None and members else set()
+        running = asked if asked and asked <= members else members
+        if self._is_alone or len(running) < 2:
+            return cores
+        mesh = self.experiments[name].compute.mesh
+        devices = 1 if mesh == "auto" else mesh.chain * mesh.data
+        return max(1, cores // len(running), min(devices, cores))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether this is a job on a cluster, whose cores no other job has."""
+        return self.workflow is not None and self.workflow.remote_exec
+
+    @functools.cached_property
+    def _companions(self) -> dict[str, Sequence[str]]:
+        """Member -> the members of its sweep."""
+        return {name: list(sweep.members) for sweep in self.sweeps.values() for name in sweep.members}
 
     @functools.cached_property
     def _site(self) -> Site:

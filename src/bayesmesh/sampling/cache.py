@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 from jax import monitoring
-from jax._src import compilation_cache
+from jax._src import compilation_cache, distributed
 
 from bayesmesh.store.program_cache import ProgramCache
 
@@ -29,7 +29,8 @@ def use_cache(results: str) -> None:
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     # JAX has no public way to give it another cache than plain files.
     compilation_cache.reset_cache()
-    compilation_cache._cache = ProgramCache(folder)  # type: ignore[assignment]  # has the methods of its interface
+    cache = ProgramCache(folder, lambda: distributed.global_state.num_processes == 1)
+    compilation_cache._cache = cache  # type: ignore[assignment]  # has the methods of its interface
     compilation_cache._cache_initialized = True
 
 

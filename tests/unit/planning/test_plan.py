@@ -45,6 +45,7 @@ def _plan(config: Path, **workflow: Any) -> Plan:
                 "remote_exec": False,
                 "cores": 2,
                 "resource_settings": CPU,
+                "dag_settings": SimpleNamespace(targets=set()),
                 **workflow,
             }
         )
@@ -65,6 +66,24 @@ def test_groups_share_the_cores(config: Path) -> None:
     assert plan.groups("b") == ["group-000", "group-001", "group-002"]
     assert [p.name for p in plan.manifests("b")] == ["group-000.json", "group-001.json", "group-002.json"]
     assert (plan.threads("a", 8), plan.threads("b", 8), plan.threads("b", 2), plan.threads("b", None)) == (8, 2, 1, 1)
+
+
+def test_members_of_a_sweep_share_the_cores_unless_one_is_named(config: Path) -> None:
+    (config / "experiments" / "c.yaml").write_text(
+        GOOD.format(share=0) + "sweep: {grid: {sampling.seed: [1, 2, 3], compute.mesh.data: [1, 3]}}\n"
+    )
+    names = [f"c-seed-{seed}-data-{data}" for seed in (1, 2, 3) for data in (1, 3)]
+
+    def shares(*targets: str) -> list[tuple[int, int]]:
+        plan = _plan(config, dag_settings=SimpleNamespace(targets=set(targets)))
+        return [(plan.threads(name, 12), plan.share(name, 12)) for name in names[:2]]
+
+    # A mesh that is given has its devices.
+    assert shares() == shares("c") == shares("c", names[0]) == [(2, 2), (3, 3)]
+    assert shares(names[0]) == [(12, 12), (12, 12)]
+    assert shares(names[0], names[1]) == [(6, 6), (6, 6)]
+    assert _plan(config, remote_exec=True).share(names[0], 12) == 12
+    assert _plan(config).share(names[0], 12) == 2
 
 
 @pytest.mark.parametrize("stage", STAGES)
