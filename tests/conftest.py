@@ -62,6 +62,9 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[CACHE_VARIABLE]
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+# PyTensor would compile its own modules in C, ten seconds of them, for graphs that tests evaluate once.
+os.environ.setdefault("PYTENSOR_FLAGS", "cxx=")
+
 # Shapes and dtypes in annotations are checked at every call. A module is instrumented when it is imported, so this comes
 # before any of ours.
 INSTRUMENTED = [
