@@ -34,6 +34,7 @@ EXPERIMENT: dict[str, Any] = {
     "kernel": {"name": "hmc"},
     "averaging": {},
     "loo": {},
+    "predictive_checks": {},
     "recommendation": {"users": [1, 2]},
 }
 
@@ -99,8 +100,16 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
     ("sampling.warmup", 9, {"compile", "sample", "report"}),
     ("kernel.target_acceptance", 0.9, {"compile", "sample", "report"}),
     ("compute.mesh", {"data": 2}, {"compile", "sample", "report"}),
-    ("compute.dtype", "float64", {"compile", "sample", "assemble", "average", "loo", "recommend", "report"}),
-    ("model.prior_scale", 2.0, {"compile", "sample", "assemble", "average", "loo", "recommend", "report"}),
+    (
+        "compute.dtype",
+        "float64",
+        {"compile", "sample", "assemble", "average", "loo", "predictive_checks", "recommend", "report"},
+    ),
+    (
+        "model.prior_scale",
+        2.0,
+        {"compile", "sample", "assemble", "average", "loo", "predictive_checks", "recommend", "report"},
+    ),
     ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),
     ("data.num_films", 9, set(STAGES) - {"diagnose"}),
 ]

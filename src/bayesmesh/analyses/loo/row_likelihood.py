@@ -1,11 +1,8 @@
-"""The log likelihood of blocks of rows at all draws, recomputed from the posterior.
-
-Only one block of rows x draws exists at a time. A posterior that is small stays in memory; another is read for each block.
-"""
+"""The log likelihood of blocks of rows at all draws, recomputed from the posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -13,24 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses.base import Chunks, asking_model, iterate_chunks, unsuitable
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, ReadRows, RowsOfBlock
+from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.models.base import Latents, Model, Rows
-from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+from bayesmesh.store.posterior_reader import Posterior
 
 KEY = "loo"
-
-CHUNK_DRAWS = 64
-"""Most draws of a call of the program."""
-
-CHUNK_CELLS = 2**19
-"""Most draws x rows of a call of the program."""
-
-KEPT_BYTES = 256 * 2**20
-"""A posterior up to this size is read once."""
-
-ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
-"""From the first row and the one behind the last to the fields of these rows."""
 
 
 class RowBlock(NamedTuple):
@@ -78,17 +64,13 @@ class RowLikelihood:
     """
 
     def __init__(self, model: Model, spec: DataSpec, posterior: Posterior, block_bytes: int) -> None:
-        self._model, self._spec, self._posterior = model, spec, posterior
-        self.num_draws = posterior.num_chains * posterior.num_draws
+        self._model, self._posterior = model, posterior
+        self._draws = DrawBlocks(KEY, model, spec, posterior)
+        self.num_draws = self._draws.num_draws
         self.block_rows = max(
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
         )
-        sizes = [posterior.array("posterior", name) for name in posterior.latents]
-        self._kept = list(self._chunks()) if sum(a.size * a.dtype.itemsize for a in sizes) <= KEPT_BYTES else None
         self._program, self._has_order = jax.jit(self._of_chunk), False
-
-    def _chunks(self) -> Chunks:
-        return iterate_chunks(self._posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
 
     def _of_chunk(
         self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array, ties: jax.Array
@@ -96,8 +78,7 @@ class RowLikelihood:
         """Return log likelihood, (draws, rows) float64, and `RowBlock.is_below` of a chunk of draws at a block of rows."""
 
         def of_draw(draw: Latents, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-            aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
-            near = {**draw, **aligned}
+            near = self._draws.align(draw, entries)
             value = self._model.log_likelihood(near, rows).astype(jnp.float64)
             if not self._has_order:
                 return value, jnp.zeros((0,), jnp.float32)
@@ -118,41 +99,31 @@ class RowLikelihood:
         Raises:
             ConfigError: the model does not predict, or the likelihood of a row is not its predictive density.
         """
-        size = min(self.block_rows, num_rows)
-        for start in range(0, num_rows, size):
-            stop = min(num_rows, start + size)
-            stored = read(start, stop)
-            with asking_model(KEY, self._model, list(stored)):
-                outcome = np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
-            # One shape is one compilation: the last block repeats its last row.
-            chosen = np.minimum(np.arange(size), stop - start - 1)
-            rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
-            entries = self._spec.entries_of(start + chosen) if is_training else np.zeros(size, np.int64)
-            if start == 0:
-                self._has_order = is_training and self._check_density(rows, entries, outcome)
+        for block in self._draws.blocks(read, num_rows, self.block_rows, is_training=is_training):
+            if block.start == 0:
+                self._has_order = is_training and self._check_density(block)
                 # The program is traced anew for rows of another kind.
                 self._program = jax.jit(self._of_chunk)
-            yield self._block(start, stop - start, rows, entries, outcome)
+            yield self._at_draws(block)
 
-    def _block(
-        self, start: int, count: int, rows: Mapping[str, np.ndarray], entries: np.ndarray, outcome: np.ndarray
-    ) -> RowBlock:
-        """Return a block of rows, of which the first `count` are not padding, at all draws."""
-        ties = np.random.default_rng([1, start]).random(len(entries)).astype(np.float32)
+    def _at_draws(self, block: RowsOfBlock) -> RowBlock:
+        """Return a block of rows at all draws."""
+        count, start = block.num_rows, block.start
+        ties = np.random.default_rng([1, start]).random(len(block.entries)).astype(np.float32)
         values = np.empty((self.num_draws, count))
         is_below = np.empty((self.num_draws, count if self._has_order else 0), np.float32)
-        for first, num_draws, latents in self._kept if self._kept is not None else self._chunks():
+        for first, num_draws, latents in self._draws.chunks():
             # Draws of one chunk have keys of their own; chunks and blocks are told apart by a number.
             number = np.uint32((start * (self.num_draws + 1) + first) % 2**32)
-            value, below = jax.device_get(self._program(latents, number, rows, entries, ties))
+            value, below = jax.device_get(self._program(latents, number, block.rows, block.entries, ties))
             values[first : first + num_draws] = value[:num_draws, :count]
             if self._has_order:
                 is_below[first : first + num_draws] = below[:num_draws, :count]
         of_draws = (self._posterior.num_draws, self._posterior.num_chains, -1)
         by_chain = [np.swapaxes(each.reshape(of_draws), 0, 1) for each in (values, is_below)]
-        return RowBlock(start, by_chain[0], outcome, by_chain[1] if self._has_order else None)
+        return RowBlock(start, by_chain[0], block.outcome, by_chain[1] if self._has_order else None)
 
-    def _check_density(self, rows: Mapping[str, np.ndarray], entries: np.ndarray, outcome: np.ndarray) -> bool:
+    def _check_density(self, block: RowsOfBlock) -> bool:
         """Return whether outcomes have an order, after comparing likelihood and predictive density at one draw.
 
         Weights, for example, are in the likelihood alone.
@@ -160,12 +131,10 @@ class RowLikelihood:
         Raises:
             ConfigError: they differ.
         """
-        num_rows = min(64, len(outcome))
-        some, near = {k: jnp.asarray(v[:num_rows]) for k, v in rows.items()}, entries[:num_rows]
-        _, _, latents = next(iter(self._kept if self._kept is not None else self._chunks()))
-        draw = {k: jnp.asarray(v[0]) for k, v in latents.items()}
-        draw |= {k: jnp.take(draw[k], near, axis=axis) for k, axis in self._model.local_latents.items()}
-        with asking_model(KEY, self._model, list(rows)):
+        num_rows = min(64, block.num_rows)
+        some = {k: jnp.asarray(v[:num_rows]) for k, v in block.rows.items()}
+        draw = self._draws.align(self._draws.first_draw(), block.entries[:num_rows])
+        with asking_model(KEY, self._model, list(some)):
             predictive = self._model.predict(draw, some)
             predicted = predictive.log_prob(self._model.outcome(some))
         density = np.asarray(predicted, np.float64).reshape(num_rows, -1).sum(axis=1)
@@ -178,8 +147,4 @@ class RowLikelihood:
             problem = f"model {name}: the log likelihood of row {row} is {values}"
             raise unsuitable(KEY, f"{problem}; a likelihood with weights, for example, is not that of one observation")
         is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
-        return outcome.ndim == 1 and not is_class
-
-
-def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
+        return block.outcome.ndim == 1 and not is_class

@@ -1,0 +1,134 @@
+"""Blocks of rows at all draws of a posterior, for analyses that compute something for each row and each draw.
+
+Only one block of rows x draws exists at a time. A posterior that is small stays in memory; another is read for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.analyses.base import Chunks, asking_model, iterate_chunks
+from bayesmesh.data.base import DataSpec
+from bayesmesh.models.base import Latents, Model
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+CHUNK_DRAWS = 64
+"""Most draws of a call of a program."""
+
+CHUNK_CELLS = 2**19
+"""Most draws x rows of a call of a program."""
+
+KEPT_BYTES = 256 * 2**20
+"""A posterior up to this size is read once."""
+
+ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
+"""From the first row and the one behind the last to the fields of these rows."""
+
+
+class RowsOfBlock(NamedTuple):
+    """Rows of a block, all blocks having the same number of them: behind the last row that counts, it is repeated.
+
+    Attributes:
+        start: number of the first row.
+        num_rows: rows that count.
+        rows: field -> (row, ...), floating-point fields in the experiment's dtype.
+        entries: (row,), entry of local latents that each row belongs to.
+        outcome: (row that counts, ...), as the model has it, before the dtype changes.
+    """
+
+    start: int
+    num_rows: int
+    rows: dict[str, np.ndarray]
+    entries: np.ndarray
+    outcome: np.ndarray
+
+
+class DrawBlocks:
+    """The draws of a posterior, and the rows of its data, in blocks.
+
+    Args:
+        key: name of the analysis, for messages.
+        model: the model.
+        spec: its data.
+        posterior: the draws.
+        stride: only every so many-th draw is used.
+
+    Attributes:
+        num_draws: draws that are used, of all chains.
+    """
+
+    def __init__(self, key: str, model: Model, spec: DataSpec, posterior: Posterior, stride: int = 1) -> None:
+        self._key, self._model, self._spec, self._posterior, self._stride = key, model, spec, posterior, stride
+        self.num_draws = -(-posterior.num_chains * posterior.num_draws // stride)
+        arrays = [posterior.array("posterior", name) for name in posterior.latents]
+        is_small = sum(array.size * array.dtype.itemsize for array in arrays) <= KEPT_BYTES
+        self._kept = list(self._read_chunks()) if is_small else None
+
+    def chunks(self) -> Iterable[tuple[int, int, dict[str, np.ndarray]]]:
+        """Return the draws in chunks of one size: position of the first, number that count, latents."""
+        return self._kept if self._kept is not None else self._read_chunks()
+
+    def _read_chunks(self) -> Chunks:
+        found = iterate_chunks(self._posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
+        if self._stride == 1:
+            yield from found
+            return
+        waiting: list[dict[str, np.ndarray]] = []
+        done = 0
+        for first, count, latents in found:
+            chosen = np.flatnonzero((first + np.arange(count)) % self._stride == 0)
+            waiting += [{k: v[i] for k, v in latents.items()} for i in chosen]
+            while len(waiting) >= CHUNK_DRAWS:
+                yield done, CHUNK_DRAWS, _stacked(waiting[:CHUNK_DRAWS])
+                done, waiting = done + CHUNK_DRAWS, waiting[CHUNK_DRAWS:]
+        if waiting:
+            size = min(CHUNK_DRAWS, self.num_draws)
+            yield done, len(waiting), _stacked([*waiting, *[waiting[-1]] * (size - len(waiting))])
+
+    def first_draw(self) -> dict[str, jax.Array]:
+        """Return the latents of the first draw."""
+        _, _, latents = next(iter(self.chunks()))
+        return {k: jnp.asarray(v[0]) for k, v in latents.items()}
+
+    def align(self, draw: Latents, entries: jax.Array | np.ndarray) -> Latents:
+        """Return the latents of a draw with local ones aligned with rows that belong to some entries."""
+        return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
+
+    def blocks(
+        self, read: ReadRows, num_rows: int, block_rows: int, *, is_training: bool = True
+    ) -> Iterator[RowsOfBlock]:
+        """Yield blocks of rows, in order.
+
+        Args:
+            read: reads rows, dtypes as on disk.
+            num_rows: number of rows.
+            block_rows: rows of a block.
+            is_training: whether they are the training rows, to which entries of local latents belong.
+
+        Raises:
+            ConfigError: the model has no outcome, or asks for a field that the rows lack.
+        """
+        size = min(block_rows, num_rows)
+        for start in range(0, num_rows, size):
+            count = min(num_rows - start, size)
+            stored = read(start, start + count)
+            with asking_model(self._key, self._model, list(stored)):
+                outcome = np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
+            # One shape is one compilation.
+            chosen = np.minimum(np.arange(size), count - 1)
+            rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
+            entries = self._spec.entries_of(start + chosen) if is_training else np.zeros(size, np.int64)
+            yield RowsOfBlock(start, count, rows, entries, outcome)
+
+
+def _stacked(draws: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {k: np.stack([each[k] for each in draws]) for k in draws[0]}
+
+
+def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
+    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values

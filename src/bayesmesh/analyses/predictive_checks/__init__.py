@@ -1,0 +1,1 @@
+"""Compare outcomes simulated from the posterior with the observed ones, by test quantities that fit the outcome."""

@@ -1,0 +1,44 @@
+"""predictive_checks: compare simulated outcomes with the observed ones, by test quantities that fit the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, unsuitable
+from bayesmesh.analyses.predictive_checks.settings import Options
+from bayesmesh.figures.sections import Section
+
+
+class PredictiveChecks(Analysis):
+    """Posterior predictive checks."""
+
+    pretty_name = "Predictive checks"
+    outputs = ("checks.csv", "quantities.zarr")
+    message = "Compare outcomes simulated from {experiment} with the observed ones"
+    options: Options
+
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
+        """Require a model that predicts."""
+        del latents
+        if not bound.model.has_predictions:
+            raise unsuitable("predictive_checks", f"model {type(bound.model).__name__} does not predict its outcome")
+
+    def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
+        """Simulate outcomes of all rows from draws, in blocks, and compare; return what differs as text."""
+        from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes
+
+        del others
+        return check_outcomes(subject.bound, subject.posterior, self.options.draws, files)
+
+    def section(self, files: Mapping[str, Path]) -> Section | None:
+        """Show each quantity of simulated outcomes with the observed one."""
+        from bayesmesh.analyses.predictive_checks.section import build_section
+
+        return build_section(files)
+
+    def cell(self, files: Mapping[str, Path]) -> str:
+        """Name the quantities that differ."""
+        from bayesmesh.analyses.predictive_checks.section import describe
+
+        return describe(files)

@@ -1,0 +1,80 @@
+"""Test quantities of outcomes, from sums over rows that blocks add up to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+Kind = Literal["real", "whole", "binary", "class"]
+"""What an outcome is: a number, a whole number such as a count, 0 or 1, or the code of a class."""
+
+LEVEL = 0.05
+"""Probability that any quantity of a right model is said to differ, at most."""
+
+MOST_CLASSES = 20
+
+
+def sum_powers(values: Float[np.ndarray, "draw value"], centre: float, scale: float) -> Float[np.ndarray, "draw sum"]:
+    """Return sums over values of each draw: powers 0 to 4 of (value - centre) / scale, zeros, smallest, largest."""
+    z = (values - centre) / scale
+    powers = [np.ones_like(z), z, z**2, z**3, z**4, values == 0]
+    return np.stack([*(each.sum(axis=1) for each in powers), values.min(axis=1), values.max(axis=1)], axis=1)
+
+
+def add_sums(one: Float[np.ndarray, "draw sum"], other: Float[np.ndarray, "draw sum"]) -> Float[np.ndarray, "draw sum"]:
+    """Return the sums over the values of two blocks."""
+    ends = [np.minimum(one[:, -2], other[:, -2]), np.maximum(one[:, -1], other[:, -1])]
+    return np.concatenate([one[:, :-2] + other[:, :-2], np.stack(ends, axis=1)], axis=1)
+
+
+def kind_of(outcome: np.ndarray, *, is_class: bool) -> Kind:
+    """Return what an outcome is; `is_class` says that its codes have no order."""
+    if is_class:
+        return "class"
+    if outcome.dtype.kind == "b" or (outcome.dtype.kind in "iu" and outcome.min() >= 0 and outcome.max() <= 1):
+        return "binary"
+    return "whole" if outcome.dtype.kind in "iu" else "real"
+
+
+def quantities_of(
+    sums: Float[np.ndarray, "draw sum"], kind: Kind, centre: float, scale: float
+) -> dict[str, Float[np.ndarray, " draw"]]:
+    """Return quantity -> its value for each draw, from `sum_powers`.
+
+    >>> sums = sum_powers(np.array([[0.0, 1.0, 5.0]]), 1.0, 2.0)
+    >>> {name: float(each[0].round(4)) for name, each in quantities_of(sums, "whole", 1.0, 2.0).items()}
+    {'mean': 2.0, 'variance / mean': 2.3333, 'share of zeros': 0.3333, 'largest': 5.0}
+    """
+    count, zeros, smallest, largest = sums[:, 0], sums[:, 5], sums[:, 6], sums[:, 7]
+    first, second, third, fourth = (sums[:, power] / count for power in range(1, 5))
+    mean = centre + scale * first
+    if kind == "binary":
+        return {"share of 1": 1 - zeros / count}
+    variance = second - first**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if kind == "whole":
+            ratio = np.where(mean > 0, scale**2 * variance / mean, 0.0)
+            return {"mean": mean, "variance / mean": ratio, "share of zeros": zeros / count, "largest": largest}
+        third_central = third - 3 * first * second + 2 * first**3
+        fourth_central = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+        return {
+            "mean": mean,
+            "standard deviation": scale * np.sqrt(np.maximum(variance, 0)),
+            "skewness": np.where(variance > 0, third_central / variance**1.5, 0.0),
+            "kurtosis": np.where(variance > 0, fourth_central / variance**2, 0.0),
+            "smallest": smallest,
+            "largest": largest,
+        }
+
+
+def p_value(simulated: Float[np.ndarray, " draw"], observed: float) -> float:
+    """Return the two-sided posterior predictive p value; ties count for both sides.
+
+    >>> p_value(np.arange(99.0), 98.0), p_value(np.zeros(99), 0.0)
+    (0.04, 1.0)
+    """
+    num = len(simulated) + 1
+    sides = [(1 + int((simulated <= observed).sum())) / num, (1 + int((simulated >= observed).sum())) / num]
+    return min(1.0, 2 * min(sides))

@@ -1,0 +1,144 @@
+"""Simulate outcomes of all rows from draws of the posterior, in blocks, and compare test quantities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, RowsOfBlock
+from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
+from bayesmesh.analyses.predictive_checks.quantities import (
+    LEVEL,
+    MOST_CLASSES,
+    Kind,
+    add_sums,
+    kind_of,
+    p_value,
+    quantities_of,
+    sum_powers,
+)
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import atomic_folder, write_text
+from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.posterior_reader import Posterior
+
+KEY = "predictive_checks"
+
+COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value")
+"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values."""
+
+
+def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, files: Mapping[str, Path]) -> str:
+    """Write the quantities of observed and simulated outcomes, and return those that differ as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        max_draws: draws to simulate from.
+        files: paths of the outputs.
+
+    Raises:
+        ConfigError: the model does not predict.
+    """
+    jax.config.update("jax_enable_x64", True)
+    model, _, shards = bound
+    total = posterior.num_chains * posterior.num_draws
+    draws = DrawBlocks(KEY, model, bound.data_spec, posterior, stride=math.ceil(total / max_draws))
+    simulator = _Simulator(model, draws)
+    width = math.prod(_outcome_shape(bound))
+    block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * width))
+    for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
+        simulator.add(block)
+    observed, simulated = simulator.quantities()
+    rows = [_row(name, observed[name], simulated[name]) for name in observed]
+    with atomic_folder(files["quantities.zarr"]) as partial:
+        group = open_group(partial, "w")
+        write_array(group, "simulated", np.stack([simulated[name] for name in observed], axis=1), ("draw", "quantity"))
+    write_text(files["checks.csv"], render_csv(COLUMNS, rows))
+    differing = [name for name in observed if p_value(simulated[name], observed[name]) < LEVEL / len(rows)]
+    return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
+
+
+def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:
+    with asking_model(KEY, bound.model, list(bound.shards.fields)):
+        return tuple(jax.eval_shape(bound.model.outcome, bound.shards.read_rows(0, 1)).shape[1:])
+
+
+def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
+    low, high = np.quantile(simulated, (0.025, 0.975))
+    return [name, observed, float(simulated.mean()), float(low), float(high), p_value(simulated, observed)]
+
+
+class _Simulator:
+    """Adds up sums over rows of simulated and of observed outcomes."""
+
+    def __init__(self, model: Model, draws: DrawBlocks) -> None:
+        self._model, self._draws = model, draws
+        self._program = jax.jit(self._of_chunk)
+        self._kind: Kind = "real"
+        self._centre, self._scale, self._num_classes = 0.0, 1.0, 0
+        self._sums: list[np.ndarray] = []
+
+    def _of_chunk(self, latents: Latents, number: jax.Array, rows: Rows, entries: jax.Array) -> jax.Array:
+        """Return simulated outcomes, (draw, row, ...)."""
+
+        def of_draw(draw: Latents, key: jax.Array) -> jax.Array:
+            return jnp.asarray(self._model.predict(self._draws.align(draw, entries), rows).sample(seed=key))
+
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(1), number), len(next(iter(latents.values()))))
+        return jax.vmap(of_draw)(latents, keys)
+
+    def _begin(self, block: RowsOfBlock) -> None:
+        """Decide what the outcome is, and about which point and in which unit to sum."""
+        draw = self._draws.align(self._draws.first_draw(), block.entries[:2])
+        some = {k: jnp.asarray(v[:2]) for k, v in block.rows.items()}
+        with asking_model(KEY, self._model, list(some)):
+            predictive = self._model.predict(draw, some)
+        if isinstance(predictive, tfp.distributions.Categorical):
+            self._num_classes = int(predictive.probs_parameter().shape[-1])
+        self._kind = kind_of(block.outcome, is_class=isinstance(predictive, tfp.distributions.Categorical))
+        if isinstance(predictive, tfp.distributions.Bernoulli):
+            self._kind = "binary"
+        values = block.outcome.astype(np.float64)
+        if not np.isfinite(values).all():
+            raise unsuitable(KEY, f"model {type(self._model).__name__} has outcomes that are not finite")
+        self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
+
+    def add(self, block: RowsOfBlock) -> None:
+        """Add the rows of a block."""
+        if not self._sums:
+            self._begin(block)
+        found = [self._sum(block.outcome.reshape(1, -1))]
+        for first, count, latents in self._draws.chunks():
+            number = np.uint32((block.start * (self._draws.num_draws + 1) + first) % 2**32)
+            simulated = np.asarray(self._program(latents, number, block.rows, block.entries))
+            found.append(self._sum(simulated[:count, : block.num_rows].reshape(count, -1)))
+        sums = np.concatenate(found)
+        together = np.add if self._kind == "class" else add_sums
+        self._sums = [together(self._sums[0], sums)] if self._sums else [sums]
+
+    def _sum(self, values: np.ndarray) -> np.ndarray:
+        if self._kind == "class":
+            return np.stack([(values == code).sum(axis=1) for code in range(self._num_classes)], axis=1).astype(float)
+        return sum_powers(values.astype(np.float64), self._centre, self._scale)
+
+    def quantities(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Return quantity -> observed value, and quantity -> (draw,) simulated values."""
+        (sums,) = self._sums
+        if self._kind == "class":
+            # The rarest classes of very many are left out.
+            shares = sums / sums.sum(axis=1, keepdims=True)
+            shown = np.sort(np.argsort(-shares[0], kind="stable")[:MOST_CLASSES])
+            values = {f"share of class {code}": shares[:, code] for code in shown}
+        else:
+            values = quantities_of(sums, self._kind, self._centre, self._scale)
+        return {name: float(each[0]) for name, each in values.items()}, {
+            name: each[1:] for name, each in values.items()
+        }
