@@ -1,4 +1,7 @@
-"""Print the table of all posteriors with default settings: `PYTHONPATH=src:tests python -m posteriors [--chains 4 --kernel nuts] [NAME ...]`."""
+"""Print the tables of all posteriors and of all simulated tables with default settings.
+
+`PYTHONPATH=src:tests python -m posteriors [--chains 4 --kernel nuts] [NAME ...]`; chains and kernel are those of posteriors.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import argparse
 import os
 import time
 
-os.environ.setdefault("JAX_ENABLE_X64", "true")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 def main() -> None:
+    import jax
+
+    # The package above this module has imported JAX, so its variable comes too late.
+    jax.config.update("jax_enable_x64", True)
     from posteriors import POSTERIORS
     from posteriors.judging import judge, sample
+    from posteriors.simulated_tables import TABLES
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -21,8 +28,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--dtype", default="float32")
     given = parser.parse_args()
-    for name in given.names or POSTERIORS:
+    for name in given.names or (*POSTERIORS, *TABLES):
         begun = time.perf_counter()
+        if name in TABLES:
+            print_table(name, given.seed, given.dtype)
+            continue
         built, run = sample(name, given.kernel, given.chains, given.seed, given.dtype)
         found = judge(name, built, run)
         print(
@@ -31,6 +41,22 @@ def main() -> None:
             f" {'; '.join(found.missed)[:300]} |",
             flush=True,
         )
+
+
+def print_table(name: str, seed: int, dtype: str) -> None:
+    """Sample a table and print its line: largest errors in standard errors, R-hat, effective draws, seconds of processor."""
+    from posteriors.simulated_tables import TABLES
+    from posteriors.table_runs import compare, reference, sample_table
+
+    begun = time.process_time()
+    draws, gradients = sample_table(name, dtype, seed)
+    found = compare(draws, reference()[name])
+    numbers = f"{found.mean_z[0]:.1f} ({found.mean_z[1]}) | {found.sd_z[0]:.1f} ({found.sd_z[1]}) | {found.r_hat:.3f} | {found.ess:.0f}"
+    print(
+        f"| {name} | {TABLES[name].model} | {'right' if found.is_right else 'wrong'} | {numbers} | {gradients} |"
+        f" {time.process_time() - begun:.0f} s |",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

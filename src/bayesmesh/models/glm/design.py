@@ -32,9 +32,13 @@ class Source(NamedTuple):
 def latent_name(text: str) -> str:
     """Return a text as part of the name of a stored array.
 
-    >>> latent_name("I(x ** 2):site/plot")
-    'I(x __ 2):site_plot'
+    Other texts get other names: a sum and a product of the same columns are two coefficients.
+
+    >>> latent_name("I(x ** 2):log(y / z)"), latent_name("site/plot")
+    ('I(x to 2):log(y per z)', 'site per plot')
     """
+    for sign, word in (("**", "to"), ("*", "times"), ("/", "per"), ("+", "plus")):
+        text = re.sub(rf" ?{re.escape(sign)} ?", f" {word} ", text)
     return re.sub(r"[^\w .:()-]", "_", text)
 
 
@@ -98,7 +102,7 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
         ConfigError: a transform of a category, or a category of one level.
     """
     spanned = {(frozenset[str](), frozenset[str]())} if has_intercept else set()
-    made = []
+    made: list[Columns] = []
     for term in terms:
         levels = {f.text: found for f in term if (found := levels_of(source, f)) is not None}
         numbers = frozenset(f.text for f in term) - frozenset(levels)
@@ -111,6 +115,9 @@ def make_columns(source: Source, terms: Sequence[Term], *, has_intercept: bool) 
             labels += _labels(source, term, coding, levels)
             names += _labels(source, term, coding, levels, is_short=True)
         if codings:
+            name = latent_name(":".join(f.text for f in term))
+            if name in (latent_name(each.name) for each in made):
+                raise ConfigError(f"{KEY}: two terms are called '{name}'", "rename a column that they read")
             made.append(Columns(":".join(f.text for f in term), term, tuple(codings), tuple(labels), tuple(names)))
     return made
 

@@ -113,6 +113,21 @@ def test_axes_bear_the_names_of_columns_levels_and_effects() -> None:
     assert (columns.labels, columns.names) == (("x[a]", "x[b]"), ("a", "b"))
 
 
+def test_terms_that_differ_in_their_operator_alone_are_two_summaries() -> None:
+    model, rows, _ = make("growth ~ log(age * mass) + log(age / mass) + I(age + mass) + I(age - mass)", "normal")
+    latents = draw(model)
+    found = {k: v for k, v in model.summaries(latents, rows).items() if k.startswith("b_")}
+    assert list(found) == ["b_log(age times mass)", "b_log(age per mass)", "b_I(age plus mass)", "b_I(age - mass)"]
+    np.testing.assert_allclose(list(found.values()), latents["coefficients"])
+
+
+def test_two_terms_of_one_name_are_refused() -> None:
+    fields = {name: FieldSpec((), "float64") for name in ("a$", "a%", "y")}
+    terms = parse_formula("y ~ `a$` + `a%`", list(fields)).terms
+    with pytest.raises(ConfigError, match="two terms are called 'a_'"):
+        make_columns(Source(fields, {}, {}), terms, has_intercept=True)
+
+
 SLOPES = np.array([0.2, -0.4, 0.5])
 
 MANY_ROWS = 3000

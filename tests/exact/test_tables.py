@@ -1,0 +1,35 @@
+"""Tables in files, read by the source `table` and sampled with default settings, against references made without the package.
+
+`make test` samples two of them, `make nightly` all.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from posteriors.simulated_tables import TABLES
+from posteriors.table_runs import compare, reference, sample_table
+
+ALWAYS = ("weighted", "eight schools")
+NAMES = list(TABLES) if "BAYESMESH_NIGHTLY" in os.environ else ALWAYS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_means_and_deviations_are_those_of_the_reference(name: str) -> None:
+    draws, _ = sample_table(name)
+    known = reference()[name]
+    found = compare(draws, known)
+    assert found.is_right, found
+    quantity, (mean, sd, *errors) = max(known.items(), key=lambda item: item[1][1])
+    # What is asked of draws can fail: a quarter of a standard deviation, or a fifth of it, is seen.
+    assert not compare(draws, {quantity: (mean + 0.25 * sd, sd, *errors)}).is_right
+    assert not compare(draws, {quantity: (mean, 1.2 * sd, *errors)}).is_right
+    assert all(np.isfinite(draws[each]).all() for each in known)
+
+
+def test_every_table_has_a_reference() -> None:
+    assert len(TABLES) >= 20
+    assert all(len(reference()[name]) >= 3 for name in TABLES)
