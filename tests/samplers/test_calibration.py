@@ -16,6 +16,7 @@ import pytest
 from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.operations.check.calibration import Calibration, calibrate
 from bayesmesh.sampling.datasets import DatasetPrograms
+from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.simulation import Simulator
 from cases import Case, make_case
 from levels import GROUP_SIZES, groups_case
@@ -64,7 +65,9 @@ def simulate(
     """The programs of many datasets, and the datasets."""
     num_chains = max(NUM_CHAINS, load_component("kernel", kernel).min_chains)
     program = make_program(case, kernel, num_chains, warmup, 64, row_tile=5, kernel_options=OPTIONS.get(kernel))
-    return DatasetPrograms(program, num_datasets), Simulator(program.target, case.rows).draw(3, num_datasets)
+    return DatasetPrograms(program, [case.spec.num_rows] * num_datasets), Simulator(program.target, case.rows).draw(
+        3, num_datasets
+    )
 
 
 def passes(found: Calibration) -> bool:
@@ -105,13 +108,13 @@ def test_a_dataset_has_the_chains_that_it_has_alone(make_program) -> None:
     """Its starts, its adaptation and its draws; and those of another dataset have no part in them."""
     case = groups_case(make_case)
     programs, simulated = simulate(make_program, case, "hmc", num_datasets=3, warmup=20)
-    datasets = [{k: v[i] for k, v in simulated.rows.items()} for i in range(3)]
-    together = programs.run(programs.arguments(7), programs.put_data(datasets), 6)
+    rows = {k: v.reshape(-1, *v.shape[2:]) for k, v in simulated.rows.items()}
+    together = programs.run(programs.arguments(GroupKey(7, 0)), programs.put_data(rows), 6)
     assert {k: v.shape[:3] for k, v in together.latents.items()} == dict.fromkeys(together.latents, (3, 6, NUM_CHAINS))
     assert together.latents["scales"].shape[-1] == len(GROUP_SIZES), "padding stays on the devices"
-    alone = DatasetPrograms(programs.program, 1)
-    arguments = alone.arguments(7)._replace(first_chain=np.asarray([2 * NUM_CHAINS], np.uint32))
-    expected = alone.run(arguments, alone.put_data(datasets[2:]), 6)
+    alone = DatasetPrograms(programs.program, [case.spec.num_rows])
+    last = {k: v[2] for k, v in simulated.rows.items()}
+    expected = alone.run(alone.arguments(GroupKey(7, 2 * NUM_CHAINS)), alone.put_data(last), 6)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2:], b, rtol=1e-8, atol=1e-10), together, expected)
     steps = together.statistics["step_size"]
     assert len(np.unique(steps[:, 0])) == 3, "every dataset has a step size of its own"

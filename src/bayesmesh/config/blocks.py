@@ -27,10 +27,17 @@ class DataSettings(Settings):
     """Field, such as a school: whole groups of rows that share a value of it are held out, chosen at random."""
     held_out_last: str | None = None
     """Field, such as a time: the rows with its largest values are held out, never some rows of one value alone."""
+    replicates: str | None = Field(None, min_length=1)
+    """Field, such as an experiment's number: the rows of each of its values are a dataset of their own. The model is
+    sampled for all of them in one run, and each has a verdict."""
 
     @model_validator(mode="after")
     def _check_split(self) -> DataSettings:
         named = [key for key in ("held_out_groups", "held_out_last") if getattr(self, key) is not None]
+        if self.replicates is not None and self.held_out_fraction:
+            raise does_not_fit(
+                "replicates", "rows are held out, which cannot be scored for many datasets", "remove held_out_fraction"
+            )
         if len(named) == 2:
             raise does_not_fit(named[0], "not together with held_out_last", "remove one of the two")
         if named and not self.held_out_fraction:

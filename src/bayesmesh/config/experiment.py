@@ -120,7 +120,9 @@ class ExperimentBase(Settings):
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:
-        for key, problem, remedy in (*self._mesh_conflicts(), *self._stop_conflicts(), *self._gate_conflicts()):
+        for key, problem, remedy in (
+            *self._replicate_conflicts(), *self._mesh_conflicts(), *self._stop_conflicts(), *self._gate_conflicts(),
+        ):  # fmt: skip
             raise does_not_fit(key, problem, remedy)
         return self
 
@@ -139,7 +141,9 @@ class ExperimentBase(Settings):
                 f"must be 1 when sampling.mode is sharded (one job spans all devices), found {sampling.chain_groups}",
                 "use\n    sampling:\n      mode: independent",
             )
-        if compute.mesh != "auto" and sampling.chains_per_group % compute.mesh.chain:
+        # The devices of many datasets are spread over the datasets.
+        is_of_chains = not self._has_replicates
+        if compute.mesh != "auto" and is_of_chains and sampling.chains_per_group % compute.mesh.chain:
             yield (
                 "compute.mesh.chain",
                 f"{compute.mesh.chain} devices do not divide the {sampling.chains_per_group} chains of a program evenly",
@@ -157,6 +161,42 @@ class ExperimentBase(Settings):
                 f"{compute.mesh.data} devices along the rows cannot be shared evenly by {compute.processes} processes (compute.processes)",
                 f"use a multiple of {compute.processes}, or `mesh: auto`",
             )
+
+    @property
+    def _has_replicates(self) -> bool:
+        # The base class by itself has no data.
+        return getattr(getattr(self, "data", None), "replicates", None) is not None
+
+    def _replicate_conflicts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield key, problem and remedy of what there is for one dataset, and not for the many of `data.replicates`."""
+        if not self._has_replicates:
+            return
+        sampling, compute = self.sampling, self.compute
+        together = "does not go together with data.replicates"
+        if sampling.stop is not None:
+            yield "sampling.stop", f"{together}: datasets need different numbers of draws", "remove sampling.stop"
+        if compute.processes > 1:
+            yield "compute.processes", f"{together}: datasets are spread over the devices of one process", "use 1"
+        if compute.mesh != "auto" and compute.mesh.data > 1:
+            yield (
+                "compute.mesh.data", f"{together}: a device has all rows of its datasets",
+                "use `mesh: auto`, or {chain: N}, which spreads the datasets over N devices",
+            )  # fmt: skip
+        if compute.sharding != "named":
+            yield (
+                "compute.sharding",
+                f"{together}: no sum goes over devices",
+                "use\n    compute:\n      sharding: named",
+            )
+        if compute.row_tile != "auto":
+            yield "compute.row_tile", f"{together}: tiles are chosen by the rows of a dataset", "use `row_tile: auto`"
+        if sampling.initial.method in ("file", "model"):
+            yield (
+                "sampling.initial.method", f"{together}: its points are those of one dataset",
+                "use\n    sampling:\n      initial: {method: auto}",
+            )  # fmt: skip
+        for analysis in self.analyses():
+            yield analysis, f"{together}: it reads the posterior of one dataset", f"remove the key {analysis}"
 
     def _stop_conflicts(self) -> Iterator[tuple[str, str, str]]:
         """Yield key, problem and remedy where the stopping rule does not fit chains and processes."""

@@ -96,6 +96,8 @@ class DataSpec:
         variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis.
         source_fields: fields of the source, where a model has others prepared from them; otherwise empty.
+        dataset_counts: rows of each dataset, where the rows are those of many datasets, one after the other; `num_rows`
+            is then the largest of them. Empty for one dataset.
     """
 
     num_rows: int
@@ -106,6 +108,7 @@ class DataSpec:
     variables: Mapping[str, Variable] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     source_fields: Mapping[str, FieldSpec] = dataclasses.field(default_factory=dict)
+    dataset_counts: tuple[int, ...] = ()
 
     @property
     def num_entries(self) -> int:

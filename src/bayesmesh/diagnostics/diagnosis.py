@@ -20,19 +20,27 @@ from bayesmesh.diagnostics.coordinates import (
     drawn_arrays,
     event_size,
 )
+from bayesmesh.diagnostics.dataset_verdicts import (
+    assess_datasets,
+    count_outcomes,
+    dataset_names,
+    verdicts_table,
+    worst_gates,
+)
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
 from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
-from bayesmesh.diagnostics.verdict import Listed, NumCoordinates, Verdict, overall, write_verdict
+from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
 from bayesmesh.store.named_axes import read_labels
 from bayesmesh.store.posterior_reader import open_posterior
+from bayesmesh.store.receipts import receipt_file
 
 READ_BYTES = 128 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
@@ -72,18 +80,18 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     listed = _tables(groups[1], latents, gates.max_coordinates, movement)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
-    results = evaluate_gates(
-        monitored,
-        energies["divergence_share"] if "diverging" in recorded else None,
-        np.array(energies["bfmi"]) if "energy" in recorded else None,
-        gates,
-    )
-    lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
-    in_modes = None if lp is None else modes_gate(lp)
-    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
-    if lp is not None and in_modes is None and (outcome := overall(results)) != "pass":
-        funnel = funnel_gate(lp, _latent_blocks(groups[1], latents), outcome)
-        results = results if funnel is None else [funnel, *results]
+    if names := dataset_names(reader.group("sample_stats"), sample_stats):
+        datasets = assess_datasets(monitored, (summaries, latents, sample_stats), recorded, gates, names)
+        results, counts = worst_gates(datasets), count_outcomes(datasets)
+        table = verdicts_table(datasets)
+        write_text(layout.verdicts, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
+    else:
+        results, counts = (
+            _assess(monitored, (non_finite, movement), energies, recorded, sample_stats, (groups[1], latents), gates),
+            None,
+        )
+        for left in (layout.verdicts, receipt_file(layout.verdicts)):
+            left.unlink(missing_ok=True)
     verdict = Verdict(
         verdict=overall(results),
         gates=tuple(results),
@@ -99,12 +107,39 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
             name: Listed(total=event_size(array), listed=int((listed["variable"] == name).sum()))
             for name, array in latents.items()
         },
+        datasets=counts,
         **energies,
     )
     table = pd.concat([monitored, listed], ignore_index=True)
     write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     write_verdict(layout.verdict, verdict)
     return verdict
+
+
+def _assess(
+    monitored: pd.DataFrame,
+    seen: tuple[NonFinite, Movement],
+    energies: dict[str, Any],
+    recorded: set[str],
+    sample_stats: dict[str, zarr.Array],
+    drawn: tuple[zarr.Group, dict[str, zarr.Array]],
+    gates: GateSettings,
+) -> list[GateResult]:
+    """Return the results of the gates of one dataset."""
+    non_finite, movement = seen
+    results = evaluate_gates(
+        monitored,
+        energies["divergence_share"] if "diverging" in recorded else None,
+        np.array(energies["bfmi"]) if "energy" in recorded else None,
+        gates,
+    )
+    lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
+    in_modes = None if lp is None else modes_gate(lp)
+    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
+    if lp is not None and in_modes is None and (outcome := overall(results)) != "pass":
+        funnel = funnel_gate(lp, _latent_blocks(*drawn), outcome)
+        results = results if funnel is None else [funnel, *results]
+    return results
 
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:
@@ -170,10 +205,10 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
     """Return energies, divergences and acceptance for the verdict; NaN or None if not recorded."""
     values = np.full(num_chains, np.nan)
     if "energy" in sample_stats:
-        values = bfmi(read_part(sample_stats["energy"]))
+        values = bfmi(_by_chain(read_part(sample_stats["energy"])))
     share, num_divergences = float("nan"), None
     if "diverging" in sample_stats:
-        diverging = read_part(sample_stats["diverging"])
+        diverging = _by_chain(read_part(sample_stats["diverging"]))
         share, num_divergences = divergence_share(diverging), int(np.count_nonzero(diverging))
     acceptance = None
     if "acceptance_rate" in sample_stats:
@@ -185,3 +220,8 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
         "bfmi": tuple(values.tolist()),
         "acceptance_rate": acceptance,
     }
+
+
+def _by_chain(values: np.ndarray) -> np.ndarray:
+    """Return a statistic (chain, draw), with the chains of all datasets where it has an axis of them."""
+    return values if values.ndim == 2 else np.moveaxis(values, 2, 0).reshape(-1, values.shape[1])

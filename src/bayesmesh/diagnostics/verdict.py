@@ -72,6 +72,8 @@ class Verdict(_Record):
     divergence_share: Number
     bfmi: tuple[Number, ...]
     acceptance_rate: float | None
+    datasets: dict[Outcome, int] | None = None
+    """Of many datasets, how many have which verdict; the gates are then the worst of all, and so is the verdict."""
 
     @property
     def missed(self) -> tuple[GateResult, ...]:

@@ -65,7 +65,7 @@ def experiment_outputs(layout: ExperimentLayout, groups: Iterable[str] = ()) -> 
         "compile": (layout.audit,),
         **{f"sample-{group}": (layout.sampled(group),) for group in groups},
         "assemble": (layout.posterior, layout.posterior_hashes),
-        "diagnose": (layout.summary, layout.verdict),
+        "diagnose": (layout.summary, layout.verdict, layout.verdicts),
         **{verb: tuple(declared(key).files(layout.folder).values()) for verb, key in LATER.items()},
         "report": (layout.page, layout.ledger),
     }

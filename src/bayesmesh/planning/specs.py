@@ -56,7 +56,9 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
     "compile": {
         "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
     },
-    "fetch": {"data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last"}},
+    "fetch": {"data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last", "replicates"}},
+    # Rows are sorted by dataset when they are read.
+    "shard": {"data": {"replicates"}},
 }
 """Stage -> keys below its top-level keys that it does not read."""
 

@@ -19,7 +19,7 @@ from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.report.tables import Coordinate, read_summary
+from bayesmesh.report.tables import Coordinate, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import read_sealed
@@ -73,6 +73,7 @@ def write_page(
         sentence=verdict_text.read_aloud(verdict),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
+        datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],
         stopping=build_stopping(layout, config),
         analyses=analyses,
         timing=build_timing(time),

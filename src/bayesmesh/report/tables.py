@@ -66,6 +66,44 @@ def _index(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
+@dataclasses.dataclass(frozen=True)
+class DatasetRow:
+    """A line of ``verdicts.csv``: one dataset, its verdict, names of the gates that it misses, and the values of some."""
+
+    dataset: str
+    verdict: str
+    missed: str
+    r_hat: float
+    ess_bulk: float
+    ess_tail: float
+
+
+def read_verdicts(path: Path) -> list[DatasetRow]:
+    """Return the lines of ``verdicts.csv``, the worst first; none without the file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return []
+    measures = ("r_hat", "ess_bulk", "ess_tail")
+    rows = read_csv(path, ("dataset", "verdict", "missed", *measures))
+    found = [
+        DatasetRow(
+            row.text("dataset"), row.text("verdict"), row.text("missed"),
+            r_hat=row.number("r_hat"), ess_bulk=row.number("ess_bulk"), ess_tail=row.number("ess_tail"),
+        )
+        for row in rows
+    ]  # fmt: skip
+    order = ("fail", "warn", "pass")
+
+    def key(row: DatasetRow) -> tuple[int, bool, float]:
+        is_number = not math.isnan(row.r_hat)
+        return order.index(row.verdict), is_number, -row.r_hat if is_number else 0.0
+
+    return sorted(found, key=key)
+
+
 def worst_first(coordinates: Sequence[Coordinate]) -> list[Coordinate]:
     """Sort by R-hat from the largest, what is not a number first; ties by bulk ESS from the smallest."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bayesmesh.diagnostics.verdict import GateResult, Verdict
+from collections.abc import Mapping
+
+from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
 from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats
 
@@ -32,6 +34,8 @@ def _with_unit(name: str, value: float) -> str:
 
 def read_aloud(verdict: Verdict) -> str:
     """Return the verdict as one sentence."""
+    if verdict.datasets is not None:
+        return _read_counts(verdict.datasets)
     missed, total = len(verdict.missed), len(verdict.gates)
     drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":
@@ -43,6 +47,20 @@ def read_aloud(verdict: Verdict) -> str:
         )
     tail = f"Do not rely on its {drawn} as a sample of the posterior."
     return f"This run failed {missed} of {total} gates ({names}). {tail}"
+
+
+def _read_counts(counts: Mapping[Outcome, int]) -> str:
+    """Return how many datasets have which verdict, as a sentence or two.
+
+    >>> _read_counts({"fail": 1, "warn": 0, "pass": 9})
+    '9 of 10 datasets pass all gates, 1 fails. Below is the worst of each gate. By chance some of many datasets miss a limit.'
+    """
+    total, passed, warned, failed = sum(counts.values()), counts["pass"], counts["warn"], counts["fail"]
+    others = [f"{formats.count(warned)} with a warning"] if warned else []
+    others += [f"{formats.count(failed)} {'fails' if failed == 1 else 'fail'}"] if failed else []
+    said = ", ".join([f"{formats.count(passed)} of {formats.count(total)} datasets pass all gates", *others])
+    more = "" if passed == total else " By chance some of many datasets miss a limit."
+    return f"{said}. Below is the worst of each gate.{more}"
 
 
 def missed_names(verdict: Verdict) -> list[str]:

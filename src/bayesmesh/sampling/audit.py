@@ -15,13 +15,14 @@ from jax.sharding import Mesh
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.kernels.base import POSITION, Position, map_parts
+from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.models.base import Model
+from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.mesh import sharding
 from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
-from bayesmesh.sampling.program import GroupKey, Program, place
+from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.sizes import Lengths, equations_of
 from bayesmesh.store.sealed import read_sealed
@@ -158,12 +159,12 @@ def trace_gradients(program: Program) -> jax.stages.Traced:
 
         return jax.lax.fori_loop(0, count, step, position)
 
-    shapes, everywhere = _of_chains(program.target, program.num_chains), sharding(program.mesh)
-    placed = place(program.mesh, shapes, POSITION)
+    everywhere, placed = sharding(program.mesh), program.position_shardings
     at = (everywhere, placed, program.data_shardings, everywhere)
-    jitted = jax.jit(run_all, in_shardings=at, out_shardings=placed)
+    of_all = program.spread(run_all, (False, True, True, False)) if isinstance(program, DatasetPrograms) else run_all
+    jitted = jax.jit(of_all, in_shardings=at, out_shardings=placed)
     options = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in _options(program).items()}
-    return jitted.trace(options, shapes, program.target.data_shapes(), jax.ShapeDtypeStruct((), np.int32))
+    return jitted.trace(options, program.position_shapes, program.data_shapes, jax.ShapeDtypeStruct((), np.int32))
 
 
 def _options(program: Program) -> dict[str, np.ndarray]:
@@ -186,11 +187,10 @@ def seconds_per_gradient(
         data: rows on the devices.
         peers: the other processes.
     """
-    shapes = _of_chains(program.target, program.num_chains)
     position = jax.tree.map(
         lambda s, at: to_device(np.zeros(part_shape(at, s.shape), s.dtype), at, s.shape),
-        shapes,
-        place(program.mesh, shapes, POSITION),
+        program.position_shapes,
+        program.position_shardings,
     )
 
     def best_of_three(count: int) -> float:

@@ -57,6 +57,7 @@ def chain_identity(
         "num_chains": num_chains,
         "code": fingerprint(code, digest_without(code)),
         # Left out where there are none, which is usual.
+        **({"replicates": field} if (field := config.get("data", {}).get("replicates")) else {}),
         **({"observed": observed} if observed else {}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

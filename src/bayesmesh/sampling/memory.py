@@ -26,7 +26,7 @@ def check_memory(program: Program, available: int | None) -> None:
     target = program.target
     first, stop = program.rows_here
     rows = (stop - first) * sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in target.spec.fields.values())
-    laid_out = _bytes(target.data_shapes().values())
+    laid_out = _bytes(program.data_shapes.values())
     num_columns, position = program.mesh.shape[DATA_AXIS], target.position.position_shapes
     draw = _bytes(jax.tree.leaves(position.shared)) + _bytes(jax.tree.leaves(position.local)) // num_columns
     on_device = {

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.blocks import ComputeSettings, MeshSettings
 from bayesmesh.errors import DeviceError
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.variables import GPUS
@@ -116,6 +116,17 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     each = shape[1] // compute.processes
     columns = [np.reshape(np.array(share[: shape[0] * each]), (shape[0], each)) for share in shares]
     return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
+
+
+def mesh_of_datasets(compute: ComputeSettings, num_datasets: int) -> Mesh:
+    """Return the mesh over whose axis of chains many datasets are spread: all devices by `auto`, one each at least.
+
+    Raises:
+        DeviceError: too few devices, or the platform is not available.
+    """
+    asked = compute.mesh.chain if compute.mesh != "auto" else min(num_datasets, len(find_devices(compute)))
+    mesh = MeshSettings(chain=asked, data=1)
+    return build_mesh(compute.model_copy(update={"mesh": mesh}), num_chains=asked, is_sharded=False)
 
 
 def sharding(mesh: Mesh, *axes: str | None) -> NamedSharding:

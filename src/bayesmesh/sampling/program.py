@@ -16,22 +16,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
-from bayesmesh.kernels.base import Axes, Kernel, Position, first_chains
+from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
 from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, compute_once, sharding
+from bayesmesh.sampling.mesh import DATA_AXIS, compute_once, sharding
 from bayesmesh.sampling.parts import part_shape, to_device, to_host
 from bayesmesh.sampling.start_points import choose_points, place_starts
+from bayesmesh.sampling.state_leaves import is_finite, name_leaves, place
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
-
-_MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 
 
 class GroupKey(NamedTuple):
@@ -160,7 +159,7 @@ class Program:
         # Folded once more: the same keys drew the start.
         state = kernel.init(jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), position, bound)
         check_fields(kernel, state)
-        lp = jnp.where(_is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
+        lp = jnp.where(is_finite(state), state.log_prior + state.log_likelihood, jnp.nan)
         return ChainState(state, kernel.init_adaptation(state, bound)), lp
 
     def segment(
@@ -236,7 +235,7 @@ class Program:
     @functools.cached_property
     def state_shapes(self) -> ChainState:
         """The abstract state."""
-        return jax.eval_shape(self._initialise_once, self._abstract_arguments, self.target.data_shapes())[0]
+        return jax.eval_shape(self._initialise_once, self._abstract_arguments, self.data_shapes)[0]
 
     @functools.cached_property
     def _initialise_once(self) -> Callable[..., tuple[ChainState, jax.Array]]:
@@ -259,6 +258,29 @@ class Program:
         return place(self.mesh, self.state_shapes, declared)
 
     @property
+    def data_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The abstract data, see `Target.data_shapes`."""
+        return self.target.data_shapes()
+
+    @property
+    def position_shapes(self) -> Position:
+        """The abstract position of all chains."""
+        of_one = self.target.position.position_shapes
+        return jax.tree.map(lambda s: s.update(shape=(self.num_chains, *s.shape)), of_one)
+
+    @property
+    def position_shardings(self) -> Position:
+        """Sharding of positions."""
+        return place(self.mesh, self.position_shapes, POSITION)
+
+    @property
+    def argument_shardings(self) -> Any:
+        """Sharding of the arguments, and of statistics and log densities: everywhere."""
+        return sharding(self.mesh)
+
+    made_sharding = argument_shardings
+
+    @property
     def data_shardings(self) -> dict[str, NamedSharding]:
         """Sharding of the data: the device axis over `data`."""
         return {k: sharding(self.mesh, DATA_AXIS) for k in self.target.data_shapes()}
@@ -274,17 +296,17 @@ class Program:
 
     def trace(self, name: str) -> jax.stages.Traced:
         """Trace one of `PROGRAMS`; `.lower().compile()` of it gives what `sampling.segment` runs."""
-        everywhere, data, data_at = sharding(self.mesh), self.target.data_shapes(), self.data_shardings
-        state_at = self.state_shardings
+        everywhere, data, data_at = sharding(self.mesh), self.data_shapes, self.data_shardings
+        arguments_at, made_at, state_at = self.argument_shardings, self.made_sharding, self.state_shardings
         if name == "initialise":
 
             def initialise(arguments: Arguments, data: Mapping[str, jax.Array]) -> tuple[ChainState, jax.Array]:
                 return self._initialise_once(arguments, data)
 
-            jitted = jax.jit(initialise, in_shardings=(everywhere, data_at), out_shardings=(state_at, everywhere))
+            jitted = jax.jit(initialise, in_shardings=(arguments_at, data_at), out_shardings=(state_at, made_at))
             return jitted.trace(self._abstract_arguments, data)
-        in_at = (everywhere, data_at, state_at, everywhere, everywhere)
-        out_at = (state_at, everywhere, self.draw_shardings)
+        in_at = (arguments_at, data_at, state_at, everywhere, everywhere)
+        out_at = (state_at, made_at, self.draw_shardings)
         jitted = jax.jit(self.segment, in_shardings=in_at, out_shardings=out_at)
         return jitted.trace(self._abstract_arguments, data, self.state_shapes, _INDEX, _COUNT)
 
@@ -319,6 +341,16 @@ class Program:
             k: v[(slice(None),) * (local[k] + 2) + (slice(num_entries),)] if k in local else v for k, v in here.items()
         }
 
+    def statistics_to_host(self, statistics: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
+        """Copy the statistics of the first `count` iterations to the host, (iteration, chain)."""
+        # One that all chains share has an axis of chains all the same, as ArviZ expects.
+        host = {name: np.asarray(value)[:count] for name, value in statistics.items()}
+        return {k: v if v.ndim > 1 else np.repeat(v[:, None], self.num_reported, axis=1) for k, v in host.items()}
+
+    def by_chain(self, statistic: np.ndarray) -> np.ndarray:
+        """Return a statistic of the host with one axis for all chains, (iteration, chain)."""
+        return statistic
+
     def state_to_device(self, leaves: Mapping[str, np.ndarray]) -> ChainState:
         """Copy a checkpoint to the devices; `leaves` is keyed as `name_leaves` does, each this process's part."""
         shapes = self.state_shapes
@@ -330,38 +362,6 @@ class Program:
                 raise ValueError(f"checkpoint leaf {name}: {value.shape} {value.dtype} is not {shape} {leaf.dtype}")
             values.append(to_device(value, at, leaf.shape))
         return jax.tree.unflatten(jax.tree.structure(shapes), values)
-
-
-def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
-    """Return the sharding of every array of a tree from the `Axes` that are declared in its place.
-
-    Raises:
-        ValueError: an array has fewer axes than are declared.
-    """
-
-    def one(shape: jax.ShapeDtypeStruct | None, declared: object) -> NamedSharding | None:
-        if shape is None:
-            return None
-        if not isinstance(declared, Axes) or len(declared.names) > len(shape.shape):
-            raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
-        return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
-
-    # A part of a position that has no coordinates is None where its axes are declared all the same.
-    return jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
-
-
-def _is_finite(state: Any) -> Bool[Array, " chain"]:
-    """Return which chains have nothing but finite numbers in what a state knows of its point."""
-    # A kernel without gradients has none in its state.
-    known = [getattr(state, name, ()) for name in ("position", "log_prior", "log_likelihood", "gradient")]
-    each = [jnp.isfinite(x).all(axis=range(1, x.ndim)) for x in jax.tree.leaves(known)]
-    return jnp.stack(each).all(axis=0)
-
-
-def name_leaves(tree: object) -> list[str]:
-    """Return a name for each leaf, in the order of `jax.tree.leaves`."""
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
 
 
 _INDEX, _COUNT = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.int32)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.sharding import Mesh
 
 from bayesmesh.config.blocks import AUTO, check_chains, check_start
 from bayesmesh.config.settings import Settings
@@ -18,8 +19,9 @@ from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
+from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh, mesh_of_datasets
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.start_points import ReadBlocks, find_points
@@ -28,6 +30,9 @@ _log = logging.getLogger("bayesmesh")
 
 TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
 """Largest intermediate of a tile of rows for all chains of a device, in elements."""
+
+MOST_CHAINS_TOGETHER = {"cpu": 32}
+"""Chains of many datasets that step together on a device, by platform: each waits for the longest trajectory of all."""
 
 SLICE_SECONDS = 2.0
 """Aimed time of one call of a program; how often progress is shown, and how soon a request to stop is heard."""
@@ -56,8 +61,11 @@ def make_program(
     is_whole = model_class.reads_whole(options)
     if is_whole:
         _check_whole(spec)
-    spreads_rows = sampling.mode == "sharded" and not is_whole
-    mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
+    if data_spec.dataset_counts:
+        whole = mesh_of_datasets(compute, len(data_spec.dataset_counts))
+        mesh = Mesh(whole.devices[:1], whole.axis_names, axis_types=whole.axis_types)
+    else:
+        mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded" and not is_whole)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
     check_chains(where, spec.kernel.name, sampling, least, multiple)
@@ -85,7 +93,26 @@ def make_program(
     kernel = kernel_class(kernel_options, sampling.warmup)
     program = Program(target, kernel, mesh, sampling, spec.num_chains, slice_draws)
     program.points = find_points(where, sampling.initial, target, read_blocks)
-    return program
+    return _of_datasets(program, spec, whole, tile) if data_spec.dataset_counts else program
+
+
+def _of_datasets(program: Program, spec: StageSpec, mesh: Mesh, tile: int) -> DatasetPrograms:
+    """Return the programs of all datasets from those of one.
+
+    Raises:
+        ConfigError: the model has a latent for each row, and the datasets differ in their number of rows.
+    """
+    data_spec, platform = program.target.spec, mesh.devices.flat[0].platform
+    counts = data_spec.dataset_counts
+    if (local := program.target.model.local_latents) and len(set(counts)) > 1:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'data.replicates': model '{spec.model.name}' has latents with an entry for"
+            f" each row ({', '.join(sorted(local))}), and datasets have {min(counts)} to {max(counts)} rows",
+            "give it a latent of fixed length, of which a row takes the entry that a field of integers names",
+        )
+    most_chains = MOST_CHAINS_TOGETHER.get(platform, spec.num_chains * len(counts))
+    block = max(1, min(tile // data_spec.num_rows, most_chains // spec.num_chains))
+    return DatasetPrograms(program, counts, mesh, block)
 
 
 def _check_whole(spec: StageSpec) -> None:

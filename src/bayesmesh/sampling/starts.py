@@ -79,7 +79,7 @@ def start_chains(
         method: `sampling.initial.method`.
 
     Raises:
-        NoFiniteStart: a chain has used up its attempts.
+        NoFiniteStart: a chain has used up its attempts; of many datasets, chains of each.
     """
 
     def begin(attempt: np.ndarray) -> tuple[ChainState, np.ndarray]:
@@ -103,15 +103,29 @@ def start_chains(
                 )
             return state
         attempt = attempt + has_failed.astype(np.uint32)
+    if has_failed.ndim > 1:
+        # Of many datasets, with copies behind the last; one that is lost says so itself, and ends no other.
+        _, own = np.unique(np.asarray(arguments.first_chain), return_index=True)
+        has_failed = has_failed[own]
+        if not (lost := has_failed.any(axis=1)).all():
+            _log.warning(
+                "%d of %d datasets have no finite start after %d attempts: their log density is not finite, and they fail",
+                lost.sum(), len(lost), MOST_ATTEMPTS,
+            )  # fmt: skip
+            return state
     raise NoFiniteStart(np.flatnonzero(has_failed).tolist())
 
 
-def choose_starts(lp: Float[np.ndarray, "attempt chain"]) -> UInt32[np.ndarray, " chain"]:
+def choose_starts(lp: Float[np.ndarray, "attempt *dataset chain"]) -> UInt32[np.ndarray, "*dataset chain"]:
     """Return each chain's first attempt whose log density is not below the median of all that are finite, else its best.
+
+    Chains are compared with those of the same dataset.
 
     >>> choose_starts(np.array([[-1e9, -3.0], [-4.0, -2.0], [-np.inf, -5.0]]))
     array([1, 0], dtype=uint32)
     """
+    if lp.ndim > 2:
+        return np.stack([choose_starts(lp[:, dataset]) for dataset in range(lp.shape[1])])
     finite = np.where(np.isfinite(lp), lp, -np.inf)
     limit = np.median(finite[np.isfinite(finite)]) if np.isfinite(finite).any() else -np.inf
     is_good = finite >= limit

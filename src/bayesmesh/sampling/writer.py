@@ -12,7 +12,8 @@ import numpy as np
 
 from bayesmesh.sampling.chain_watch import ChainWatch
 from bayesmesh.sampling.parts import to_host
-from bayesmesh.sampling.program import ChainState, Program, name_leaves
+from bayesmesh.sampling.program import ChainState, Program
+from bayesmesh.sampling.state_leaves import name_leaves
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
 
@@ -39,7 +40,7 @@ class _Note(NamedTuple):
 
 _NOTES = (
     _Note("acceptance_rate", "acceptance", "acceptance", "{:.2f}", lambda values: float(values.mean())),
-    _Note("step_size", "step_size", "step", "{:.3g}", lambda values: float(values[-1, 0])),
+    _Note("step_size", "step_size", "step", "{:.3g}", lambda values: float(np.median(values[-1]))),
     _Note("diverging", "divergences", "divergences", "{}", lambda values: int(values.sum())),
 )
 """Each is noted where the kernel records the statistic."""
@@ -71,13 +72,9 @@ class Segment:
 
     def add(self, piece: Slice) -> dict[str, str]:
         """Copy a finished slice to the host; returns what to show of it."""
-        stats = {}
-        for name, value in piece.statistics.items():
-            host = np.asarray(value)[: piece.num_iterations]
-            # A statistic that all chains share has an axis of chains all the same, as ArviZ expects.
-            stats[name] = host if host.ndim > 1 else np.repeat(host[:, None], self._program.num_reported, axis=1)
+        stats = self._program.statistics_to_host(piece.statistics, piece.num_iterations)
         self._keep(self._stats, stats)
-        self._watch.add(self.phase, piece.start, stats)
+        self._watch.add(self.phase, piece.start, {k: self._program.by_chain(v) for k, v in stats.items()})
         self._noticed = self._watch.facts()
         local = self._program.target.model.local_latents
         ours = {k: v for k, v in piece.draws.items() if self._is_first or k in local}
@@ -115,7 +112,8 @@ class Segment:
             **self.facts,
             **self._noticed,
             "count": count,
-            "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains,
+            # All chains take as many; of many datasets, the chains of each.
+            "gradients": int(stats["n_steps"][:, 0].sum()) * self._program.num_chains // stats["n_steps"][0, 0].size,
             **cast(Facts, {n.fact: n.reduce(stats[n.statistic]) for n in _NOTES if n.statistic in stats}),
             "seconds": round(self.age, 3),
             "committed_at": time.time(),

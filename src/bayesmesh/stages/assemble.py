@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.data.base import DataSpec
+from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
@@ -20,18 +21,19 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.derive import Derived, derive
+from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_of, shards_of
 from bayesmesh.stages.requirements import check_derived
-from bayesmesh.store.arrays import write_array
+from bayesmesh.store.arrays import write_array, write_texts
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
-from bayesmesh.store.layout import CHAIN, DECLARED, DRAW, ROW, ExperimentLayout, group_name, process_folder
+from bayesmesh.store.layout import CHAIN, DATASET, DECLARED, DRAW, ROW, ExperimentLayout, group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
-from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes
+from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.segments import ChainStore
 
@@ -67,7 +69,9 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             warmup = max((c.stop for c in stores[0].commits() if c.phase == "warmup"), default=0)
             wanted = {"posterior": num_draws, "sample_stats": num_draws}
             wanted |= {"warmup_sample_stats": warmup} if warmup else {}
-            named = join_groups(root, partial, [store.folder / DRAWS for store in stores], wanted, model.axes())
+            lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
+            folders = [store.folder / DRAWS for store in stores]
+            named = join_groups(root, partial, folders, wanted, model.axes(), lead)
             if len(processes[0]) > 1:
                 # Each process has the local latents of its own rows.
                 axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
@@ -135,28 +139,53 @@ def _derive(
     (shards, data_spec), settings = data, spec.posterior
     posterior, most_bytes = open_posterior(partial), settings.pointwise_mebibytes * 2**20
     drawn = {name: posterior.array("posterior", name) for name in posterior.latents}
-    latents = {name: jax.ShapeDtypeStruct(array.shape[2:], array.dtype) for name, array in drawn.items()}
+    of_one = 3 if isinstance(shards, ReplicatedShards) else 2
+    latents = {name: jax.ShapeDtypeStruct(array.shape[of_one:], array.dtype) for name, array in drawn.items()}
     # Also here, because a change of `summaries` or `predict` need not compile again.
     check_derived(spec, model, data_spec, latents)
-    derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
+    if isinstance(shards, ReplicatedShards):
+        derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
+    else:
+        derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
-    named = _write_derived(root, derived, numbers, model.axes())
+    lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
+    named = _write_derived(root, derived, numbers, model.axes(), lead)
+    if isinstance(shards, ReplicatedShards):
+        _name_datasets(root, shards)
     constants = root.require_group("constant_data")
     for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
         write_array(constants, name, np.asarray(value), [])
     return named
 
 
+def _name_datasets(root: zarr.Group, shards: ReplicatedShards) -> None:
+    """Write the coordinate of the axis of datasets: names of levels, or the values of the field that tells them apart."""
+    about = shards.variables.get(shards.replicates)
+    for name in ("posterior", "sample_stats", "warmup_sample_stats", "summaries"):
+        group = root.get(name)
+        if not isinstance(group, zarr.Group):
+            continue
+        if about is not None and about.levels:
+            write_texts(group, DATASET, shards.names, [DATASET])
+        else:
+            write_array(group, DATASET, shards.values, [DATASET])
+        group[DATASET].attrs["field"] = shards.replicates
+
+
 def _write_derived(
-    root: zarr.Group, derived: Derived, coordinates: Mapping[str, np.ndarray], axes: NamedAxes
+    root: zarr.Group,
+    derived: Derived,
+    coordinates: Mapping[str, np.ndarray],
+    axes: NamedAxes,
+    lead: Sequence[NamedAxis],
 ) -> dict[str, GroupCoordinates]:
     """Write the groups with the coordinates of draws, and the rows of pointwise groups; return their other dimensions."""
     rows, named = derived.get("observed_data", {}).pop("row", None), {}
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
-        named[group_name_] = GroupCoordinates(axes if group_name_ == "summaries" else {}, arrays)
+        named[group_name_] = GroupCoordinates(axes if group_name_ == "summaries" else {}, arrays, lead)
         of_draws = () if group_name_ == "observed_data" else (CHAIN, DRAW)
         of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
         for name, value in arrays.items():

@@ -125,8 +125,11 @@ def _compile_looks(
 def _lower_derived(
     later: Sequence[StageSpec], program: Program, model: Model, data_spec: DataSpec, shards: Shards, latents: Shapes
 ) -> Iterator[jax.stages.Lowered]:
-    """Yield the programs of `assemble`, unless a rule ends sampling: it decides how many draws there are."""
-    for spec in later if program.sampling.stop is None else ():
+    """Yield the programs of `assemble`, unless a rule ends sampling and decides how many draws there are.
+
+    Those of many datasets are compiled when they run.
+    """
+    for spec in later if program.sampling.stop is None and not data_spec.dataset_counts else ():
         if spec.stage == "assemble":
             num_chains = program.num_reported * spec.sampling.chain_groups
             limits = spec.posterior.probe_rows, spec.posterior.pointwise_mebibytes * 2**20

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bayesmesh.config.loading import experiment_file
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.prepared_shards import Prepare, prepared
+from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.whole_shards import WholeShards
 from bayesmesh.errors import ConfigError
@@ -22,10 +23,25 @@ def shards_of(spec: StageSpec) -> tuple[Shards, DataSpec]:
     with in_file_of(spec, "model.name"):
         model_class, options = spec.component("model")
     path = spec.data_layout.shards
-    prepare = functools.partial(model_class.prepare, options)
+    prepare, is_whole = functools.partial(model_class.prepare, options), model_class.reads_whole(options)
+    field = spec.data.replicates
     with in_file_of(spec):
-        shards: Shards = WholeShards(path, prepare) if model_class.reads_whole(options) else prepared(path, prepare)
+        if field is not None:
+            shards: Shards = _replicated(path, field, prepare, model_class, is_whole=is_whole)
+        else:
+            shards = WholeShards(path, prepare) if is_whole else prepared(path, prepare)
     return shards, shards.spec(spec.compute.dtype)
+
+
+def _replicated(
+    path: Path, field: str, prepare: Prepare, model_class: type[Model], *, is_whole: bool
+) -> ReplicatedShards:
+    if is_whole and not model_class.takes_all_rows:
+        raise ConfigError(
+            "key 'data.replicates': the model holds its data, and those of one dataset",
+            "let it read fields of rows, or write a function of `log_density`",
+        )
+    return ReplicatedShards(Shards(path) if is_whole else prepared(path, prepare), field, is_whole=is_whole)
 
 
 def model_of(spec: StageSpec, data_spec: DataSpec) -> Model:

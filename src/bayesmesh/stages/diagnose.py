@@ -13,6 +13,6 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     layout = spec.layout
     with ledger.phase("diagnose"):
         verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
-    outputs = [layout.summary, layout.verdict]
+    outputs = [layout.summary, layout.verdict, layout.verdicts]
     write_receipts(layout.results, f"diagnose {spec.experiment}", outputs, [layout.posterior_hashes])
     return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)

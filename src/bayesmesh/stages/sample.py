@@ -25,6 +25,7 @@ from bayesmesh.sampling.audit import read_lengths
 from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.chain_identity import chain_identity, check_environment, environment, observed_digests
 from bayesmesh.sampling.compilation import compile_programs
+from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
@@ -96,7 +97,8 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             data = program.put_data(shards.read_rows(*program.rows_here))
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
-        key = GroupKey(settings.seed, group * spec.num_chains)
+        # Of many datasets, a group has the chains of all.
+        key = GroupKey(settings.seed, group * program.num_chains)
         # Verify before the rule looks at existing draws.
         last = resume_together(store, peers)
         rule = _stop_rule(spec, data_spec, shards, store, spec.layout.looks(identity, group))
@@ -119,6 +121,8 @@ def _explaining_starts(spec: StageSpec, program: Program, key: GroupKey, shards:
         yield
     except NoFiniteStart as failed:
         with in_file_of(spec):
+            if isinstance(program, DatasetPrograms):
+                raise explain_start(*program.alone(key, failed.chains, shards.read_rows)) from None
             raise explain_start(program, key, failed.chains, shards.read_rows) from None
 
 

@@ -18,7 +18,7 @@ import zarr
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
-from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes
+from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
 
 _REMEDY = "sample this group again"
 
@@ -29,6 +29,7 @@ def join_groups(
     groups: Sequence[Path],
     num_draws: dict[str, int],
     axes: NamedAxes | None = None,
+    lead: Sequence[NamedAxis] = (),
 ) -> dict[str, GroupCoordinates]:
     """Link the arrays of all chain groups into `root`, and return the dimensions of each Zarr group, to be written last.
 
@@ -38,6 +39,7 @@ def join_groups(
         groups: ``draws.zarr`` of every chain group, in order.
         num_draws: Zarr group -> draws to keep, such as ``{"posterior": 500}``.
         axes: names of axes and of their entries.
+        lead: axes that follow chain and draw in every array.
 
     Raises:
         StoreError: the groups differ in arrays or layout, or have too few draws.
@@ -49,7 +51,7 @@ def join_groups(
             continue
         target, num_chains = root.require_group(group_name), 0
         is_posterior = group_name == "posterior"
-        named = GroupCoordinates((axes or {}) if is_posterior else {}, reference.array_keys())
+        named = GroupCoordinates((axes or {}) if is_posterior else {}, reference.array_keys(), lead)
         for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
             arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-CHAIN, DRAW, ROW = "chain", "draw", "row"
+CHAIN, DRAW, ROW, DATASET = "chain", "draw", "row", "dataset"
 
 DECLARED = "statistics"
 """Attribute of the group `sample_stats`: names of the statistics that the kernel declares."""
@@ -70,6 +70,7 @@ class ExperimentLayout:
         posterior: Zarr store of all chains.
         posterior_hashes: sha256 of every file of the posterior; results made from it refer to this list.
         summary, verdict: outputs of `diagnose`.
+        verdicts: one row for each dataset, of an experiment with many.
         tables: tables of the stages of every experiment; each gets a receipt when its stage has run.
         page: the report.
         settings: settings of an experiment that has no file among the configuration, because a notebook asked for it.
@@ -86,7 +87,8 @@ class ExperimentLayout:
         self.posterior_hashes = self.posterior.with_suffix(".sha256")
         self.summary = self.folder / "diagnostics" / "summary.csv"
         self.verdict = self.folder / "diagnostics" / "verdict.json"
-        self.tables = (self.summary, self.verdict, self.ledger)
+        self.verdicts = self.folder / "diagnostics" / "verdicts.csv"
+        self.tables = (self.summary, self.verdict, self.verdicts, self.ledger)
         self.page = self.folder / "report.html"
 
     def spec(self, stage: str) -> Path:

@@ -15,7 +15,10 @@ import zarr
 from bayesmesh.store.arrays import dimension_names, read_part, write_array, write_texts
 from bayesmesh.store.layout import CHAIN, DRAW, ROW
 
-type NamedAxes = Mapping[str, Sequence[tuple[str, tuple[str, ...] | None] | None]]
+type NamedAxis = tuple[str, tuple[str, ...] | None]
+"""Name of an axis, and the names of its entries, or None where they are numbered."""
+
+type NamedAxes = Mapping[str, Sequence[NamedAxis | None]]
 """Array -> for each axis behind chain and draw its name and the names of its entries, or None for a numbered one."""
 
 
@@ -28,21 +31,23 @@ class GroupCoordinates:
     Args:
         axes: of arrays of any group.
         arrays: names of the arrays of draws of this group.
+        lead: axes that come first in every array.
 
     >>> made = GroupCoordinates({"effects": [("site", ("a", "b")), None]}, ["effects", "sd"])
     >>> made.dims("effects", (2, 3)), made.dims("sd", (3,))
     (('site', 'effects_dim_1'), ('sd_dim_0',))
     """
 
-    def __init__(self, axes: NamedAxes, arrays: Iterable[str]) -> None:
-        self._axes = axes
+    def __init__(self, axes: NamedAxes, arrays: Iterable[str], lead: Sequence[NamedAxis] = ()) -> None:
+        self._axes, self._lead = axes, lead
         self._entries: dict[str, tuple[int, tuple[str, ...] | None]] = {}
         self._taken = {CHAIN, DRAW, ROW, *arrays}
 
     def dims(self, array: str, shape: Sequence[int]) -> tuple[str, ...]:
         """Return the names of the axes of an array behind chain and draw."""
         found: list[str] = []
-        for number, (axis, length) in enumerate(itertools.zip_longest(self._axes.get(array, ()), shape)):
+        given = (*self._lead, *self._axes.get(array, ()))
+        for number, (axis, length) in enumerate(itertools.zip_longest(given, shape), -len(self._lead)):
             name, labels = axis or ("", None)
             entries = length, labels
             is_other = self._entries.setdefault(name, entries) != entries if name else True

@@ -11,7 +11,7 @@ import pytest
 
 from bayesmesh.config.registry import list_components, load_component
 from bayesmesh.kernels.base import Axes
-from bayesmesh.sampling.program import name_leaves, place
+from bayesmesh.sampling.state_leaves import name_leaves, place
 from levels import groups_case, levels_case
 from programs import checkpoint
 

@@ -18,6 +18,7 @@ from scipy import stats
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.sampling.datasets import DatasetPrograms, Draws
 from bayesmesh.sampling.derive import spread_evenly
+from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.simulation import Simulated
 
 MOST_COORDINATES = 12
@@ -60,9 +61,8 @@ def calibrate(programs: DatasetPrograms, simulated: Simulated, num_draws: int, s
         num_draws: draws of each chain; they are thinned to as many as are nearly independent.
         seed: of the chains.
     """
-    datasets = [{k: v[i] for k, v in simulated.rows.items()} for i in range(programs.num_datasets)]
-    data = programs.put_data(datasets)
-    draws = programs.run(programs.arguments(seed), data, num_draws)
+    data = programs.put_data({k: v.reshape(-1, *v.shape[2:]) for k, v in simulated.rows.items()})
+    draws = programs.run(programs.arguments(GroupKey(seed, 0)), data, num_draws)
 
     @jax.jit
     @jax.vmap

@@ -22,7 +22,7 @@ from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
 from bayesmesh.sampling.model_check import check_model, check_predictions
-from bayesmesh.sampling.program import Program
+from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.simulation import Simulator
 from bayesmesh.sampling.sizes import resolve_metric
@@ -214,7 +214,8 @@ def _programs(name: str, subject: Subject, num_datasets: int) -> DatasetPrograms
     sampling = SamplingSettings.model_validate({"chains": NUM_CHAINS, "warmup": NUM_WARMUP, "initial": initial})
     target = _target(subject)
     kernel = kernel_class(resolve_metric(options, target, is_at_mode=False), NUM_WARMUP)
-    return DatasetPrograms(Program(target, kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), num_datasets)
+    counts = [subject.spec.num_rows] * num_datasets
+    return DatasetPrograms(Program(target, kernel, mesh, sampling, NUM_CHAINS, NUM_DRAWS), counts)
 
 
 def check_calibration(name: str, model: Evaluated) -> Line:
@@ -249,7 +250,7 @@ def _num_coordinates(target: Target) -> int:
 def check_sampling(name: str, model: Evaluated) -> Line:
     """Sample for a short time and assess convergence and divergences."""
     programs = _programs(name, model.subject, 1)
-    draws = programs.run(programs.arguments(6), programs.put_data([model.subject.rows]), NUM_DRAWS)
+    draws = programs.run(programs.arguments(GroupKey(6, 0)), programs.put_data(model.subject.rows), NUM_DRAWS)
     lp = draws.statistics["lp"][0].T[..., None]
     r_hat = float(convergence_table(lp)["r_hat"][0])
     divergent = float(np.mean(draws.statistics["diverging"]))

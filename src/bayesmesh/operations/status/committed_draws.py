@@ -25,6 +25,8 @@ MOST_DRAWS = 2000
 def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] | None:
     """Return R-hat and bulk effective sample size of the log density over all chains; NaN if undefined.
 
+    Of many datasets they are those of the worst.
+
     Reads only committed draws in place, which no writer touches again, not staged ones. Returns None for fewer than
     eight such draws per chain.
 
@@ -41,8 +43,9 @@ def log_density_so_far(groups: Sequence[GroupProgress]) -> tuple[float, float] |
         chains = [read_part(array, slice(None), newest) for _, array in found]
     except StoreError as error:
         raise StoreError(error.message, _REMEDY) from error
-    table = convergence_table(np.concatenate(chains)[:, :, None])
-    return float(table["r_hat"][0]), float(table["ess_bulk"][0])
+    draws = np.concatenate(chains)
+    table = convergence_table(draws.reshape(*draws.shape[:2], -1))
+    return float(table["r_hat"].max()), float(table["ess_bulk"].min())
 
 
 def _log_density(draws: Path) -> zarr.Array | None:

@@ -1,0 +1,79 @@
+"""Assess the draws of one dataset that are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.config.blocks import GateSettings
+from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_index
+from bayesmesh.diagnostics.energy import bfmi, divergence_share
+from bayesmesh.diagnostics.finite import NonFinite
+from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
+from bayesmesh.diagnostics.gates import evaluate_gates
+from bayesmesh.diagnostics.modes import modes_gate
+from bayesmesh.diagnostics.movement import Movement
+from bayesmesh.diagnostics.verdict import GateResult, overall
+
+
+class Draws(NamedTuple):
+    """Draws of one dataset, name -> (chain, draw, ...): summaries, latents and statistics of the sampler."""
+
+    summaries: Mapping[str, np.ndarray]
+    latents: Mapping[str, np.ndarray]
+    statistics: Mapping[str, np.ndarray]
+
+
+def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSettings) -> list[GateResult]:
+    """Return the results of all gates, those that exist only where something is wrong first.
+
+    Args:
+        table: convergence of the summaries, as for `evaluate_gates`.
+        draws: of the dataset.
+        recorded: statistics that the kernel declares.
+        gates: limits.
+    """
+    non_finite, movement = NonFinite(), Movement()
+    for name, values in draws.summaries.items():
+        flat = values.reshape(*values.shape[:2], -1)
+        movement.add(flat)
+        non_finite.add(flat, [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])])
+    for values in draws.latents.values():
+        movement.add(values.reshape(*values.shape[:2], -1))
+    results = evaluate_gates(
+        table,
+        _divergences(draws.statistics) if "diverging" in recorded else None,
+        _energies(draws.statistics, len(next(iter(draws.latents.values())))) if "energy" in recorded else None,
+        gates,
+    )
+    lp = draws.statistics.get("lp")
+    in_modes = None if lp is None else modes_gate(lp)
+    results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
+    if lp is not None and in_modes is None and non_finite.gate() is None and (outcome := overall(results)) != "pass":
+        funnel = funnel_gate(lp, _latent_blocks(draws.latents), outcome)
+        results = results if funnel is None else [funnel, *results]
+    return results
+
+
+def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
+    index = coordinate_index(position, shape)
+    return f"{name}[{index}]" if index else name
+
+
+def _divergences(statistics: Mapping[str, np.ndarray]) -> float:
+    return divergence_share(statistics["diverging"]) if "diverging" in statistics else float("nan")
+
+
+def _energies(statistics: Mapping[str, np.ndarray], num_chains: int) -> np.ndarray:
+    return bfmi(statistics["energy"]) if "energy" in statistics else np.full(num_chains, np.nan)
+
+
+def _latent_blocks(latents: Mapping[str, np.ndarray]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent."""
+    for name, values in latents.items():
+        flat = values.reshape(*values.shape[:2], -1)
+        chosen = choose_coordinates(flat.shape[2], MOST_LATENTS)
+        yield [_place(name, int(position), values.shape[2:]) for position in chosen], flat[:, :, chosen]

@@ -1,0 +1,47 @@
+"""Arrays of a state: their names, where they lie on the mesh, and whether they are finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding
+from jaxtyping import Array, Bool
+
+from bayesmesh.kernels.base import Axes
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
+
+_MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
+
+
+def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
+    """Return the sharding of every array of a tree from the `Axes` that are declared in its place.
+
+    Raises:
+        ValueError: an array has fewer axes than are declared.
+    """
+
+    def one(shape: jax.ShapeDtypeStruct | None, declared: object) -> NamedSharding | None:
+        if shape is None:
+            return None
+        if not isinstance(declared, Axes) or len(declared.names) > len(shape.shape):
+            raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
+        return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
+
+    # A part of a position that has no coordinates is None where its axes are declared all the same.
+    return jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
+
+
+def is_finite(state: Any) -> Bool[Array, " chain"]:
+    """Return which chains have nothing but finite numbers in what a state knows of its point."""
+    # A kernel without gradients has none in its state.
+    known = [getattr(state, name, ()) for name in ("position", "log_prior", "log_likelihood", "gradient")]
+    each = [jnp.isfinite(x).all(axis=range(1, x.ndim)) for x in jax.tree.leaves(known)]
+    return jnp.stack(each).all(axis=0)
+
+
+def name_leaves(tree: object) -> list[str]:
+    """Return a name for each leaf, in the order of `jax.tree.leaves`."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]

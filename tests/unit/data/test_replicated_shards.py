@@ -1,0 +1,75 @@
+"""Rows of many datasets are sorted by the field that tells them apart, and named by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.data.base import Dataset, Variable
+from bayesmesh.data.prepared_shards import prepared
+from bayesmesh.data.replicated_shards import ReplicatedShards
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Preparation
+from bayesmesh.store.layout import DataLayout
+
+SITE = np.array([2, 0, 2, 2, 0, 4], np.int32)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    rows = {
+        "x": np.arange(6.0), "site": SITE, "year": np.array([7, 5, 7, 5, 7, 5]), "wide": np.arange(12.0).reshape(6, 2),
+    }  # fmt: skip
+    layout = DataLayout(tmp_path, "test", "all")
+    variables = {"site": Variable("category", levels=tuple("abcde"))}
+    shard(Dataset(rows=rows, variables=variables), DataSettings(), layout)
+    return layout.shards
+
+
+def test_rows_lie_by_dataset_and_keep_their_order(path: Path) -> None:
+    found = ReplicatedShards(Shards(path), "site", is_whole=False)
+    assert (found.names, found.counts.tolist(), found.values.tolist()) == (["a", "c", "e"], [2, 3, 1], [0, 2, 4])
+    spec = found.spec("float64")
+    assert (spec.num_rows, spec.dataset_counts, found.num_observations) == (3, (2, 3, 1), 6)
+    np.testing.assert_array_equal(found.read_rows(0, 6)["x"], [1, 4, 0, 2, 3, 5])
+    np.testing.assert_array_equal(found.read_rows(1, 4)["wide"], [[8, 9], [0, 1], [4, 5]])
+    assert found.fingerprint == Shards(path).fingerprint
+    found.verify()
+    with pytest.raises(IndexError, match="of 6"):
+        found.read_rows(0, 7)
+
+
+def test_rows_that_a_model_prepares_lie_by_dataset_too(path: Path) -> None:
+    doubled = prepared(path, lambda spec, read: Preparation(lambda rows, _: {"twice": 2 * rows["x"]}, {"mean": 2.5}))
+    found = ReplicatedShards(doubled, "year", is_whole=False)
+    assert found.names == ["5", "7"]
+    np.testing.assert_array_equal(found.read_rows(0, 6)["twice"], [2, 6, 10, 0, 4, 8])
+    assert set(found.spec().fields) == {"twice"}
+    assert found.spec().constants["mean"] == 2.5
+
+
+def test_a_model_of_all_rows_takes_datasets_of_one_length(path: Path) -> None:
+    found = ReplicatedShards(Shards(path), "year", is_whole=True)
+    assert (found.num_rows, found.spec().dataset_counts, found.fields["wide"].shape) == (2, (1, 1), (3, 2))
+    np.testing.assert_array_equal(found.read_rows(0, 2)["x"], [[1, 3, 5], [0, 2, 4]])
+    with pytest.raises(ConfigError, match="datasets have 1 to 3 rows") as raised:
+        ReplicatedShards(Shards(path), "site", is_whole=True)
+    assert raised.value.remedy
+
+
+@pytest.mark.parametrize("field", ["sites", "wide"])
+def test_another_field_is_refused_with_the_ones_that_there_are(path: Path, field: str) -> None:
+    with pytest.raises(ConfigError, match=f"key 'data.replicates': '{field}' is not a field") as raised:
+        ReplicatedShards(Shards(path), field, is_whole=False)
+    assert "valid: site, x, year" in raised.value.remedy or "valid: site, year, x" in raised.value.remedy
+
+
+def test_effects_that_follow_the_rows_are_refused(path: Path) -> None:
+    sorted_rows = prepared(path, lambda spec, read: Preparation(lambda rows, _: dict(rows), {}, "site", 5))
+    with pytest.raises(ConfigError, match="sorts rows by a group"):
+        ReplicatedShards(sorted_rows, "year", is_whole=False)
