@@ -46,6 +46,7 @@ class Shards:
         columns: name -> one value per column of a row.
         variables: column of a table -> what its numbers are.
         labels: field -> names along its last axis.
+        roles: role -> field.
         fields: name -> shape and dtype of one row.
         fingerprint: sha256 over all decoded values, including the held-out part.
 
@@ -67,6 +68,7 @@ class Shards:
                 for name, about in attributes.get("variables", {}).items()
             }
             self.labels = {name: tuple(labels) for name, labels in attributes.get("labels", {}).items()}
+            self.roles: Mapping[str, str] = attributes.get("roles", {})
             self.fingerprint: str = attributes["fingerprint"]
             self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
         except DAMAGE as error:
@@ -74,7 +76,7 @@ class Shards:
 
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the data for a model; `dtype` is that of latents and arithmetic."""
-        return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels)
+        return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels, self.roles)
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all training rows in blocks of bounded memory."""
@@ -177,6 +179,8 @@ def describe(data: Dataset | Shards) -> dict[str, JSON]:
         described["variables"] = {
             name: {**dataclasses.asdict(about), "levels": list(about.levels)} for name, about in data.variables.items()
         }
+    if data.roles:
+        described["roles"] = dict(data.roles)
     if data.labels:
         described["labels"] = {name: list(labels) for name, labels in data.labels.items()}
     return described

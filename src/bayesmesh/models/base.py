@@ -38,6 +38,10 @@ class VariableLike(Protocol):
     def kind(self) -> str: ...
     @property
     def levels(self) -> tuple[str, ...]: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def scale(self) -> float: ...
 
 
 @runtime_checkable
@@ -58,6 +62,8 @@ class SpecLike(Protocol):
     def variables(self) -> Mapping[str, VariableLike]: ...
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]: ...
+    @property
+    def roles(self) -> Mapping[str, str]: ...
     @property
     def source_fields(self) -> Mapping[str, FieldLike]: ...
 
@@ -138,6 +144,7 @@ class Model(ABC):
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
         packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
+        reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.
         takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
             has length 1. Rows may then depend on each other; they are never tiled or spread over devices.
     """
@@ -147,6 +154,7 @@ class Model(ABC):
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
     packages: ClassVar[tuple[str, ...]] = ()
+    reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False
     options: Settings
     """A subclass declares its own class of options."""

@@ -286,6 +286,9 @@ FAMILIES: Mapping[str, Family] = {
 }  # fmt: skip
 """Name -> family."""
 
+LOG_LINKS = ("poisson", "negative_binomial", "gamma")
+"""Families whose predictor is the log of the mean."""
+
 DEFAULT_SCALE: float = 2.5
 """Standard deviation of the prior of intercept and coefficients, for columns and outcomes of unit standard deviation."""
 

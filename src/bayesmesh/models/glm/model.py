@@ -18,7 +18,8 @@ from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Pr
 from bayesmesh.models.glm.axes import axes_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
-from bayesmesh.models.glm.prepared import Plan, make_plan, prepare_table
+from bayesmesh.models.glm.original import original_of
+from bayesmesh.models.glm.prepared import ROLES, Plan, make_plan, prepare_table
 from bayesmesh.models.glm.priors import GlmPrior, make_prior
 
 
@@ -51,9 +52,18 @@ class Options(Settings):
         description="Name -> prior, such as `normal(0, 1)`: `intercept`, `coefficients` or a term, `sigma`, `nu`, `shape`, "
         "`baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
     )
-    offset: str | None = Field(None, description="Column that is added to the predictor.")
+    offset: str | None = Field(
+        None, description="Column that is added to the predictor; by default the one that the data give as such."
+    )
+    exposure: str | None = Field(
+        None,
+        description="Column, such as a time at risk, whose log is added to the predictor of the families poisson, "
+        "negative_binomial and gamma; by default the one that the data give as such.",
+    )
     weights: str | None = Field(
-        None, description="Column that multiplies the log likelihood of each row; it does not enter predictions."
+        None,
+        description="Column that multiplies the log likelihood of each row, and does not enter predictions; by default the one "
+        "that the data give as such.",
     )
     trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
     centred: tuple[str, ...] = Field(
@@ -76,6 +86,7 @@ class Glm(Model):
 
     pretty_name = "Generalised linear model"
     offers = ()
+    reads_roles = ROLES
     options: Options
 
     def __init__(self, options: Settings, spec: SpecLike) -> None:
@@ -83,6 +94,7 @@ class Glm(Model):
         own = self.options
         self.family = FAMILIES[own.family]
         self.plan: Plan = make_plan(own, spec, spec.source_fields)
+        self.original = original_of(self.plan, spec, own.family)
         local = self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
 
@@ -99,7 +111,7 @@ class Glm(Model):
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the names of columns, levels and effects."""
-        return axes_of(self.plan, self.spec)
+        return axes_of(self.plan, self.spec, self.original)
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the priors by name, scaled to the data where they are not given."""
@@ -148,6 +160,9 @@ class Glm(Model):
             shift = jnp.sum(plan.coefficients(latents) * mean, axis=0) if plan.columns else 0
             # Not the latent's name, which stands for another number in the same table.
             found["intercept_at_zero"] = latents["intercept"] - shift
+        if self.original is not None:
+            coefficients = plan.coefficients(latents) if plan.columns else jnp.zeros((0, *plan.output_shape))
+            found |= self.original.summaries(coefficients, found.get("intercept_at_zero", 0.0), latents)
         for group in plan.groups:
             found |= group.summaries(latents)
         return {**found, "predictor": self._predictor(latents, rows)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from scipy import special, stats
 
 from bayesmesh.config.registry import component_path, read_options
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
@@ -316,3 +317,60 @@ def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> 
     model, _, _ = make("growth ~ age + (1 + age | site)", priors=priors)
     with pytest.raises(ConfigError, match=re.escape(said)):
         model.prior(model.spec)
+
+
+def test_coefficients_come_back_in_the_units_of_the_table() -> None:
+    spec, table = trees(NUM_ROWS)
+    columns, variables, raw = dict(table), dict(spec.variables), dict(table)
+    for name in ("age", "mass", "growth"):
+        mean, scale = float(table[name].mean()), float(table[name].std())
+        columns[name], variables[name] = (table[name] - mean) / scale, Variable("number", mean=mean, scale=scale)
+    own = read_options(component_path("model", "glm"))(formula="growth ~ age * mass + age:species + species")
+    spec, rows = prepare_rows(
+        functools.partial(Glm.prepare, own), dataclasses.replace(spec, variables=variables), columns
+    )
+    model, rows = Glm(own, spec), {k: jnp.asarray(v) for k, v in rows.items()}
+    found = model.summaries(draw(model), rows)
+    (axis,) = model.axes()["b_original"]
+    values = dict(zip(axis.labels, np.asarray(found["b_original"]), strict=True))
+    levels = {f"species[{name}]": raw["species"] == i for i, name in enumerate(("ash", "elm", "fir"))}
+    parts = {
+        name: np.prod([{**raw, **levels}[p] for p in name.split(":")], axis=0) for name in values if name != "intercept"
+    }
+    predicted = values["intercept"] + sum(values[name] * part for name, part in parts.items())
+    about = variables["growth"]
+    np.testing.assert_allclose(predicted, np.asarray(found["predictor"]) * about.scale + about.mean, rtol=1e-9)
+    np.testing.assert_allclose(found["sigma_original"], draw(model)["sigma"] * about.scale)
+    assert "b_original" not in make("growth ~ age")[0].axes()
+
+
+def test_roles_of_the_data_are_the_options_of_the_model() -> None:
+    spec, table = trees(NUM_ROWS)
+    rate = {**table, "area": np.linspace(1, 2, NUM_ROWS), "copies": np.arange(NUM_ROWS) % 3.0}
+    fields = {k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rate.items()}
+    about = dataclasses.replace(spec, fields=fields, roles={"exposure": "area", "weights": "copies"})
+    read = read_options(component_path("model", "glm"))
+    by_data, by_model = read(formula="leaves ~ age", family="poisson"), read(formula="leaves ~ age", family="poisson", exposure="area", weights="copies")  # fmt: skip
+    made = [
+        prepare_rows(functools.partial(Glm.prepare, own), given, rate)
+        for own, given in ((by_data, about), (by_model, dataclasses.replace(about, roles={})))
+    ]
+    for name, values in made[0][1].items():
+        np.testing.assert_array_equal(values, made[1][1][name])
+    np.testing.assert_allclose(made[0][1]["offset"], np.log(rate["area"]))
+    np.testing.assert_array_equal(made[0][1]["weights"], rate["copies"])
+    with pytest.raises(ConfigError, match=r"'age', where the data have 'area' in the key 'data.exposure'"):
+        Glm.prepare(read(formula="leaves ~ age", family="poisson", exposure="age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="family normal is not a log of a mean"):
+        Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="row 0: the exposure is 0"):
+        Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
+
+
+@pytest.mark.parametrize("key", ["offset", "weights"])
+def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
+    spec, table = trees(NUM_ROWS)
+    about = dataclasses.replace(spec, variables={**spec.variables, "mass": Variable("number", mean=1.0, scale=2.0)})
+    own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
+    with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
+        Glm.prepare(own, about, lambda: iter([table]))
