@@ -11,10 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from bayesmesh.analyses.base import Chunks, asking_model, iterate_chunks
+from bayesmesh.analyses.base import BoundModel, Chunks, Shapes, asking_model, iterate_chunks
 from bayesmesh.data.base import DataSpec
-from bayesmesh.models.base import Latents, Model
+from bayesmesh.models.base import Latents, Model, Predictive
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 CHUNK_DRAWS = 64
@@ -46,6 +47,30 @@ class RowsOfBlock(NamedTuple):
     rows: dict[str, np.ndarray]
     entries: np.ndarray
     outcome: np.ndarray
+
+
+def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callable[[Predictive, Array], object]) -> None:
+    """Check on shapes alone that a model has an outcome and a predictive distribution of it.
+
+    Args:
+        key: name of the analysis.
+        bound: model and data.
+        latents: shape and dtype of one draw.
+        use: what is asked of the predictive distribution, given the outcome.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    model, rows = bound.model, dict(bound.shards.read_rows(0, 1))
+    entries = bound.data_spec.entries_of(np.zeros(1, np.int64))
+
+    def predict(draw: Latents) -> object:
+        aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in model.local_latents.items()}
+        given = {k: jnp.asarray(v) for k, v in rows.items()}
+        return use(model.predict({**draw, **aligned}, given), jnp.asarray(model.outcome(given)))
+
+    with asking_model(key, model, list(rows)):
+        jax.eval_shape(predict, {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in latents.items()})
 
 
 class DrawBlocks:

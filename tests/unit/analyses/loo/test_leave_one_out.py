@@ -15,9 +15,11 @@ from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
+from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows, relative_efficiency
 from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
+from bayesmesh.analyses.loo.settings import Options as LooOptions
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
@@ -188,6 +190,15 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
     class Whole(Gaussian):
         takes_all_rows = True
 
+    class Silent(Gaussian):
+        def predict(self, latents, inputs):
+            raise NotImplementedError("nothing is predicted")
+
+    # Before sampling, on shapes alone.
+    silent = bound._replace(model=Silent(GaussianOptions(), bound.data_spec))
+    with pytest.raises(ConfigError, match="key 'loo': nothing is predicted"):
+        Loo(LooOptions()).check(silent, {"mean": np.zeros(1)})
+    Loo(LooOptions()).check(bound, {"mean": np.zeros(1)})
     weighted = bound._replace(model=Weighted(GaussianOptions(), bound.data_spec))
     with pytest.raises(ConfigError, match=r"log likelihood of row \d+ is .* weights"):
         leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
