@@ -125,7 +125,7 @@ class DrawBlocks:
         return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
 
     def blocks(
-        self, read: ReadRows, num_rows: int, block_rows: int, *, is_training: bool = True
+        self, read: ReadRows, num_rows: int, block_rows: int, entries: np.ndarray | None = None
     ) -> Iterator[RowsOfBlock]:
         """Yield blocks of rows, in order.
 
@@ -133,7 +133,7 @@ class DrawBlocks:
             read: reads rows, dtypes as on disk.
             num_rows: number of rows.
             block_rows: rows of a block.
-            is_training: whether they are the training rows, to which entries of local latents belong.
+            entries: (num_rows,), entry of local latents that each row belongs to; of training rows None.
 
         Raises:
             ConfigError: the model has no outcome, or asks for a field that the rows lack.
@@ -147,8 +147,8 @@ class DrawBlocks:
             # One shape is one compilation.
             chosen = np.minimum(np.arange(size), count - 1)
             rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
-            entries = self._spec.entries_of(start + chosen) if is_training else np.zeros(size, np.int64)
-            yield RowsOfBlock(start, count, rows, entries, outcome)
+            own = self._spec.entries_of(start + chosen) if entries is None else entries[start + chosen]
+            yield RowsOfBlock(start, count, rows, own, outcome)
 
 
 def _stacked(draws: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
