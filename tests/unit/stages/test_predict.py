@@ -168,3 +168,12 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_a_posterior_of_many_datasets_is_refused(
+    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained({"formula": "y ~ x"}, {"intercept": np.zeros((*SHAPE, 3))}, replicates="site")
+    Path("new.csv").write_text("site,x\nbonn,1\n")
+    assert main(["predict", "old", "--table", "new.csv"]) == 2
+    assert "key 'data.replicates'" in capsys.readouterr().err
