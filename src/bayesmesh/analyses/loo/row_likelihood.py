@@ -49,6 +49,11 @@ def check_rows(model: Model, spec: DataSpec) -> None:
         local = ", ".join(sorted(model.local_latents))
         problem = f"model {name} has latents for each row ({local}): without its row, such a latent follows its prior"
         raise unsuitable(KEY, f"{problem}, which no weights of draws given the row can express")
+    if "weights" in spec.roles:
+        problem = (
+            f"rows have weights ('{spec.roles['weights']}'), and a weighted row is not one observation to leave out"
+        )
+        raise unsuitable(KEY, problem)
     if not model.has_predictions:
         raise unsuitable(KEY, f"model {name} has no outcome, so that rows of two models cannot be compared")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -209,6 +210,9 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
     weighted = bound._replace(model=Weighted(GaussianOptions(), bound.data_spec))
     with pytest.raises(ConfigError, match=r"log likelihood of row \d+ is .* weights"):
         leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
+    roles = dataclasses.replace(bound.data_spec, roles={"weights": "count"})
+    with pytest.raises(ConfigError, match=r"key 'loo': rows have weights \('count'\)"):
+        check_rows(bound.model, roles)
     with pytest.raises(ConfigError, match="takes all rows as one"):
         check_rows(Whole(GaussianOptions(), bound.data_spec), bound.data_spec)
 
