@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
-from bayesmesh.report.model_comparison import ModelComparison, compare_models, sentences
-from bayesmesh.report.row_scores import find_pointwise, pointwise_of, read_scores
+from bayesmesh.report.model_comparison import sentences
+from bayesmesh.report.row_scores import compare_experiments, find_pointwise, pointwise_of
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in missing:
         _log.warning("%s has no scores by row yet and is left out", name)
     layouts = [ExperimentLayout(results, name) for name in names]
-    found = compare(layouts)
+    found = compare_experiments(layouts)
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
     inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in map(pointwise_of, layouts)}
@@ -64,16 +64,6 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
                 f"no experiment or sweep '{name}'", suggest(name, [*plan.experiments, *plan.sweeps])
             )
     return list(dict.fromkeys(found)), missing
-
-
-def compare(layouts: Iterable[ExperimentLayout]) -> ModelComparison:
-    """Compare experiments by their stored scores, after comparing these with the records of the jobs that wrote them.
-
-    Raises:
-        ConfigError: an experiment has no scores by row, or they are of other rows than those of another.
-        StoreError: scores are damaged or altered.
-    """
-    return compare_models({layout.experiment: read_scores(layout) for layout in layouts})
 
 
 def title_of(names: Sequence[str]) -> str:

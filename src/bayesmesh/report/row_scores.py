@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
+from bayesmesh.report.model_comparison import ModelComparison, compare_models
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
 from bayesmesh.store.seals import check_output
+
+
+def compare_experiments(layouts: Iterable[ExperimentLayout]) -> ModelComparison:
+    """Compare experiments by their stored scores, after comparing these with the records of the jobs that wrote them.
+
+    Raises:
+        ConfigError: an experiment has no scores by row, or they are of other rows than those of another.
+        StoreError: scores are damaged or altered.
+    """
+    chosen = list(layouts)
+    failed = [
+        each.experiment for each in chosen if each.verdict.exists() and read_verdict(each.verdict).verdict == "fail"
+    ]
+    return compare_models({each.experiment: read_scores(each) for each in chosen}, failed)
 
 
 def read_scores(layout: ExperimentLayout) -> dict[str, RowScores]:

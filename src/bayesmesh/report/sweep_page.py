@@ -18,9 +18,8 @@ from bayesmesh.files import write_text
 from bayesmesh.report.comparison_page import page_context
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
-from bayesmesh.report.model_comparison import compare_models
 from bayesmesh.report.page import render
-from bayesmesh.report.row_scores import find_pointwise, read_scores
+from bayesmesh.report.row_scores import compare_experiments, find_pointwise
 from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
@@ -82,7 +81,7 @@ def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
     if len(scored) < 2:
         return {"compared": None, "not_compared": ""}
     try:
-        found = compare_models({layout.experiment: read_scores(layout) for layout in scored})
+        found = compare_experiments(scored)
     except ConfigError as error:
         return {"compared": None, "not_compared": error.message}
     return {"compared": page_context(found), "not_compared": ""}

@@ -46,6 +46,8 @@ def store(results: Path, name: str, elpd: np.ndarray) -> None:
     path = ExperimentLayout(results, name).folder / "loo" / "pointwise.zarr"
     path.parent.mkdir(parents=True)
     write_pointwise(path, RowScores(elpd, "rows", False, 4000), None)
+    # Snakemake leaves it in folders that are outputs; Zarr would warn of it when it lists the group.
+    (path / ".snakemake_timestamp").touch()
     seal_as(results, name, "loo", [path])
 
 
