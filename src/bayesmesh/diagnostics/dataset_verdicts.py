@@ -68,7 +68,7 @@ def assess_datasets(
     for first, draws_of in _blocks([summaries, latents, statistics], len(names)):
         for number in range(first, first + len(draws_of)):
             of_summaries, of_latents, of_sampler = draws_of[number - first]
-            table = pd.concat([_rows_of(tables[n], number, a.shape[3:]) for n, a in summaries.items()])
+            table = pd.concat([_rows_of(tables[n], number, names[number], a.shape[3:]) for n, a in summaries.items()])
             draws = Draws(of_summaries, of_latents, of_sampler)
             found.append(Assessed(names[number], assess(table, draws, recorded, gates)))
     return found
@@ -88,12 +88,26 @@ def _blocks(
         yield first, [[{k: v[:, :, i] for k, v in group.items()} for group in read] for i in range(count)]
 
 
-def _rows_of(table: pd.DataFrame, number: int, shape: tuple[int, ...]) -> pd.DataFrame:
-    """Return the rows of one dataset of a variable, with indices that leave the dataset out."""
+def _rows_of(table: pd.DataFrame, number: int, name: str, shape: tuple[int, ...]) -> pd.DataFrame:
+    """Return the rows of one dataset of a variable, with indices and labels that leave the dataset out."""
     size = math.prod(shape)
-    return table.iloc[number * size : (number + 1) * size].assign(
-        index=[coordinate_index(position, shape) for position in range(size)]
+    rows = table.iloc[number * size : (number + 1) * size]
+    return rows.assign(
+        index=[coordinate_index(position, shape) for position in range(size)],
+        label=[_without(label, (name, str(number))) for label in rows["label"]],
     )
+
+
+def _without(label: str, datasets: Sequence[str]) -> str:
+    """Return a label without the name, or the number, of its dataset.
+
+    >>> _without("rat 7,elm", ("rat 7", "6")), _without("rat 7", ("rat 7", "6")), _without("12,elm", ("1", "12"))
+    ('elm', '', 'elm')
+    """
+    for each in datasets:
+        if label == each or label.startswith(f"{each},"):
+            return label[len(each) + 1 :]
+    return label
 
 
 def worst_gates(datasets: Sequence[Assessed]) -> list[GateResult]:

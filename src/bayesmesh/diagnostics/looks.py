@@ -6,6 +6,7 @@ stopping` measures the effect.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,8 +14,9 @@ from jaxtyping import Float, Real
 
 from bayesmesh.config.blocks import StopSettings
 from bayesmesh.diagnostics.convergence import convergence_table, within, worst_position
-from bayesmesh.diagnostics.coordinates import coordinate_index
+from bayesmesh.diagnostics.coordinates import coordinate_index, coordinate_label
 from bayesmesh.store.manifests import TargetEntry
+from bayesmesh.store.named_axes import NamedAxes
 
 TARGETS = (("min_ess_bulk", "ess_bulk"), ("min_ess_tail", "ess_tail"), ("max_r_hat", "r_hat"))
 """Key of the rule, and the statistic that it bounds, over all monitored summaries."""
@@ -37,12 +39,15 @@ def look_numbers(first: int, growth: float, last: int) -> list[int]:
     return numbers
 
 
-def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings) -> list[TargetEntry]:
+def evaluate_targets(
+    draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], rule: StopSettings, axes: NamedAxes | None = None
+) -> list[TargetEntry]:
     """Compare the draws so far with the targets of a rule.
 
     Args:
         draws: summary -> draws, of the summaries that the rule names; others are not monitored.
         rule: targets and summaries.
+        axes: names of the entries of summaries, for where the worst value is.
 
     Returns:
         One entry per target that concerns at least one of the summaries, strict JSON. With fewer than four draws, or one
@@ -66,12 +71,16 @@ def evaluate_targets(draws: Mapping[str, Real[np.ndarray, "chain draw ..."]], ru
     for key, target, statistic, names in wanted:
         values = {name: table[statistic] for name, table in tables.items() if name in names}
         if target is not None and values:
-            entries.append(_entry(key, target, values, shapes))
+            entries.append(_entry(key, target, values, shapes, axes or {}))
     return entries
 
 
 def _entry(
-    key: str, target: float, values: Mapping[str, Float[np.ndarray, " _"]], shapes: Mapping[str, tuple[int, ...]]
+    key: str,
+    target: float,
+    values: Mapping[str, Float[np.ndarray, " _"]],
+    shapes: Mapping[str, tuple[int, ...]],
+    axes: NamedAxes,
 ) -> TargetEntry:
     """Return one target with the worst value of all coordinates: the first that is not finite, where there is one."""
     every = np.concatenate(list(values.values()))
@@ -83,7 +92,10 @@ def _entry(
     starts = np.cumsum([0, *(part.size for part in values.values())])
     owner = int(np.searchsorted(starts, worst, side="right")) - 1
     name = list(values)[owner]
-    index = coordinate_index(worst - int(starts[owner]), shapes[name])
+    place, shape = worst - int(starts[owner]), shapes[name]
+    named = itertools.zip_longest(axes.get(name, ())[: len(shape)], shape)
+    labels = [axis[1] if axis is not None else None for axis, _ in named]
+    index = coordinate_label(place, shape, labels) or coordinate_index(place, shape)
     return {
         **entry,
         "value": float(every[worst]) if np.isfinite(every[worst]) else None,

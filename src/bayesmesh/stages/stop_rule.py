@@ -28,6 +28,7 @@ from bayesmesh.stages.context import model_of
 from bayesmesh.stages.requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.markers import Commit
+from bayesmesh.store.named_axes import NamedAxes
 from bayesmesh.store.segments import ChainStore
 
 MOST_SHARE, NOTICED_SECONDS = 0.02, 5.0
@@ -47,12 +48,19 @@ class StopRule:
         monitored: summaries of the group's draws, in the order of evaluation, the cheapest first.
         store: the group's store.
         path: file ``looks.json``, rewritten after every look.
+        axes: names of the entries of summaries.
     """
 
     def __init__(
-        self, settings: StopSettings, limit: int, monitored: Sequence[MonitoredSummaries], store: ChainStore, path: Path
+        self,
+        settings: StopSettings,
+        limit: int,
+        monitored: Sequence[MonitoredSummaries],
+        store: ChainStore,
+        path: Path,
+        axes: NamedAxes | None = None,
     ) -> None:
-        self._settings, self._limit, self._monitored = settings, limit, monitored
+        self._settings, self._limit, self._monitored, self._axes = settings, limit, monitored, axes
         self._store, self._path = store, path
         self._looks: list[Look] = []
         self.num_draws, self.reason = limit, ""
@@ -134,7 +142,7 @@ class StopRule:
         for part in self._monitored:
             if is_met:
                 draws |= part.first(number)
-                targets = evaluate_targets(draws, self._settings)
+                targets = evaluate_targets(draws, self._settings, self._axes)
                 is_met = all(target["is_met"] for target in targets)
         seconds = round(time.perf_counter() - start, 6)
         return {"draws": number, "seconds": seconds, "is_met": is_met, "judged": sorted(draws), "targets": targets}
@@ -162,6 +170,6 @@ def make_rule(spec: StageSpec, data_spec: DataSpec, shards: Shards, store: Chain
     monitored = [MonitoredSummaries(model, data_spec, shards, store.folder, part, probe_rows) for part in parts if part]
     for orphan in path.parent.glob(f".{path.name}.*"):
         orphan.unlink()
-    rule = StopRule(sampling.stop, sampling.draws, monitored, store, path)
+    rule = StopRule(sampling.stop, sampling.draws, monitored, store, path, model.axes())
     rule.is_enough()
     return rule

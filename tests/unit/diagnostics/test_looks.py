@@ -98,3 +98,11 @@ def test_a_target_that_is_hit_exactly_is_met(rule: dict[str, Any]) -> None:
     assert within(values[:1], 50.0, is_upper=False)[0]
     assert within(values[1:], 0.2, is_upper=True)[0]
     assert StopSettings(**rule).growth == 1.5
+
+
+def test_the_worst_value_is_named_after_its_level() -> None:
+    draws = np.stack([independent(4, 100), np.full((4, 100), np.nan)], axis=-1)
+    (entry,) = evaluate_targets({"b": draws}, StopSettings(max_r_hat=1.1), {"b": [("species", ("ash", "elm"))]})
+    assert entry["where"] == "b[elm]"
+    (entry,) = evaluate_targets({"b": draws}, StopSettings(max_r_hat=1.1), {"c": [("species", ("ash", "elm"))]})
+    assert entry["where"] == "b[1]"
