@@ -2,8 +2,8 @@
 
     python tools/measure_replicates.py FOLDER [REPLICATES]
 
-Writes a project to FOLDER, runs Snakemake on two cores, and prints wall and processor times of the runs and their ratio:
-programs are compiled before the ten runs begin, as they would be for 990 of 1,000.
+Writes a project to FOLDER, runs Snakemake on two cores, and prints wall and processor times of the runs and their ratio.
+The ten share one start of Snakemake, and their programs are compiled before, which is in favour of separate runs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_project(folder: Path, num_replicates: int) -> None:
 def run(folder: Path, *targets: str) -> tuple[float, float]:
     """Run Snakemake; return wall and processor seconds."""
     wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all", *targets]
+    command = [sys.executable, "-m", "snakemake", *targets, "--cores", "2", "--quiet", "all"]
     subprocess.run(command, cwd=folder, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -104,7 +104,7 @@ def main() -> None:
     write_project(folder, num_replicates)
     together = run(folder, "together")
     run(folder, f"alone-{NUM_ALONE}")
-    alone = np.array([run(folder, f"alone-{number}") for number in range(NUM_ALONE)]).mean(axis=0)
+    alone = np.array(run(folder, *(f"alone-{number}" for number in range(NUM_ALONE)))) / NUM_ALONE
     for name, one, many in zip(("wall", "processor"), alone, together, strict=True):
         print(f"{name}: {many:.1f} s together, {one:.2f} s each alone, ratio {many / (one * num_replicates):.4f}")
 

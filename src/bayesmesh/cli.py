@@ -82,10 +82,11 @@ VERBS = {
         (option("--yes", action="store_true", help="remove without asking"),),
     ),
     "check": Verb(
-        "check a model on data it reads, and say in plain words what is wrong", "operations.check:run",
+        "check a model on data it reads, a source or a kernel, and say in plain words what is wrong", "operations.check:run",
         (
-            option("model", nargs="?", metavar="MODEL", help="name of a model, or module:attribute; that of the experiment by default"),
-            option("--experiment", metavar="NAME", help="whose data to use; by default of the first that uses the model"),
+            option("model", nargs="?", metavar="NAME", help="name of a model, a source or a kernel, or module:attribute; the model of the experiment by default"),
+            option("--experiment", metavar="NAME", help="whose data and options to use; by default of the first that uses the component"),
+            option("--kind", choices=("model", "source", "kernel"), help="what it is, where a name is that of several"),
         ),
     ),
     "compare": Verb(

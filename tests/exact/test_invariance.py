@@ -246,7 +246,14 @@ SUBTLE = ("a rejected chain keeps the proposal's density", "momentum of sd 0.95"
 """Defects that take all chains to be seen."""
 
 
-@pytest.mark.parametrize("defect", [*DEFECTS, *DEFECTS_OF_MOMENTA])
+FEW = (*[*DEFECTS][:3], *[*DEFECTS_OF_MOMENTA][:1])
+"""Defects that `make test` seeds; `make verify-samplers` seeds all."""
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.verify) for name in (*DEFECTS, *DEFECTS_OF_MOMENTA)],
+)
 def test_a_defect_of_the_trajectory_is_seen(defect: str, tuning_of, seed_defect, monkeypatch) -> None:
     kernel, tuning = make("hmc"), tuning_of("hmc")
     num_chains = NUM_CHAINS if defect in SUBTLE else FEW_CHAINS

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from bayesmesh.analyses.base import Chunks, asking_model, iterate_chunks
+from bayesmesh.analyses.base import BoundModel, Chunks, Shapes, asking_model, iterate_chunks
 from bayesmesh.data.base import DataSpec
-from bayesmesh.models.base import Latents, Model
+from bayesmesh.models.base import Latents, Model, Predictive
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 CHUNK_DRAWS = 64
@@ -46,6 +47,30 @@ class RowsOfBlock(NamedTuple):
     rows: dict[str, np.ndarray]
     entries: np.ndarray
     outcome: np.ndarray
+
+
+def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callable[[Predictive, Array], object]) -> None:
+    """Check on shapes alone that a model has an outcome and a predictive distribution of it.
+
+    Args:
+        key: name of the analysis.
+        bound: model and data.
+        latents: shape and dtype of one draw.
+        use: what is asked of the predictive distribution, given the outcome.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    model, rows = bound.model, dict(bound.shards.read_rows(0, 1))
+    entries = bound.data_spec.entries_of(np.zeros(1, np.int64))
+
+    def predict(draw: Latents) -> object:
+        aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in model.local_latents.items()}
+        given = {k: jnp.asarray(v) for k, v in rows.items()}
+        return use(model.predict({**draw, **aligned}, given), jnp.asarray(model.outcome(given)))
+
+    with asking_model(key, model, list(rows)):
+        jax.eval_shape(predict, {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in latents.items()})
 
 
 class DrawBlocks:
@@ -100,7 +125,7 @@ class DrawBlocks:
         return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
 
     def blocks(
-        self, read: ReadRows, num_rows: int, block_rows: int, *, is_training: bool = True
+        self, read: ReadRows, num_rows: int, block_rows: int, entries: np.ndarray | None = None
     ) -> Iterator[RowsOfBlock]:
         """Yield blocks of rows, in order.
 
@@ -108,7 +133,7 @@ class DrawBlocks:
             read: reads rows, dtypes as on disk.
             num_rows: number of rows.
             block_rows: rows of a block.
-            is_training: whether they are the training rows, to which entries of local latents belong.
+            entries: (num_rows,), entry of local latents that each row belongs to; of training rows None.
 
         Raises:
             ConfigError: the model has no outcome, or asks for a field that the rows lack.
@@ -122,8 +147,8 @@ class DrawBlocks:
             # One shape is one compilation.
             chosen = np.minimum(np.arange(size), count - 1)
             rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
-            entries = self._spec.entries_of(start + chosen) if is_training else np.zeros(size, np.int64)
-            yield RowsOfBlock(start, count, rows, entries, outcome)
+            own = self._spec.entries_of(start + chosen) if entries is None else entries[start + chosen]
+            yield RowsOfBlock(start, count, rows, own, outcome)
 
 
 def _stacked(draws: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

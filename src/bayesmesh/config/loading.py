@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bayesmesh.config.blocks import check_chains, check_start, check_start_file
+from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
@@ -132,7 +132,6 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
     check_chains(str(path), kernel, experiment.sampling, least, multiple)
     if read_flag("kernel", kernel, "starts_from_prior"):
         check_start(str(path), kernel, experiment.sampling.initial)
-    check_start_file(str(path), experiment.sampling.initial)
     _check_offers(path, experiment, {})
     return experiment
 

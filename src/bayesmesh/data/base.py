@@ -58,6 +58,7 @@ class Dataset:
         truth: latent name -> array, for simulated data.
         variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis, such as the columns of a matrix.
+        roles: ``weights``, ``offset`` or ``exposure`` -> field, see the source `table`.
         facts: what a reader of the results should know, such as how many rows were left out, as plain values; for the page.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
@@ -70,6 +71,7 @@ class Dataset:
     truth: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     variables: Mapping[str, Variable] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    roles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     facts: Mapping[str, JSON] = dataclasses.field(default_factory=dict)
     kind: Literal["rows", "interactions"] = "rows"
 
@@ -95,11 +97,10 @@ class DataSpec:
             are sorted by entry. Empty where every row is an entry.
         variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis.
+        roles: ``weights``, ``offset`` or ``exposure`` -> field of the source.
         source_fields: fields of the source, where a model has others prepared from them; otherwise empty.
         dataset_counts: rows of each dataset, where the rows are those of many datasets, one after the other; `num_rows`
             is then the largest of them. Empty for one dataset.
-        arrays: numbers of the whole dataset that a model has prepared beside `constants`, float64.
-        is_condensed: whether each row stands for many of the source.
     """
 
     num_rows: int
@@ -109,10 +110,9 @@ class DataSpec:
     entry_counts: tuple[int, ...] = ()
     variables: Mapping[str, Variable] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    roles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     source_fields: Mapping[str, FieldSpec] = dataclasses.field(default_factory=dict)
     dataset_counts: tuple[int, ...] = ()
-    arrays: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    is_condensed: bool = False
 
     @property
     def num_entries(self) -> int:

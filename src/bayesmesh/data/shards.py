@@ -25,9 +25,6 @@ REMEDY = "run the shard stage again"
 PARTS = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
 """Groups of arrays whose values the fingerprint covers."""
 
-READ_ROWS = 8192
-"""Rows read at a time where a few of them are wanted."""
-
 HASHED_BYTES = 2**24
 """Size of a block of an array that is hashed at a time."""
 
@@ -49,6 +46,7 @@ class Shards:
         columns: name -> one value per column of a row.
         variables: column of a table -> what its numbers are.
         labels: field -> names along its last axis.
+        roles: role -> field.
         fields: name -> shape and dtype of one row.
         fingerprint: sha256 over all decoded values, including the held-out part.
 
@@ -70,6 +68,7 @@ class Shards:
                 for name, about in attributes.get("variables", {}).items()
             }
             self.labels = {name: tuple(labels) for name, labels in attributes.get("labels", {}).items()}
+            self.roles: Mapping[str, str] = attributes.get("roles", {})
             self.fingerprint: str = attributes["fingerprint"]
             self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
         except DAMAGE as error:
@@ -77,7 +76,7 @@ class Shards:
 
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the data for a model; `dtype` is that of latents and arithmetic."""
-        return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels)
+        return DataSpec(self.num_rows, self.fields, self.constants, dtype, (), self.variables, self.labels, self.roles)
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all training rows in blocks of bounded memory."""
@@ -112,24 +111,6 @@ class Shards:
     def source_rows(self) -> np.ndarray:
         """Return the number that each training row has in the source's order, (num_rows,) int64."""
         return np.arange(self.num_rows)
-
-    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return some training rows, one block at a time, because a single row costs as much as its shard.
-
-        Args:
-            rows: their numbers, ascending.
-        """
-        parts = []
-        for start in range(0, self.num_rows, READ_ROWS):
-            stop = min(self.num_rows, start + READ_ROWS)
-            chosen = rows[(rows >= start) & (rows < stop)]
-            if chosen.size:
-                parts.append({name: v[chosen - start] for name, v in self.read_rows(start, stop).items()})
-        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-
-    def condensed(self) -> Shards:
-        """Return the rows from which to sample: these, unless a model makes fewer that say as much."""
-        return self
 
     def test_rows(self) -> dict[str, np.ndarray]:
         """Return the published test set, empty without one."""
@@ -198,6 +179,8 @@ def describe(data: Dataset | Shards) -> dict[str, JSON]:
         described["variables"] = {
             name: {**dataclasses.asdict(about), "levels": list(about.levels)} for name, about in data.variables.items()
         }
+    if data.roles:
+        described["roles"] = dict(data.roles)
     if data.labels:
         described["labels"] = {name: list(labels) for name, labels in data.labels.items()}
     return described

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -39,6 +38,10 @@ class VariableLike(Protocol):
     def kind(self) -> str: ...
     @property
     def levels(self) -> tuple[str, ...]: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def scale(self) -> float: ...
 
 
 @runtime_checkable
@@ -54,13 +57,13 @@ class SpecLike(Protocol):
     @property
     def constants(self) -> Mapping[str, float | int]: ...
     @property
-    def arrays(self) -> Mapping[str, np.ndarray]: ...
-    @property
     def dtype(self) -> str: ...
     @property
     def variables(self) -> Mapping[str, VariableLike]: ...
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]: ...
+    @property
+    def roles(self) -> Mapping[str, str]: ...
     @property
     def source_fields(self) -> Mapping[str, FieldLike]: ...
 
@@ -81,36 +84,20 @@ HostRows = Mapping[str, np.ndarray]
 """Field -> (row, ...), on the host."""
 
 
-class Condensed(NamedTuple):
-    """Rows that stand for many others, with the same log likelihood in all; models read them in `log_likelihood` alone.
-
-    Attributes:
-        fields: field -> (row, ...), in the order of the entries of local latents.
-        entry_counts: rows of each entry; empty without local latents, or where each has one row.
-    """
-
-    fields: dict[str, np.ndarray]
-    entry_counts: tuple[int, ...]
-
-
 class Preparation(NamedTuple):
     """How a model wants the rows of a source, see `Model.prepare`.
 
     Attributes:
         of_rows: from any rows of the source, and their number, to the fields that the model reads.
         constants: added to those of the dataset.
-        arrays: more such numbers, whole arrays, for `DataSpec.arrays`.
         group_field: field of the source whose codes 0, 1, ... are the entries of local latents; rows are sorted by it.
         num_groups: number of codes.
-        condense: returns rows from which to sample instead, or None where those of the source are as good.
     """
 
     of_rows: Callable[[HostRows, int], dict[str, np.ndarray]]
     constants: Mapping[str, float | int]
     group_field: str | None = None
     num_groups: int = 0
-    arrays: Mapping[str, np.ndarray] = MappingProxyType({})
-    condense: Callable[[], Condensed | None] | None = None
 
 
 @runtime_checkable
@@ -157,6 +144,7 @@ class Model(ABC):
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
         packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
+        reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.
         takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
             has length 1. Rows may then depend on each other; they are never tiled or spread over devices.
     """
@@ -166,6 +154,7 @@ class Model(ABC):
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
     packages: ClassVar[tuple[str, ...]] = ()
+    reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False
     options: Settings
     """A subclass declares its own class of options."""

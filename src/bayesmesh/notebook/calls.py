@@ -110,6 +110,6 @@ def compare(*compared: Result | str | Path, results: str | Path = "results") -> 
     """
     from bayesmesh.notebook.result import layout_of
     from bayesmesh.notebook.shown_comparison import ShownComparison
-    from bayesmesh.operations.compare import compare as compare_layouts
+    from bayesmesh.report.row_scores import compare_experiments
 
-    return ShownComparison(compare_layouts([layout_of(each, Path(results)) for each in compared]))
+    return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared]))

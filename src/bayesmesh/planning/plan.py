@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from bayesmesh.config.blocks import check_start_file
 from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.loading import experiment_file, load_configuration
@@ -136,6 +137,7 @@ class Plan(Overview):
             return
         path, experiment = experiment_file(self.config, name), self.experiments[name]
         try:
+            check_start_file(str(path), experiment.sampling.initial)
             if self.workflow.local_exec:
                 check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
             # Do not check finished results, which another profile may have made.

@@ -25,21 +25,23 @@ def write_comparison(layout: ComparisonLayout, title: str, found: ModelCompariso
     """Write the table, and then the page; each is replaced atomically."""
     rows = [table_row(each) for each in (*found.members, *found.averages)]
     write_text(layout.table, render_csv(COLUMNS, rows))
-    document = render(
-        "model_comparison.html",
-        title=title,
-        sentences=sentences(found),
-        figure=draw_differences(found),
-        members=found.members,
-        averages=found.averages,
-        words=found.words,
-        num_errors=found.num_errors,
-        is_held_out=bool(found.num_held_out),
-        num_rows=found.num_rows,
-        num_held_out=found.num_held_out,
-        has_high_k=any(each.num_high_k for each in found.members),
-    )
-    write_text(layout.page, document)
+    write_text(layout.page, render("model_comparison.html", title=title, **page_context(found)))
+
+
+def page_context(found: ModelComparison) -> dict[str, object]:
+    """Return what the templates of a comparison show."""
+    return {
+        "sentences": sentences(found),
+        "figure": draw_differences(found),
+        "members": found.members,
+        "averages": found.averages,
+        "words": found.words,
+        "num_errors": found.num_errors,
+        "is_held_out": bool(found.num_held_out),
+        "num_rows": found.num_rows,
+        "num_held_out": found.num_held_out,
+        "has_high_k": any(each.num_high_k for each in found.members),
+    }
 
 
 def table_row(member: Member) -> list[object]:

@@ -61,6 +61,7 @@ class ModelComparison(NamedTuple):
         averages: weighted averages of their predictive distributions.
         num_rows, num_held_out: rows that were left out in turn, and held-out rows.
         residual: violation of the optimality condition by the stacking weights.
+        failed: models whose chains have failed their gates.
     """
 
     members: list[Member]
@@ -68,6 +69,7 @@ class ModelComparison(NamedTuple):
     num_rows: int
     num_held_out: int
     residual: float
+    failed: tuple[str, ...] = ()
 
     @property
     def num_errors(self) -> float:
@@ -81,11 +83,12 @@ class ModelComparison(NamedTuple):
         return scaled.words("better", "worse", "not different")
 
 
-def compare_models(scores: Mapping[str, Mapping[str, RowScores]]) -> ModelComparison:
+def compare_models(scores: Mapping[str, Mapping[str, RowScores]], failed: Sequence[str] = ()) -> ModelComparison:
     """Compare models by scores of the same rows.
 
     Args:
         scores: model -> ``left_out`` and possibly ``held_out`` scores.
+        failed: models whose chains have failed their gates.
 
     Raises:
         ConfigError: fewer than two models, other rows or another outcome, or a row without a finite score.
@@ -104,40 +107,50 @@ def compare_models(scores: Mapping[str, Mapping[str, RowScores]]) -> ModelCompar
     stacking, bma = stack(table), pseudo_bma(table)
     noise = np.array([_noise(left_out[name]) for name in order])
 
-    def member(
-        name: str, column: np.ndarray, held_column: np.ndarray | None, own_noise: float, **about: float
-    ) -> Member:
-        gap = column - table[:, 0]
-        is_best = name == order[0]
-        error = 0.0 if is_best else math.hypot(sum_error(gap), own_noise)
-        on_held, held_gap = None, None
-        if held is not None and held_column is not None:
-            on_held = Comparison(float(held_column.sum()), sum_error(held_column))
-            further = held_column - held[:, 0]
-            held_gap = Comparison(float(further.sum()), 0.0 if is_best else sum_error(further))
-        return Member(
-            name, Comparison(float(column.sum()), sum_error(column)), Comparison(float(gap.sum()), error),
-            about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
-            about.get("pseudo_bma", math.nan), on_held, held_gap,
-        )  # fmt: skip
+    members = []
+    for i, name in enumerate(order):
+        weights = {"stacking": float(stacking.weights[i]), "pseudo_bma": float(bma[i])}
+        own_noise = math.hypot(noise[i], noise[0]) if i else 0.0
+        at = None if held is None else held[:, i]
+        members.append(
+            _member(name, (table[:, 0], table[:, i]), (held, at), own_noise, **weights, **_doubts(left_out[name]))
+        )
+    averages = []
+    for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
+        at = None if held is None else _mix(held, shares)
+        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), _mixed_noise(shares, noise)))
+    num_held_out = 0 if held is None else len(held)
+    return ModelComparison(members, averages, len(table), num_held_out, stacking.residual, tuple(failed))
 
-    members = [
-        member(
-            name, table[:, i], None if held is None else held[:, i], math.hypot(noise[i], noise[0]), stacking=float(stacking.weights[i]),
-            pseudo_bma=float(bma[i]), **_doubts(left_out[name]),
-        )
-        for i, name in enumerate(order)
-    ]  # fmt: skip
-    averages = [
-        member(
-            name,
-            _mix(table, weights),
-            None if held is None else _mix(held, weights),
-            float(np.sqrt(weights @ noise**2)),
-        )
-        for name, weights in ((STACKED, stacking.weights), (WEIGHTED, bma))
-    ]
-    return ModelComparison(members, averages, len(table), 0 if held is None else len(held), stacking.residual)
+
+def _member(
+    name: str,
+    left_out: tuple[np.ndarray, np.ndarray],
+    held_out: tuple[np.ndarray | None, np.ndarray | None],
+    noise: float,
+    **about: float,
+) -> Member:
+    """Return a row of the comparison.
+
+    Args:
+        name: of the model or the average.
+        left_out: scores of the rows under the best model, and under this one.
+        held_out: scores of held-out rows, (row, model), the best model first, and under this one, or None.
+        noise: Monte Carlo error of the difference to the best model.
+        about: weights, effective number of parameters and number of rows with an unreliable score.
+    """
+    best, own = left_out
+    gap = own - best
+    on_held, held_gap = None, None
+    if held_out[0] is not None and held_out[1] is not None:
+        further = held_out[1] - held_out[0][:, 0]
+        on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1]))
+        held_gap = Comparison(float(further.sum()), sum_error(further))
+    return Member(
+        name, Comparison(float(own.sum()), sum_error(own)), Comparison(float(gap.sum()), math.hypot(sum_error(gap), noise)),
+        about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
+        about.get("pseudo_bma", math.nan), on_held, held_gap,
+    )  # fmt: skip
 
 
 def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndarray:
@@ -221,6 +234,8 @@ def sentences(found: ModelComparison) -> list[str]:
 def _doubtful(found: ModelComparison) -> list[str]:
     """Return reasons not to trust the scores or the errors."""
     said = []
+    if found.failed:
+        said.append(f"The verdict on the chains of {_listed(found.failed)} is fail: these scores may be wrong.")
     if high := [each.name for each in found.members if each.num_high_k]:
         said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
     others = found.members[1:]

@@ -15,9 +15,11 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.figures import formats
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
+from bayesmesh.report.comparison_page import page_context
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.page import render
+from bayesmesh.report.row_scores import compare_experiments, find_pointwise
 from bayesmesh.report.tables import Coordinate, read_summary
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
@@ -67,8 +69,22 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     shown = list(rows.values())
     has_scores = any(row["score"] for row in shown)
     about = {"title": sweep.title, "rows": shown, "keys": keys, "quantities": wanted, "has_scores": has_scores}
+    about |= _compared(layout.results, list(sweep.members))
     write_text(layout.page, render("sweep.html", tally=tally_text(shown), **about))
     return layout.page
+
+
+def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
+    """Return what the page shows of the scores by row of members that have them, or why they cannot be compared."""
+    layouts = [ExperimentLayout(results, name) for name in members]
+    scored = [layout for layout in layouts if find_pointwise(layout)]
+    if len(scored) < 2:
+        return {"compared": None, "not_compared": ""}
+    try:
+        found = compare_experiments(scored)
+    except ConfigError as error:
+        return {"compared": None, "not_compared": error.message}
+    return {"compared": page_context(found), "not_compared": ""}
 
 
 def _summary(layout: ExperimentLayout) -> dict[str, Coordinate]:

@@ -69,6 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"experiment '{spec.experiment}': its source is '{spec.data.source}'", "predict needs a model of a table"
         )
+    if spec.data.replicates is not None:
+        raise ConfigError(
+            f"experiment '{spec.experiment}': key 'data.replicates': its posterior is that of many datasets",
+            "predict with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
+        )
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     with explaining(component_sources(spec)):
         num_rows = predict_table(spec, table, output, arguments.interval)

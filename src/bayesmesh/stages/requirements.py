@@ -27,8 +27,15 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
     Raises:
         ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.
     """
+    model_class, options = spec.component("model")
+    for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
+        with in_file_of(spec):
+            raise ConfigError(
+                f"key 'data.{role}': the model '{spec.model.name}' would ignore the {role}",
+                "leave the key out, or use a model that reads it, such as glm",
+            )
     with in_file_of(spec, "model.name"):
-        return check_model(*spec.component("model"), data_spec)
+        return check_model(model_class, options, data_spec)
 
 
 def check_values(spec: StageSpec, data_spec: DataSpec, shards: Shards, rows_here: tuple[int, int]) -> None:

@@ -46,7 +46,7 @@ def sealed(job: Job, specification: str, code: str) -> Iterator[dict[str, str]]:
                 raise StoreError(
                     f"{job.results / name}: was replaced while {job.name} read it", "run it again", may_pass=True
                 )
-        files = stamp_files(paths)
+        files = stamp_files(paths, job.results)
         for name, state in _states(paths).items():
             if state != before[name]:
                 raise StoreError(f"{name}: was changed while {job.name} read it", "run it again", may_pass=True)

@@ -69,7 +69,8 @@ def find_files(patterns: Iterable[str], key: str) -> list[Path]:
     """Return the files that patterns name, those of each pattern sorted by name; hidden ones below folders are left out.
 
     Args:
-        patterns: files, folders or patterns, in which ``**`` stands for any folders, relative to the current folder.
+        patterns: files, folders or patterns, in which ``**`` stands for any folders, relative to the current folder. Of
+            folders that a pattern names all files below them are meant, unless it names files too.
         key: key of the configuration that holds them, for messages.
 
     Raises:
@@ -109,9 +110,13 @@ def _named(pattern: str) -> list[Path]:
     if path.is_dir():
         return _below(path)
     found = sorted(map(Path, glob.glob(str(path), recursive=True)))
-    return [
-        file for each in found for file in ([each] if each.is_file() else _below(each) if each.suffix == _STORE else [])
-    ]
+    # Of a pattern such as `year=*` that names folders alone all their files are meant, of `*` beside files none.
+    are_folders = not any(each.is_file() or each.suffix == _STORE for each in found)
+    files: dict[Path, None] = {}
+    for each in found:
+        is_whole = are_folders or each.suffix == _STORE
+        files |= dict.fromkeys([each] if each.is_file() else _below(each) if is_whole else [])
+    return list(files)
 
 
 def _below(folder: Path) -> list[Path]:

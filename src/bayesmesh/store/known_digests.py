@@ -1,4 +1,4 @@
-"""Remember digests of large files that differ from their record in time alone, so that each planning need not read them.
+"""Remember digests of large inputs, so that planning reads a file once after it was touched or copied, and not each time.
 
 A digest is believed while size, times and inode are what they were. The time of the last change of the inode belongs to
 the system: whoever writes to a file, or sets its other time, cannot set that one.
@@ -25,25 +25,39 @@ MOST_FILES = 10_000
 _FILES = "files"
 
 
+def is_recorded(folder: Path, path: Path) -> bool:
+    """Return whether the record has any digest of a file, be it outdated."""
+    return str(path.absolute()) in _read(folder / NAME)
+
+
 def known_digest(folder: Path, path: Path) -> str:
     """Return the sha256 of a file, from the record where it is known there, else by reading it.
 
     Args:
-        folder: folder of the seals, where the record lies. A lost, damaged or unwritable record costs time alone.
+        folder: folder of the seals, where the record lies. A damaged or unwritable record costs time alone.
         path: the file.
 
     Raises:
         OSError: the file cannot be read.
     """
-    record, name = folder / NAME, str(path.absolute())
-    known, about = _read(record), _about(path.stat())
-    found = known.get(name)
-    if found is not None and found[:-1] == about:
+    found = _read(folder / NAME).get(str(path.absolute()))
+    if found is not None and found[:-1] == _about(path.stat()):
         return str(found[-1])
-    digest = hash_file(path)
+    return fresh_digest(folder, path)
+
+
+def fresh_digest(folder: Path, path: Path) -> str:
+    """Return the sha256 of a file after reading it, and record it unless the file is too young.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    record, name = folder / NAME, str(path.absolute())
+    about, digest = _about(path.stat()), hash_file(path)
     is_settled = time.time_ns() - max(about[1:3]) > SETTLED_NS
     # A file that changed while it was read has no digest yet.
     if is_settled and _about(path.stat()) == about and os.access(folder, os.W_OK):
+        known = _read(record)
         known.pop(name, None)
         kept = [*known.items()][-MOST_FILES + 1 :]
         write_sealed(record, {_FILES: {**dict(kept), name: [*about, digest]}})

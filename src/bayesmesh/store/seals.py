@@ -20,7 +20,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import MISSING_REMEDY, hash_file
 from bayesmesh.running.machine import machine_name
 from bayesmesh.store.input_files import locate_file
-from bayesmesh.store.known_digests import known_digest
+from bayesmesh.store.known_digests import fresh_digest, is_recorded, known_digest
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
@@ -255,12 +255,20 @@ def _is_other(results: Path, path: Path, stamp: Stamp, *, is_thorough: bool) -> 
     about = path.stat()
     if is_thorough or about.st_size != stamp.size or about.st_size <= ALWAYS_HASHED or not path.is_file():
         return _difference(path, stamp, is_chunk=False, is_thorough=is_thorough) is not None
-    return about.st_mtime_ns != stamp.mtime_ns and known_digest(results / FOLDER, path) != stamp.sha256
+    folder = results / FOLDER
+    # Without a record, as in results from another machine, size and time are all that is known.
+    if about.st_mtime_ns == stamp.mtime_ns and not is_recorded(folder, path):
+        return False
+    return known_digest(folder, path) != stamp.sha256
 
 
-def stamp_files(files: Mapping[str, Path]) -> dict[str, Stamp]:
-    """Return name -> stamp of files."""
-    return {name: _stamp(path, {}) for name, path in files.items()}
+def stamp_files(files: Mapping[str, Path], results: Path) -> dict[str, Stamp]:
+    """Return name -> stamp of the inputs of a job after reading them, and remember the digests of large ones."""
+    folder = results / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    large = [path for path in files.values() if path.stat().st_size > ALWAYS_HASHED]
+    known = {path: fresh_digest(folder, path) for path in large}
+    return {name: _stamp(path, known) for name, path in files.items()}
 
 
 def damage_of(results: Path, seal: Seal, *, is_thorough: bool = False) -> Iterator[str]:

@@ -46,6 +46,8 @@ def store(results: Path, name: str, elpd: np.ndarray) -> None:
     path = ExperimentLayout(results, name).folder / "loo" / "pointwise.zarr"
     path.parent.mkdir(parents=True)
     write_pointwise(path, RowScores(elpd, "rows", False, 4000), None)
+    # Snakemake leaves it in folders that are outputs; Zarr would warn of it when it lists the group.
+    (path / ".snakemake_timestamp").touch()
     seal_as(results, name, "loo", [path])
 
 
@@ -71,6 +73,20 @@ def test_members_of_a_sweep_are_compared_as_far_as_they_have_scores(
     assert "scales-prior_scale-3 has no scores by row yet" in capsys.readouterr().err
     rows = (project / "results" / "comparisons" / "prior.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows[1:3]] == ["scales-prior_scale-1", "scales-prior_scale-2"]
+
+
+def test_the_page_of_a_sweep_says_which_member_predicts_best(project: Path) -> None:
+    page = project / "results" / "scales" / "comparison.html"
+    assert main(["sweep", "scales"]) == 0
+    assert "scales-prior_scale-1 predicts best on 200 rows" in page.read_text()
+    assert "Pseudo-BMA+ weight" in page.read_text()
+    # Another outcome is named in place of the table.
+    path = project / "results" / "scales-prior_scale-2" / "loo" / "pointwise.zarr"
+    write_pointwise(path, RowScores(np.zeros(200), "another", False, 4000), None)
+    seal_as(project / "results", "scales-prior_scale-2", "loo", [path])
+    assert main(["sweep", "scales"]) == 0
+    assert "cannot be compared" in page.read_text()
+    assert "have other outcomes" in page.read_text()
 
 
 def test_from_a_notebook_the_same_table_is_returned(project: Path) -> None:

@@ -27,7 +27,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     results = Path("results")
     output, files = results / "data/d/fetched.json", InputFiles({"data.files": ("own.csv",)}, ("m/*.gz",))
     job = Job("fetch", "data/d", results, (), (output,), output, files)
-    made_from = {"job": "fetch", "specification": "", "code": "", "inputs": {}, "files": stamp_files(files.find())}
+    made_from = {
+        "job": "fetch",
+        "specification": "",
+        "code": "",
+        "inputs": {},
+        "files": stamp_files(files.find(), results),
+    }
     write_seal(job.seal, results, job.outputs, made_from)
     assert set(read_seal(job.seal).files) == {"own.csv", "$BAYESMESH_MIRROR/m/a.gz"}
     return job

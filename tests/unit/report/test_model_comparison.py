@@ -84,8 +84,11 @@ def test_the_best_of_many_equal_models_is_not_called_better() -> None:
     assert "every other model is worse" not in said
     assert "The best of 12 models was chosen by the same scores" in said
     assert "may be chance alone" in said
-    lead = compare_models({f"m{i}": scores(generator.normal(-1 + (i == 4), 0.5, NUM_ROWS)) for i in range(12)})
+    lead = compare_models(
+        failed=["m7"], scores={f"m{i}": scores(generator.normal(-1 + (i == 4), 0.5, NUM_ROWS)) for i in range(12)}
+    )
     assert "its lead is more than chance" in " ".join(sentences(lead))
+    assert "The verdict on the chains of m7 is fail: these scores may be wrong" in " ".join(sentences(lead))
 
 
 def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:

@@ -73,6 +73,11 @@ def normal_latents() -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
+CONFIG = {
+    "data": {"source": "table", "files": "old.csv", "replicates": "site"}, "model": {"name": "glm", "formula": "y ~ x"},
+    "kernel": {"name": "nuts"},
+}  # fmt: skip
+
 NORMAL = {"formula": "y ~ x + (1 | site)", "centred": ["site"]}
 
 
@@ -161,10 +166,24 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
             predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
     assert not Path("out.csv").exists()
     good.to_csv("new.csv", index=False)
+    many = make_spec("assemble", "many", experiment_class().model_validate({**CONFIG, "title": "Many"}), "results")
+    write_spec(many)
+    open_group(many.layout.posterior, "w")
+    seal_as(Path("results"), "many", "assemble", [many.layout.posterior], specification=many.digest)
     for words, said in (
         (["old", "--table", "gone.csv"], "gone.csv: no such file"),
+        (["many", "--table", "new.csv"], "key 'data.replicates': its posterior is that of many datasets"),
         (["new", "--table", "new.csv"], "no posterior of an experiment 'new'"),
         (["old", "--table", "new.csv", "--interval", "90"], "not between 0 and 1"),
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_a_posterior_of_many_datasets_is_refused(
+    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained({"formula": "y ~ x"}, {"intercept": np.zeros((*SHAPE, 3))}, replicates="site")
+    Path("new.csv").write_text("site,x\nbonn,1\n")
+    assert main(["predict", "old", "--table", "new.csv"]) == 2
+    assert "key 'data.replicates'" in capsys.readouterr().err

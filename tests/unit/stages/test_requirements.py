@@ -12,6 +12,7 @@ import pytest
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import component_path, load_component, read_options
+from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
@@ -148,3 +149,13 @@ def test_a_later_spec_that_lacks_its_key_is_named(refusal: Check) -> None:
     spec = StageSpec(stage="recommend", experiment="x", config={})
     with pytest.raises(ConfigError, match=r"key 'config.recommendation' is missing"):
         spec.settings("recommendation")
+
+
+def test_a_role_that_the_model_would_ignore_is_refused() -> None:
+    config = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
+    spec = make_spec("compile", "some", experiment_class().model_validate(config), "results")
+    about = DataSpec(3, {"x": FieldSpec((1,), "float64")}, {}, roles={"weights": "copies"})
+    with pytest.raises(
+        ConfigError, match=r"some.yaml: key 'data.weights': the model 'gaussian' would ignore the weights"
+    ):
+        check_reading(spec, about)

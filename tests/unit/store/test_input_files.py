@@ -28,6 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["data/*.csv"], ["data/a.csv", "data/b.csv"]),
         (["data/year=2020"], ["data/year=2020/p.csv"]),
         (["data"], ["data/a.csv", "data/b.csv", "data/year=2019/p.csv", "data/year=2020/p.csv"]),
+        (["data/year=*"], ["data/year=2019/p.csv", "data/year=2020/p.csv"]),
+        (["data/*"], ["data/a.csv", "data/b.csv"]),
         (["data/**/p.csv"], ["data/year=2019/p.csv", "data/year=2020/p.csv"]),
     ],
 )

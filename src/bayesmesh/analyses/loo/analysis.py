@@ -20,10 +20,11 @@ class Loo(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a likelihood by rows that do not have latents of their own."""
-        from bayesmesh.analyses.loo.row_likelihood import check_rows
+        from bayesmesh.analyses._draw_blocks import check_predictions
+        from bayesmesh.analyses.loo.row_likelihood import KEY, check_rows
 
-        del latents
         check_rows(bound.model, bound.data_spec)
+        check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text."""

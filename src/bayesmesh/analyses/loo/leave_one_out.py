@@ -44,7 +44,7 @@ def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, fi
     check_rows(model, spec)
     likelihood = RowLikelihood(model, spec, posterior, block_bytes)
     left_out = _score_left_out(likelihood, shards)
-    held_out = None if model.local_latents else _score_held_out(likelihood, shards)
+    held_out = _score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     sums = summarise(left_out, held_out)
     write_sums(files["loo.csv"], sums)
@@ -77,15 +77,25 @@ def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | No
     if not rows:
         return None
     num_rows, parts, outcomes = len(next(iter(rows.values()))), [], []
+    entries = _held_out_entries(shards, num_rows)
 
     def read(start: int, stop: int) -> dict[str, np.ndarray]:
         return {name: values[start:stop] for name, values in rows.items()}
 
-    for block in likelihood.blocks(read, num_rows, is_training=False):
+    for block in likelihood.blocks(read, num_rows, entries):
         parts.append(logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws))
         outcomes.append(block.outcome)
     outcome = np.concatenate(outcomes)
     return RowScores(np.concatenate(parts), digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
+
+
+def _held_out_entries(shards: Shards, num_rows: int) -> np.ndarray:
+    """Return the entry of local latents that each held-out row belongs to: the code of its group, where there are groups."""
+    if shards.group_field is None:
+        return np.zeros(num_rows, np.int64)
+    plain = Shards(shards.path)
+    found = plain.held_out()
+    return np.asarray((found if isinstance(found, dict) else plain.test_rows())[shards.group_field])
 
 
 def leave_one_out(

@@ -49,6 +49,11 @@ def check_rows(model: Model, spec: DataSpec) -> None:
         local = ", ".join(sorted(model.local_latents))
         problem = f"model {name} has latents for each row ({local}): without its row, such a latent follows its prior"
         raise unsuitable(KEY, f"{problem}, which no weights of draws given the row can express")
+    if "weights" in spec.roles:
+        problem = (
+            f"rows have weights ('{spec.roles['weights']}'), and a weighted row is not one observation to leave out"
+        )
+        raise unsuitable(KEY, problem)
     if not model.has_predictions:
         raise unsuitable(KEY, f"model {name} has no outcome, so that rows of two models cannot be compared")
 
@@ -88,20 +93,20 @@ class RowLikelihood:
         keys = jax.random.split(jax.random.fold_in(jax.random.key(0), number), len(next(iter(latents.values()))))
         return jax.vmap(of_draw)(latents, keys)
 
-    def blocks(self, read: ReadRows, num_rows: int, *, is_training: bool = True) -> Iterator[RowBlock]:
+    def blocks(self, read: ReadRows, num_rows: int, entries: np.ndarray | None = None) -> Iterator[RowBlock]:
         """Yield blocks of rows, in order.
 
         Args:
             read: reads rows, dtypes as on disk.
             num_rows: number of rows.
-            is_training: whether they are the training rows, to which entries of local latents belong.
+            entries: (num_rows,), entry of local latents that each row belongs to; of training rows None.
 
         Raises:
             ConfigError: the model does not predict, or the likelihood of a row is not its predictive density.
         """
-        for block in self._draws.blocks(read, num_rows, self.block_rows, is_training=is_training):
+        for block in self._draws.blocks(read, num_rows, self.block_rows, entries):
             if block.start == 0:
-                self._has_order = is_training and self._check_density(block)
+                self._has_order = self._check_density(block) and entries is None
                 # The program is traced anew for rows of another kind.
                 self._program = jax.jit(self._of_chunk)
             yield self._at_draws(block)

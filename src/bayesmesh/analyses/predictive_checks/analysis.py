@@ -20,9 +20,12 @@ class PredictiveChecks(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a model that predicts."""
-        del latents
+        from bayesmesh.analyses._draw_blocks import check_predictions
+        from bayesmesh.analyses.predictive_checks.simulated_outcomes import simulate_once
+
         if not bound.model.has_predictions:
             raise unsuitable("predictive_checks", f"model {type(bound.model).__name__} does not predict its outcome")
+        check_predictions("predictive_checks", bound, latents, simulate_once)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Simulate outcomes of all rows from draws, in blocks, and compare; return what differs as text."""

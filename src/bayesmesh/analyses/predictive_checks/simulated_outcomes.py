@@ -25,7 +25,7 @@ from bayesmesh.analyses.predictive_checks.quantities import (
 )
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
-from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -64,6 +64,18 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     write_text(files["checks.csv"], render_csv(COLUMNS, rows))
     differing = [name for name in observed if p_value(simulated[name], observed[name]) < LEVEL / len(rows)]
     return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
+
+
+def simulate_once(predictive: Predictive, outcome: jax.Array) -> jax.Array:
+    """Return simulated outcomes, after comparing their shape with that of the observed ones.
+
+    Raises:
+        ConfigError: the shapes differ.
+    """
+    simulated = jnp.asarray(predictive.sample(seed=jax.random.key(0)))
+    if simulated.shape != outcome.shape:
+        raise unsuitable(KEY, f"simulated outcomes have shape {simulated.shape}, and the observed ones {outcome.shape}")
+    return simulated
 
 
 def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from bayesmesh.data.base import Dataset
 from bayesmesh.data.tables.columns import choose_columns
 from bayesmesh.data.tables.spool import Spool
 from bayesmesh.data.tables.table_fields import MatrixField, fields_of, variable_of
-from bayesmesh.data.tables.table_reader import TableReader
+from bayesmesh.data.tables.table_reader import ROLES, TableReader
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
 from bayesmesh.store.sealed import read_sealed, write_sealed
@@ -82,6 +82,16 @@ class Options(Settings):
         description="Texts that stand for no value; by default the empty one, NA, N/A, NaN, nan, NULL, null and None in "
         "text formats, and none in others.",
     )
+    weights: str | None = Field(
+        None,
+        description="Column that says how much each row counts, numbers from 0. Models that would ignore it are refused.",
+    )
+    offset: str | None = Field(
+        None, description="Column that is added to the predictor of a regression, without a coefficient."
+    )
+    exposure: str | None = Field(
+        None, description="Column, such as a time at risk, that the mean is proportional to, numbers greater than 0."
+    )
     constants: dict[str, float | int] = Field(
         {}, description="Numbers that the model reads beside the rows, such as `num_classes`."
     )
@@ -102,7 +112,8 @@ class Source(base.Source):
         """
         about = TableReader(self.options).spool(folder)
         wanted = _wanted(self.options, list(about["columns"]))
-        write_sealed(folder / _ABOUT, about | {"fields": wanted})
+        roles = _roles(self.options, wanted)
+        write_sealed(folder / _ABOUT, about | {"fields": wanted, "roles": roles})
         return {"origin": "files", **about["counts"]}
 
     def read(self, folder: Path) -> Dataset:
@@ -120,6 +131,7 @@ class Source(base.Source):
             rows=rows,
             variables=variables,
             labels={name: field.labels for name, field in rows.items() if isinstance(field, MatrixField)},
+            roles=about["roles"],
             constants=self.options.constants,
             declared_counts={"rows": about["counts"]["kept"]},
             facts=_facts(about),
@@ -153,6 +165,24 @@ def _wanted(options: Options, names: list[str]) -> dict[str, str | list[str]]:
                 f"leave it out: columns: ['*', '-{field}']; or name it:\n    data:\n      fields:\n        name: '{field}'",
             )
     return wanted
+
+
+def _roles(options: Options, wanted: Mapping[str, str | list[str]]) -> dict[str, str]:
+    """Return role -> the field of its column.
+
+    Raises:
+        DataError: no field is the column.
+    """
+    found: dict[str, str] = {}
+    for role in ROLES:
+        column: str | None = getattr(options, role)
+        if column is None:
+            continue
+        fields = [field for field, named in wanted.items() if named == column]
+        if not fields:
+            raise DataError(f"key 'data.{role}': '{column}' is not a field", f"add it:\n    data:\n      fields:\n        {role}: '{column}'")  # fmt: skip
+        found[role] = fields[0]
+    return found
 
 
 def _facts(about: Mapping[str, Any]) -> dict[str, JSON]:

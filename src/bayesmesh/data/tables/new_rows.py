@@ -32,6 +32,10 @@ class _NewTable:
     standardise: tuple[str, ...] = ()
     missing: str = "refuse"
     rows: str = ""
+    # Rows to predict need not say how much they count.
+    weights: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
 
 
 class NewRows:

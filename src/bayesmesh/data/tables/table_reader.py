@@ -26,6 +26,9 @@ from bayesmesh.data.tables.table_files import Block, Format, TableFile, same_col
 from bayesmesh.errors import DataError
 from bayesmesh.store.input_files import find_files
 
+ROLES = ("weights", "offset", "exposure")
+"""Options that give a column a role."""
+
 
 class TableOptions(Protocol):
     """Options of the reading of a table; `bayesmesh.data.sources.table.Options` documents each."""
@@ -52,6 +55,12 @@ class TableOptions(Protocol):
     def missing_values(self) -> tuple[str, ...] | None: ...
     @property
     def rows(self) -> str: ...
+    @property
+    def weights(self) -> str | None: ...
+    @property
+    def offset(self) -> str | None: ...
+    @property
+    def exposure(self) -> str | None: ...
 
 
 class TableReader:
@@ -88,6 +97,33 @@ class TableReader:
                 raise DataError(
                     f"key 'data.standardise': '{name}' is a category", "leave it out, or declare it in `types`"
                 )
+
+        self._check_roles()
+
+    def _check_roles(self) -> None:
+        """Refuse a role of a column that is not read, is no number, or is changed by other options."""
+        for role in ROLES:
+            column: str | None = getattr(self._options, role)
+            if column is None:
+                continue
+            choose_columns(self._names, [column], f"data.{role}")
+            changed = {"standardise": self._standardised, "indicate_missing": self._indicated}
+            for key, names in changed.items():
+                if column in names:
+                    raise DataError(f"key 'data.{role}': '{column}' is also in '{key}'", f"leave it out: {key}: ['-{column}']")  # fmt: skip
+            if column in self._levels:
+                raise DataError(f"key 'data.{role}': '{column}' is a category", "name a column of numbers")
+
+    def _check_signs(self, file: TableFile, numbers: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+        """Refuse negative weights, and exposures that are not positive."""
+        for role, name, needs in (("weights", self._options.weights, "from 0"), ("exposure", self._options.exposure, "greater than 0")):  # fmt: skip
+            if name is None:
+                continue
+            values = columns[name]
+            fits = values >= 0 if role == "weights" else values > 0
+            if not fits.all():
+                at = int(np.argmin(fits))
+                raise DataError(f"{file.path}, row {numbers[at]}: '{name}' is {values[at]:g}, and {'weights' if role == 'weights' else 'exposures'} are numbers {needs}", f"correct the cell, or leave such rows out: rows: {name} > 0")  # fmt: skip
 
     def _settle(self) -> None:
         """Infer the kinds of the columns of which nothing is declared, from the first cells that hold a value."""
@@ -136,7 +172,9 @@ class TableReader:
                 rows = self._choose(file, block)
                 columns = {name: self._decode(file, block, rows, name) for name in self._names}
                 kept = self._complete(file, block.first + rows, columns)
-                writer.append({name: values[kept] for name, values in columns.items()})
+                chosen = {name: values[kept] for name, values in columns.items()}
+                self._check_signs(file, (block.first + rows)[kept], chosen)
+                writer.append(chosen)
                 counts["read"] += len(block)
                 counts["not_chosen"] += len(block) - len(rows)
                 counts["incomplete"] += len(rows) - int(kept.sum())

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 from bayesmesh.models.base import Axis, SpecLike
 from bayesmesh.models.glm.design import Source, latent_name, levels_of
+from bayesmesh.models.glm.original import NAME, Original
 from bayesmesh.models.glm.prepared import Plan, effect_columns
 
 
-def axes_of(plan: Plan, spec: SpecLike) -> Mapping[str, tuple[Axis | None, ...]]:
+def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[str, tuple[Axis | None, ...]]:
     """Return latent or summary -> its axes.
 
     Args:
         plan: of the model.
         spec: of the prepared data.
+        original: coefficients in the units of the table, where those of the columns are others.
     """
     source = Source(spec.source_fields, spec.variables, spec.labels)
     labels = [label for columns in plan.columns for label in columns.labels]
@@ -30,6 +32,8 @@ def axes_of(plan: Plan, spec: SpecLike) -> Mapping[str, tuple[Axis | None, ...]]
     for columns in plan.columns:
         name = latent_name(columns.name)
         axes[f"b_{name}"] = outputs if columns.is_single else (Axis(name, columns.names), *outputs)
+    if original is not None:
+        axes[NAME] = (Axis("original", original.labels), *outputs)
     for group, term in zip(plan.groups, plan.formula.groups, strict=True):
         own = tuple(label for columns in effect_columns(source, term) for label in columns.labels)
         effects = (*(["intercept"] if group.has_intercept else []), *own)

@@ -1,7 +1,7 @@
 """Generalised linear models with effects of groups, from a formula.
 
-Columns are made once on the host and standardised there; coefficients and effects are in the units of the data. In what
-coordinates they are sampled, `unconstrained` says.
+Columns are made once on the host and standardised there; coefficients are in the units of the data. Effects of groups are
+non-centred unless asked otherwise (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pydantic import Field
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
 from bayesmesh.models.glm.axes import axes_of
-from bayesmesh.models.glm.condensed import ROOT, make_layout
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
-from bayesmesh.models.glm.prepared import Plan, make_plan, prepare_table
+from bayesmesh.models.glm.original import original_of
+from bayesmesh.models.glm.prepared import ROLES, Plan, make_plan, prepare_table
 from bayesmesh.models.glm.priors import GlmPrior, make_prior
 
 
@@ -52,16 +52,22 @@ class Options(Settings):
         description="Name -> prior, such as `normal(0, 1)`: `intercept`, `coefficients` or a term, `sigma`, `nu`, `shape`, "
         "`baseline`, `sd` or `sd_GROUP`, and `correlation`. The defaults are scaled to the data.",
     )
-    offset: str | None = Field(None, description="Column that is added to the predictor.")
+    offset: str | None = Field(
+        None, description="Column that is added to the predictor; by default the one that the data give as such."
+    )
+    exposure: str | None = Field(
+        None,
+        description="Column, such as a time at risk, whose log is added to the predictor of the families poisson, "
+        "negative_binomial and gamma; by default the one that the data give as such.",
+    )
     weights: str | None = Field(
-        None, description="Column that multiplies the log likelihood of each row; it does not enter predictions."
+        None,
+        description="Column that multiplies the log likelihood of each row, and does not enter predictions; by default the one "
+        "that the data give as such.",
     )
     trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
-    centred: bool | tuple[str, ...] | None = Field(
-        None,
-        description="Coordinates in which effects of groups are sampled; draws are the same. By default they follow from the "
-        "rows of each level; `true` samples effects as they are, `false` in units of their standard deviation, and a list "
-        "names the groups that are sampled as they are.",
+    centred: tuple[str, ...] = Field(
+        (), description="Groups whose effects are centred, which suits groups with many rows each."
     )
     local_group: str = Field(
         "auto",
@@ -75,11 +81,12 @@ class Glm(Model):
 
     Reads the columns that its formula names. Latents: ``intercept`` at the means of the columns, ``coefficients`` in the
     order of the columns, parameters of the family, and for each group ``sd_GROUP``, ``correlation_GROUP`` and
-    ``effects_GROUP``, in the unit of the predictor.
+    ``effects_GROUP``, in units of ``sd_GROUP`` unless centred.
     """
 
     pretty_name = "Generalised linear model"
     offers = ()
+    reads_roles = ROLES
     options: Options
 
     def __init__(self, options: Settings, spec: SpecLike) -> None:
@@ -87,6 +94,7 @@ class Glm(Model):
         own = self.options
         self.family = FAMILIES[own.family]
         self.plan: Plan = make_plan(own, spec, spec.source_fields)
+        self.original = original_of(self.plan, spec, own.family)
         local = self.plan.local
         self.local_latents = {} if local is None else {local.effects: 0}  # type: ignore[misc]  # by option, not by class
 
@@ -103,11 +111,11 @@ class Glm(Model):
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the names of columns, levels and effects."""
-        return axes_of(self.plan, self.spec)
+        return axes_of(self.plan, self.spec, self.original)
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the priors by name, scaled to the data where they are not given."""
-        return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)
+        return GlmPrior(make_prior(self.plan, self.options, data_spec))
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor, (rows,), or (rows, level - 1) of a categorical outcome."""
@@ -125,24 +133,11 @@ class Glm(Model):
         return eta
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the log density of each row's outcome, in nats, times its weight; or that of condensed rows."""
-        if ROOT in rows:
-            return self._of_cells(latents, rows)
+        """Return the log density of each row's outcome, in nats, times its weight."""
         value = self.family.log_density(self._predictor(latents, rows), rows, latents)
         if "constant" in rows:
             value = value + rows["constant"]
         return value * rows["weights"] if "weights" in rows else value
-
-    def _of_cells(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the log likelihood of cells of normal outcomes."""
-        plan, sigma = self.plan, latents["sigma"]
-        effects = {}
-        for group in plan.groups:
-            own = latents[group.effects]
-            effects[group.effects] = own if group.is_local else own[rows[f"group_{group.number}"]]
-        layout = make_layout(plan.groups, len(plan.sd), has_intercept=plan.has_intercept)
-        line = plan.line(latents, sigma.dtype) - jnp.asarray(self.spec.arrays["location"], sigma.dtype)
-        return layout.log_likelihood(line, effects, rows, sigma, has_intercept=plan.has_intercept)
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""
@@ -165,6 +160,9 @@ class Glm(Model):
             shift = jnp.sum(plan.coefficients(latents) * mean, axis=0) if plan.columns else 0
             # Not the latent's name, which stands for another number in the same table.
             found["intercept_at_zero"] = latents["intercept"] - shift
+        if self.original is not None:
+            coefficients = plan.coefficients(latents) if plan.columns else jnp.zeros((0, *plan.output_shape))
+            found |= self.original.summaries(coefficients, found.get("intercept_at_zero", 0.0), latents)
         for group in plan.groups:
             found |= group.summaries(latents)
         return {**found, "predictor": self._predictor(latents, rows)}

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import Condensed, FieldLike, HostRows, Latents, Preparation, SpecLike
-from bayesmesh.models.glm.condensed import condense_normal, condense_same, make_layout
+from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
 from bayesmesh.models.glm.design import (
     Columns,
     Moments,
@@ -22,8 +21,7 @@ from bayesmesh.models.glm.design import (
     make_columns,
     moments_of,
 )
-from bayesmesh.models.glm.families import FAMILIES, Family, outcome_of
-from bayesmesh.models.glm.fit import Term, fit
+from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.groups import Group
 
@@ -32,6 +30,10 @@ MANY_LEVELS = 1000
 
 MOST_COLUMNS = 2000
 """Columns of a design, which is a dense matrix."""
+
+
+ROLES = ("weights", "offset", "exposure")
+"""Roles of columns, which the data may give and the options of the model may name."""
 
 
 class Plan(NamedTuple):
@@ -80,12 +82,6 @@ class Plan(NamedTuple):
         order = np.argsort(np.concatenate([self.blocks[name] for name in self.blocks]))
         return together if (order == np.arange(len(order))).all() else together[order]
 
-    def line(self, latents: Latents, dtype: Any) -> Float[Array, " c"]:
-        """Return the intercept, if there is one, and standardised coefficients, for one predictor a row."""
-        parts = [latents["intercept"][None]] if self.has_intercept else []
-        parts += [self.coefficients(latents) * jnp.asarray(self.sd, dtype)] if self.columns else []
-        return jnp.concatenate([jnp.zeros(0, dtype), *parts])
-
     def over_outputs(self, values: np.ndarray, dtype: Any) -> Float[Array, "column ..."]:
         """Return numbers of columns with axes of length 1 for the outputs."""
         return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
@@ -102,7 +98,7 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
     Raises:
         ConfigError: the formula does not fit the columns.
     """
-    family = FAMILIES[options.family]
+    family, options = FAMILIES[options.family], with_roles(options, spec)
     formula, columns = _read(options, spec, fields)
     num_columns = sum(len(each.labels) for each in columns)
     mean, sd = (
@@ -124,6 +120,22 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
     )  # fmt: skip
 
 
+def with_roles(options: Any, spec: SpecLike) -> Any:
+    """Return the options with the columns that the data give a role, where the model names none.
+
+    Raises:
+        ConfigError: both name a column, and they differ.
+    """
+    for role, name in spec.roles.items():
+        own = getattr(options, role)
+        if own not in (None, name):
+            raise ConfigError(
+                f"key 'model.{role}': '{own}', where the data have '{name}' in the key 'data.{role}'",
+                "remove one of the two",
+            )
+    return options.model_copy(update=dict(spec.roles))
+
+
 def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
     """Return what the effects of a group multiply, without the intercept."""
     return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
@@ -140,10 +152,21 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     """Return formula and columns, after checking the columns that other options name."""
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
-    named = {"offset": options.offset, "weights": options.weights, "trials": options.trials}
+    named = {key: getattr(options, key) for key in (*ROLES, "trials")}
     for key, name in named.items():
-        if name is not None and name not in fields:
+        if name is None:
+            continue
+        if name not in fields:
             raise ConfigError(f"key 'model.{key}': no column '{name}' in the data", suggest(name, fields))
+        about = spec.variables.get(name)
+        if about is not None and (about.kind == "category" or (about.mean, about.scale) != (0.0, 1.0)):
+            how = "a category" if about.kind == "category" else "standardised"
+            raise ConfigError(f"key 'model.{key}': '{name}' is {how}", "use a column of numbers as they are")
+    if named["exposure"] is not None and options.family not in LOG_LINKS:
+        raise ConfigError(
+            f"key 'model.exposure': the predictor of the family {options.family} is not a log of a mean",
+            f"use it with {', '.join(LOG_LINKS)}",
+        )
     if (options.family == "binomial") != (options.trials is not None):
         problem = (
             "the binomial family needs the number of trials"
@@ -165,8 +188,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
             f"{KEY}: a categorical outcome takes no effects of groups", "use another family, or a column for each level"
         )
     names = {g.group for g in formula.groups}
-    centred = options.centred if isinstance(options.centred, tuple) else ()
-    for key, given in (("centred", centred), ("local_group", (options.local_group,))):
+    for key, given in (("centred", options.centred), ("local_group", (options.local_group,))):
         for name in given:
             if name not in names and not (key == "local_group" and name in ("auto", "none")):
                 raise ConfigError(f"key 'model.{key}': '{name}' has no effects in the formula", suggest(name, names))
@@ -175,6 +197,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
 
 def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> Preparation:
     """Return how rows become fields, with the moments of columns and outcomes; see `Glm.prepare`."""
+    options = with_roles(options, spec)
     formula, columns = _read(options, spec, spec.fields)
     family, source = FAMILIES[options.family], Source(spec.fields, spec.variables, spec.labels)
     effects = [effect_columns(source, term) for term in formula.groups]
@@ -189,19 +212,9 @@ def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterat
     def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
         return reader.fields(rows, num_rows, mean, sd, local)
 
-    def read_fields() -> Iterator[HostRows]:
-        for rows in read_blocks():
-            yield reader.fields(rows, len(next(iter(rows.values()))), mean, sd, None)
-
-    arrays = reader.fit(read_fields, constants)
-
-    def condense() -> Condensed | None:
-        return reader.condense(read_fields, constants, arrays, local)
-
     if local is None:
-        return Preparation(of_rows, constants, arrays=arrays, condense=condense)
-    group, num_levels = formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
-    return Preparation(of_rows, constants, group, num_levels, arrays, condense)
+        return Preparation(of_rows, constants)
+    return Preparation(of_rows, constants, formula.groups[local].group, int(constants[f"levels_of_group_{local}"]))
 
 
 def _choose_local(options: Any, formula: Formula, constants: Mapping[str, float | int]) -> int | None:
@@ -242,9 +255,9 @@ class _Reader(NamedTuple):
                 outcome = self._outcome(rows, start)
                 parts = [evaluate_columns(self.columns, rows, num_rows)]
                 parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
-                offset = (
-                    np.zeros(num_rows) if self.options.offset is None else np.asarray(rows[self.options.offset], float)
-                )
+                self._check_exposure(rows, start)
+                offset = self._offset(rows)
+                offset = np.zeros(num_rows) if offset is None else offset
                 trials = (
                     np.ones(num_rows) if self.options.trials is None else np.asarray(rows[self.options.trials], float)
                 )
@@ -296,39 +309,6 @@ class _Reader(NamedTuple):
                 raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
         return constants
 
-    def fit(
-        self, read_fields: Callable[[], Iterator[HostRows]], constants: Mapping[str, float | int]
-    ) -> Mapping[str, np.ndarray]:
-        """Return the arrays of `fit.fit`; none for families of levels."""
-        if self.family.takes_levels:
-            return {}
-        terms = [
-            Term(i, int(constants[f"levels_of_group_{i}"]), (() in g.terms) + sum(len(c.labels) for c in part), () in g.terms)
-            for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
-        ]  # fmt: skip
-        num_columns = sum(len(c.labels) for c in self.columns)
-        unit = float(constants["outcome_sd"]) if self.family.is_in_unit else 1.0
-        return fit(self.family, terms, read_fields, num_columns, unit, has_intercept=self.formula.has_intercept)
-
-    def condense(
-        self,
-        read_fields: Callable[[], Iterator[HostRows]],
-        constants: Mapping[str, float | int],
-        arrays: Mapping[str, np.ndarray],
-        local: int | None,
-    ) -> Condensed | None:
-        """Return rows that stand for many, see `condensed`."""
-        sizes = tuple(int(constants[f"levels_of_group_{i}"]) for i in range(len(self.formula.groups)))
-        if self.options.family != "normal":
-            return condense_same(read_fields, local, 0 if local is None else sizes[local])
-        groups = tuple(
-            Group.make(i, g, part, constants, self.options)
-            for i, (g, part) in enumerate(zip(self.formula.groups, self.effects, strict=True))
-        )
-        has_intercept = self.formula.has_intercept
-        layout = make_layout(groups, sum(len(c.labels) for c in self.columns), has_intercept=has_intercept)
-        return condense_normal(layout, sizes, read_fields, self.spec.num_rows, arrays["location"], local, has_intercept=has_intercept)  # fmt: skip
-
     @property
     def source(self) -> Source:
         """Columns of the source."""
@@ -368,6 +348,21 @@ class _Reader(NamedTuple):
                 f"key 'model.weights': row {start + row}: the weight is {weights[row]:g}", "use numbers from 0"
             )
 
+    def _check_exposure(self, rows: HostRows, start: int) -> None:
+        if self.options.exposure is None:
+            return
+        exposure = np.asarray(rows[self.options.exposure], float)
+        if not (exposure > 0).all():
+            row = int(np.argmin(exposure > 0))
+            raise ConfigError(f"key 'model.exposure': row {start + row}: the exposure is {exposure[row]:g}", "use numbers greater than 0")  # fmt: skip
+
+    def _offset(self, rows: HostRows) -> np.ndarray | None:
+        """Return what is added to the predictor of each row, float64; None if nothing is."""
+        options = self.options
+        parts = [] if options.offset is None else [np.asarray(rows[options.offset], float)]
+        parts += [] if options.exposure is None else [np.log(np.asarray(rows[options.exposure], float))]
+        return sum(parts[1:], start=parts[0]) if parts else None
+
     def _codes(self, rows: HostRows, name: str, start: int) -> np.ndarray:
         codes = np.asarray(rows[name])
         if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
@@ -384,9 +379,10 @@ class _Reader(NamedTuple):
         made = {"outcome": outcome_of(y, self.family)}
         if len(mean):
             made["design"] = (evaluate_columns(self.columns, rows, num_rows) - mean) / sd
-        for field, name in (("offset", options.offset), ("weights", options.weights)):
-            if name is not None:
-                made[field] = np.asarray(rows[name], float)
+        if (offset := self._offset(rows)) is not None:
+            made["offset"] = offset
+        if options.weights is not None:
+            made["weights"] = np.asarray(rows[options.weights], float)
         if trials is not None:
             made["trials"] = trials.astype(np.int32)
         if (constant := self.family.constant(y, trials)) is not None:

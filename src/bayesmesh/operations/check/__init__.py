@@ -1,32 +1,89 @@
-"""Check a model on data it reads: gradient, sharding, prior, calibration and short sampling, in plain words."""
+"""Check a model on data it reads, or a source or a kernel by its contract, in plain words."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.experiment import component_options
+from bayesmesh.config.named_code import load_named
+from bayesmesh.config.registry import component_path, list_components, resolve_component
+from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
+from bayesmesh.operations.check.line import FAILS, Line
+from bayesmesh.planning.plan import Plan
+
+KINDS = ("model", "source", "kernel")
+"""Kinds of components that can be checked; a name of several is that of the first."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each check as it ends; returns the exit code, 1 if one fails.
 
     Raises:
-        ConfigError: neither a model nor an experiment was given, or its data are not there.
+        ConfigError: neither a component nor an experiment was given, or its data are not there.
     """
     if arguments.model is None and arguments.experiment is None:
         raise ConfigError("which model? none was given", "bayesmesh check MODEL, or bayesmesh check --experiment NAME")
+    kind = arguments.kind or _kind_of(arguments.model)
     # Loaded here, so that the command line starts without JAX.
     importlib.import_module("bayesmesh.sampling.mesh").configure_jax(ComputeSettings(dtype="float64"))
-    subject = importlib.import_module("bayesmesh.operations.check.subject")
-    checks = importlib.import_module("bayesmesh.operations.check.checks")
-    found = subject.find_subject(Path("config"), arguments.model, arguments.experiment)
-    print(f"model {found.name} on {found.origin}", flush=True)
+    title, lines = _lines(kind, arguments.model, arguments.experiment)
+    print(title, flush=True)
     failures = 0
-    for line in checks.check(found):
+    for line in lines:
         print(line.text(), flush=True)
-        failures += line.state == checks.FAILS
+        failures += line.state == FAILS
     print(f"{failures} of these checks fail" if failures else "no check fails")
     return int(failures > 0)
+
+
+def _kind_of(name: str | None) -> str:
+    """Return the kind of a component: of ``module:attribute`` by its class, of another by the registry."""
+    if name is None:
+        return "model"
+    if ":" not in name:
+        return next((kind for kind in KINDS if name in list_components(kind)), "model")
+    with explaining([component_path("model", name)]):
+        found = load_named(name)
+    bases = {base.__name__ for base in getattr(found, "__mro__", ()) if base.__module__.startswith("bayesmesh.")}
+    return next((kind for kind in KINDS if kind.capitalize() in bases), "model")
+
+
+def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, Iterator[Line]]:
+    """Return a title and the outcomes of the checks."""
+    if kind == "model":
+        subject = importlib.import_module("bayesmesh.operations.check.subject")
+        found = subject.find_subject(Path("config"), name, experiment)
+        checks = importlib.import_module("bayesmesh.operations.check.checks")
+        return f"model {found.name} on {found.origin}", checks.check(found)
+    given, name = _options(kind, name, experiment)
+    try:
+        cls, options = resolve_component(kind, name, given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{kind} '{name}': option {where}: {first['msg']}", "give an experiment that sets it: --experiment NAME") from error  # fmt: skip
+    path = component_path(kind, name)
+    checks = importlib.import_module(f"bayesmesh.operations.check.{kind}_checks")
+    if kind == "source":
+        return f"source {name}", checks.check(name, cls, options, path)
+    return f"kernel {name} on a normal posterior", checks.check(cls, options, path)
+
+
+def _options(kind: str, name: str | None, experiment: str | None) -> tuple[Mapping[str, Any], str]:
+    """Return the options and the name of a source or a kernel: those of the experiment, or of the first that uses it."""
+    key, word = ("data", "source") if kind == "source" else ("kernel", "name")
+    experiments = Plan(is_partial=True).experiments if Path("config/config.yaml").is_file() else {}
+    blocks = {each: getattr(experiments[each], key) for each in ([experiment] if experiment else sorted(experiments))}
+    for block in blocks.values():
+        if name in (None, getattr(block, word)):
+            return component_options(kind, dict(block)), getattr(block, word)
+    assert name is not None
+    return {}, name

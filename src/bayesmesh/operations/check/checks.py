@@ -17,6 +17,7 @@ from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position
 from bayesmesh.operations.check.calibration import FEWEST_DRAWS, calibrate
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
 from bayesmesh.operations.check.subject import Subject
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Target
@@ -26,8 +27,6 @@ from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.simulation import Simulator
 from bayesmesh.sampling.sizes import resolve_metric
-
-OK, FAILS, LEFT_OUT = "ok", "FAILS", "left out"
 
 NUM_POINTS = 64
 """Draws of the prior at which densities are computed."""
@@ -52,20 +51,6 @@ LEAST_P = 1e-4
 KERNEL = "nuts"
 MOST_DEPTH = {"calibration": 6, "sampling": 8}
 """Check -> most doublings of a trajectory: many posteriors at once all wait for the longest."""
-
-
-class Line(NamedTuple):
-    """The outcome of a check: `OK`, `FAILS` or `LEFT_OUT`; what was seen; and the remedy of a failure."""
-
-    name: str
-    state: str
-    seen: str
-    remedy: str = ""
-
-    def text(self) -> str:
-        """Return it as it is printed."""
-        remedy = f"\n          remedy: {self.remedy}" if self.remedy else ""
-        return f"{self.state:<8}  {self.name}: {self.seen}{remedy}"
 
 
 class Evaluated(NamedTuple):

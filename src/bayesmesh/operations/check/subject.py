@@ -133,6 +133,6 @@ def _subject(
         rows = {k: v[None, :MOST_ROWS] for k, v in rows.items()}
     fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
     num_rows = len(next(iter(rows.values())))
-    spec = DataSpec(num_rows, fields, about.constants, "float64", (), about.variables, about.labels)
+    spec = DataSpec(num_rows, fields, about.constants, "float64", (), about.variables, about.labels, about.roles)
     spec, rows = prepare_rows(functools.partial(model_class.prepare, options), spec, rows)
     return Subject(name, origin, component_path("model", name), model_class, options, spec, rows).first(MOST_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
+from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows, relative_efficiency
 from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
+from bayesmesh.analyses.loo.settings import Options as LooOptions
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
@@ -146,19 +149,21 @@ def test_a_regression_with_known_noise_has_its_exact_scores_in_the_order_of_the_
     num_rows, num_groups = 60, 6
     group, x = generator.integers(0, num_groups, num_rows).astype(np.int32), generator.standard_normal(num_rows)
     y = 1 + 0.5 * x + NOISE * generator.standard_normal(num_rows)
-    path = write_shards(tmp_path, Dataset({"y": y, "x": x, "site": group}))
+    effects = np.arange(num_groups) - 2.5
+    held = {"y": y[:9] + effects[group[:9]], "x": x[:9] - 1, "site": group[:9]}
+    path = write_shards(tmp_path, Dataset({"y": y + effects[group], "x": x, "site": group}, held))
     options = GlmOptions(formula="y ~ x + (1 | site)", local_group="site", centred=("site",))
     shards = prepared(path, lambda spec, read: Glm.prepare(options, spec, read))
     spec = shards.spec("float64")
     model = Glm(options, spec)
-    # Columns are standardised; groups have fixed effects of 0, sigma is known, and coefficients a flat prior.
+    # Columns are standardised; effects of groups and sigma are known, and coefficients a flat prior.
     design = np.column_stack([np.ones(num_rows), x - x.mean()])
     covariance = NOISE**2 * np.linalg.inv(design.T @ design)
     mean = covariance @ design.T @ y / NOISE**2
     draws = generator.multivariate_normal(mean, covariance, (4, 1000))
     latents = {
         "intercept": draws[..., 0], "coefficients": draws[..., 1:], "sigma": np.full((4, 1000), NOISE),
-        "sd_site": np.ones((4, 1000, 1)), "effects_site": np.zeros((4, 1000, num_groups, 1)),
+        "sd_site": np.ones((4, 1000, 1)), "effects_site": np.broadcast_to(effects[:, None], (4, 1000, num_groups, 1)),
     }  # fmt: skip
     files = files_of(tmp_path)
     leave_out_rows(BoundModel(model, spec, shards), write_posterior(tmp_path, latents), 2**26, files)
@@ -167,6 +172,11 @@ def test_a_regression_with_known_noise_has_its_exact_scores_in_the_order_of_the_
     exact = stats.norm.logpdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
     scores = read_pointwise(files["pointwise.zarr"])["left_out"]
     assert shards.source_rows().tolist() != list(range(num_rows))
+    # Held-out rows have the effects of their groups, and the posterior of all training rows.
+    new = np.column_stack([np.ones(9), x[:9] - 1 - x.mean()])
+    spread = np.sqrt(NOISE**2 + np.einsum("ri,ij,rj->r", new, covariance, new))
+    held_out = read_pointwise(files["pointwise.zarr"])["held_out"]
+    np.testing.assert_allclose(held_out.elpd, stats.norm.logpdf(y[:9], new @ mean, spread), atol=0.05)
     # The place of each outcome in its predictive distribution without it.
     place = stats.norm.cdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
     np.testing.assert_allclose(scores.pit, place, atol=0.05)
@@ -188,9 +198,21 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
     class Whole(Gaussian):
         takes_all_rows = True
 
+    class Silent(Gaussian):
+        def predict(self, latents, inputs):
+            raise NotImplementedError("nothing is predicted")
+
+    # Before sampling, on shapes alone.
+    silent = bound._replace(model=Silent(GaussianOptions(), bound.data_spec))
+    with pytest.raises(ConfigError, match="key 'loo': nothing is predicted"):
+        Loo(LooOptions()).check(silent, {"mean": np.zeros(1)})
+    Loo(LooOptions()).check(bound, {"mean": np.zeros(1)})
     weighted = bound._replace(model=Weighted(GaussianOptions(), bound.data_spec))
     with pytest.raises(ConfigError, match=r"log likelihood of row \d+ is .* weights"):
         leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
+    roles = dataclasses.replace(bound.data_spec, roles={"weights": "count"})
+    with pytest.raises(ConfigError, match=r"key 'loo': rows have weights \('count'\)"):
+        check_rows(bound.model, roles)
     with pytest.raises(ConfigError, match="takes all rows as one"):
         check_rows(Whole(GaussianOptions(), bound.data_spec), bound.data_spec)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,33 @@ def test_a_missing_file_is_named_with_its_neighbours(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"key 'data\.files': .*house\.csv: no such file") as caught:
         Source(Options(files=(str(tmp_path / "house.csv"),))).fetch(tmp_path)
     assert "houses.csv" in caught.value.remedy
+
+
+RATES = "deaths,years,copies,risk,town\n1,2.5,1,0.1,a\n0,3,0,0.2,b\n"
+
+
+def test_roles_name_the_fields_of_their_columns(tmp_path: Path) -> None:
+    fields = {"y": "deaths", "time": "years", "copies": "copies", "risk": "risk"}
+    found = read(tmp_path, RATES, fields=fields, exposure="years", weights="copies", offset="risk")
+    assert found.roles == {"weights": "copies", "offset": "risk", "exposure": "time"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (RATES, {"weights": "copy"}, "key 'data.weights': no column 'copy'"),
+        (RATES, {"weights": "town"}, "key 'data.weights': 'town' is a category"),
+        (RATES, {"offset": "risk", "standardise": ["risk"]}, "key 'data.offset': 'risk' is also in 'standardise'"),
+        (RATES, {"exposure": "years", "fields": {"y": "deaths"}}, "key 'data.exposure': 'years' is not a field"),
+        (RATES, {"exposure": "deaths"}, "towns.csv, row 2: 'deaths' is 0, and exposures are numbers greater than 0"),
+        (
+            RATES.replace(",0,0.2", ",-1,0.2"),
+            {"weights": "copies"},
+            "row 2: 'copies' is -1, and weights are numbers from 0",
+        ),
+    ],
+)
+def test_a_role_that_does_not_fit_is_refused(tmp_path: Path, text: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=re.escape(says)) as caught:
+        read(tmp_path, text, **options)
+    assert caught.value.remedy

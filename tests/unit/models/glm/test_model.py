@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from scipy import special, stats
 
 from bayesmesh.config.registry import component_path, read_options
-from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
@@ -26,11 +27,9 @@ from cases import trees
 NUM_ROWS = 60
 
 
-def make(
-    formula: str, family: str = "normal", num_rows: int = NUM_ROWS, **options: Any
-) -> tuple[Glm, dict[str, Any], dict[str, np.ndarray]]:
+def make(formula: str, family: str = "normal", **options: Any) -> tuple[Glm, dict[str, Any], dict[str, np.ndarray]]:
     """Return a model of trees, its rows, and those of the table."""
-    spec, table = trees(num_rows)
+    spec, table = trees(NUM_ROWS)
     own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
     prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
     return Glm(own, prepared), {k: jnp.asarray(v) for k, v in rows.items()}, table
@@ -221,8 +220,7 @@ def test_default_priors_are_scaled_to_the_data() -> None:
     expected += stats.expon(0, sd).logpdf(z["sigma"])
     size = np.sqrt(np.mean(np.square(table["age"])))
     expected += stats.expon(0, sd / np.array([1, size])).logpdf(z["sd_site"]).sum()
-    scale = np.diag(z["sd_site"]) @ z["correlation_site"]
-    expected += stats.multivariate_normal(np.zeros(2), scale @ scale.T).logpdf(z["effects_site"]).sum()
+    expected += stats.norm().logpdf(z["effects_site"]).sum()
     # Of two effects with lkj(1) the correlation is uniform, and the density by the Cholesky factor is 1/2.
     expected += np.log(0.5)
     np.testing.assert_allclose(model.prior(model.spec).log_prob(latents), expected, rtol=1e-9)
@@ -239,23 +237,26 @@ def test_priors_by_name() -> None:
     assert (z["coefficients"].shape, z["coefficients_laplace"].shape) == ((2,), (2,))
     expected = stats.t(3, 1, 2).logpdf(z["intercept"]) + stats.norm(0, 2).logpdf(z["coefficients"]).sum()
     expected += stats.laplace(0.5, 1).logpdf(z["coefficients_laplace"]).sum() + stats.halfnorm(0, 3).logpdf(z["sigma"])
-    expected += (
-        stats.expon(0, 1 / 4).logpdf(z["sd_site"]).sum() + stats.norm(0, z["sd_site"]).logpdf(z["effects_site"]).sum()
-    )
+    expected += stats.expon(0, 1 / 4).logpdf(z["sd_site"]).sum() + stats.norm().logpdf(z["effects_site"]).sum()
     np.testing.assert_allclose(model.prior(model.spec).log_prob(latents), expected, rtol=1e-9)
     summaries = model.summaries(latents, rows)
     np.testing.assert_allclose(summaries["b_mass"], z["coefficients"][1:])
     np.testing.assert_allclose(summaries["b_species"], z["coefficients_laplace"])
 
 
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("bar", ["|", "||"])
-def test_effects_of_groups(bar: str, local: bool) -> None:
-    model, rows, table = make(f"growth ~ 1 + (1 + age {bar} site)", local_group="site" if local else "none")
+def test_effects_of_groups(bar: str, local: bool, centred: bool) -> None:
+    model, rows, table = make(
+        f"growth ~ 1 + (1 + age {bar} site)",
+        centred=["site"] if centred else [],
+        local_group="site" if local else "none",
+    )
     latents = draw(model)
     z = {k: np.asarray(v) for k, v in latents.items()}
     scale = np.diag(z["sd_site"]) @ (z["correlation_site"] if bar == "|" else np.eye(2))
-    effects = z["effects_site"]
+    effects = z["effects_site"] if centred else z["effects_site"] @ scale.T
     order = np.argsort(table["site"], kind="stable") if local else np.arange(NUM_ROWS)
     site, age, growth = (table[name][order] for name in ("site", "age", "growth"))
     eta = z["intercept"] + effects[site, 0] + effects[site, 1] * age
@@ -266,11 +267,12 @@ def test_effects_of_groups(bar: str, local: bool) -> None:
     assert model.local_latents == ({"effects_site": 0} if local else {})
     if local:
         assert model.spec.entry_counts == tuple(np.bincount(table["site"], minlength=5))
-    prior = model.prior(model.spec)
-    moved = {**latents, "effects_site": latents["effects_site"] + 0.5}
-    density = stats.multivariate_normal(np.zeros(2), scale @ scale.T)
-    expected = (density.logpdf(z["effects_site"] + 0.5) - density.logpdf(z["effects_site"])).sum()
-    np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), expected, rtol=1e-7)
+    if centred:
+        prior = model.prior(model.spec)
+        moved = {**latents, "effects_site": latents["effects_site"] + 0.5}
+        density = stats.multivariate_normal(np.zeros(2), scale @ scale.T)
+        expected = (density.logpdf(z["effects_site"] + 0.5) - density.logpdf(z["effects_site"])).sum()
+        np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), expected, rtol=1e-7)
     summaries = model.summaries(latents, rows) if not local else model.summaries(aligned, rows)
     if bar == "|":
         np.testing.assert_allclose(summaries["cor_site"], [(z["correlation_site"] @ z["correlation_site"].T)[1, 0]])
@@ -315,3 +317,60 @@ def test_priors_that_do_not_fit_are_named(priors: dict[str, str], said: str) -> 
     model, _, _ = make("growth ~ age + (1 + age | site)", priors=priors)
     with pytest.raises(ConfigError, match=re.escape(said)):
         model.prior(model.spec)
+
+
+def test_coefficients_come_back_in_the_units_of_the_table() -> None:
+    spec, table = trees(NUM_ROWS)
+    columns, variables, raw = dict(table), dict(spec.variables), dict(table)
+    for name in ("age", "mass", "growth"):
+        mean, scale = float(table[name].mean()), float(table[name].std())
+        columns[name], variables[name] = (table[name] - mean) / scale, Variable("number", mean=mean, scale=scale)
+    own = read_options(component_path("model", "glm"))(formula="growth ~ age * mass + age:species + species")
+    spec, rows = prepare_rows(
+        functools.partial(Glm.prepare, own), dataclasses.replace(spec, variables=variables), columns
+    )
+    model, rows = Glm(own, spec), {k: jnp.asarray(v) for k, v in rows.items()}
+    found = model.summaries(draw(model), rows)
+    (axis,) = model.axes()["b_original"]
+    values = dict(zip(axis.labels, np.asarray(found["b_original"]), strict=True))
+    levels = {f"species[{name}]": raw["species"] == i for i, name in enumerate(("ash", "elm", "fir"))}
+    parts = {
+        name: np.prod([{**raw, **levels}[p] for p in name.split(":")], axis=0) for name in values if name != "intercept"
+    }
+    predicted = values["intercept"] + sum(values[name] * part for name, part in parts.items())
+    about = variables["growth"]
+    np.testing.assert_allclose(predicted, np.asarray(found["predictor"]) * about.scale + about.mean, rtol=1e-9)
+    np.testing.assert_allclose(found["sigma_original"], draw(model)["sigma"] * about.scale)
+    assert "b_original" not in make("growth ~ age")[0].axes()
+
+
+def test_roles_of_the_data_are_the_options_of_the_model() -> None:
+    spec, table = trees(NUM_ROWS)
+    rate = {**table, "area": np.linspace(1, 2, NUM_ROWS), "copies": np.arange(NUM_ROWS) % 3.0}
+    fields = {k: FieldSpec((), np.asarray(v).dtype.name) for k, v in rate.items()}
+    about = dataclasses.replace(spec, fields=fields, roles={"exposure": "area", "weights": "copies"})
+    read = read_options(component_path("model", "glm"))
+    by_data, by_model = read(formula="leaves ~ age", family="poisson"), read(formula="leaves ~ age", family="poisson", exposure="area", weights="copies")  # fmt: skip
+    made = [
+        prepare_rows(functools.partial(Glm.prepare, own), given, rate)
+        for own, given in ((by_data, about), (by_model, dataclasses.replace(about, roles={})))
+    ]
+    for name, values in made[0][1].items():
+        np.testing.assert_array_equal(values, made[1][1][name])
+    np.testing.assert_allclose(made[0][1]["offset"], np.log(rate["area"]))
+    np.testing.assert_array_equal(made[0][1]["weights"], rate["copies"])
+    with pytest.raises(ConfigError, match=r"'age', where the data have 'area' in the key 'data.exposure'"):
+        Glm.prepare(read(formula="leaves ~ age", family="poisson", exposure="age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="family normal is not a log of a mean"):
+        Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
+    with pytest.raises(ConfigError, match="row 0: the exposure is 0"):
+        Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
+
+
+@pytest.mark.parametrize("key", ["offset", "weights"])
+def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
+    spec, table = trees(NUM_ROWS)
+    about = dataclasses.replace(spec, variables={**spec.variables, "mass": Variable("number", mean=1.0, scale=2.0)})
+    own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
+    with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
+        Glm.prepare(own, about, lambda: iter([table]))

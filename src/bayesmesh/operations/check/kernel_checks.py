@@ -1,0 +1,181 @@
+"""The checks of a kernel: what docs/contracts/kernel.md asks of it, seen on a normal posterior that is known exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
+
+from bayesmesh.config.blocks import SamplingSettings
+from bayesmesh.config.registry import resolve_component
+from bayesmesh.config.settings import Settings
+from bayesmesh.config.user_code import explaining
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.diagnostics.convergence import convergence_table
+from bayesmesh.errors import ConfigError
+from bayesmesh.kernels.base import Kernel
+from bayesmesh.operations.check.line import FAILS, LEFT_OUT, OK, Line
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS
+from bayesmesh.sampling.program import PROGRAMS, ChainState, GroupKey, Program, name_leaves
+from bayesmesh.sampling.rows import lay_out_rows
+from bayesmesh.sampling.sizes import resolve_metric
+
+NUM_ROWS, DIMENSION = 40, 3
+NUM_WARMUP, NUM_DRAWS, FEWEST_CHAINS = 300, 2000, 4
+MOST_Z, MOST_R_HAT, MOST_SD = 5.0, 1.05, 0.25
+"""Limits on errors of means in standard errors, on R-hat, and on relative errors of standard deviations."""
+
+SAME = 1e-9
+NEEDED = ("lp", "log_likelihood", "n_steps")
+
+
+class Run(NamedTuple):
+    """A kernel after warmup, and draws of it.
+
+    Attributes:
+        program, compiled, data: its programs, on rows of the model `gaussian`.
+        warm, last: states before and behind the draws.
+        statistics: name -> (draw, chain), or (draw,).
+        draws: (draw, chain, dimension).
+        mean, sd: of the exact posterior, (dimension,) and a number.
+    """
+
+    program: Program
+    compiled: dict[str, Any]
+    data: dict[str, jax.Array]
+    warm: ChainState
+    last: ChainState
+    statistics: dict[str, np.ndarray]
+    draws: np.ndarray
+    mean: np.ndarray
+    sd: float
+
+
+def check(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings, path: Path) -> Iterator[Line]:
+    """Yield the outcome of every check; if the kernel cannot be run at all, only that.
+
+    Args:
+        kernel_class: class of the kernel.
+        options: its options.
+        path: its source file, for messages.
+    """
+    lacking = sorted(set(NEEDED) - set(getattr(kernel_class, "statistics", {})))
+    if lacking:
+        yield Line("statistics", FAILS, f"lacks {', '.join(lacking)}", "declare them in `statistics` and return them in Info: the posterior is made of them")  # fmt: skip
+        return
+    try:
+        with explaining([path], method=kernel_class.step):
+            run = _sample(kernel_class, options)
+    except (ConfigError, TypeError, ValueError) as error:
+        remedy = (
+            error.remedy if isinstance(error, ConfigError) else "docs/contracts/kernel.md says what each method returns"
+        )
+        yield Line("run", FAILS, str(getattr(error, "message", error)).partition("\n")[0], remedy)
+        return
+    yield Line("run", OK, f"{run.program.num_chains} chains made {NUM_WARMUP} warmup iterations and {NUM_DRAWS} draws")
+    for name, one in CHECKS.items():
+        with explaining([path]):
+            yield one(name, run)
+
+
+def _sample(kernel_class: type[Kernel[Any, Any, Any, Any]], options: Settings) -> Run:
+    """Compile the programs of the kernel and run them."""
+    rows = {"x": 0.5 + np.random.default_rng(0).standard_normal((NUM_ROWS, DIMENSION))}
+    spec = DataSpec(NUM_ROWS, {"x": FieldSpec((DIMENSION,), "float64")}, {"noise_scale": 1.0}, "float64")
+    model_class, model_options = resolve_component("model", "gaussian", {})
+    target = Target(model_class(model_options, spec), spec, lay_out_rows(NUM_ROWS, 1, NUM_ROWS))
+    mesh = jax.make_mesh((1, 1), (CHAIN_AXIS, DATA_AXIS), axis_types=(AxisType.Auto,) * 2, devices=jax.devices()[:1])
+    multiple = kernel_class.chain_multiple
+    num_chains = math.ceil(max(FEWEST_CHAINS, kernel_class.min_chains) / multiple) * multiple
+    sampling = SamplingSettings.model_validate({"chains": num_chains, "warmup": NUM_WARMUP, "initial": {"method": "prior"}})  # fmt: skip
+    kernel = kernel_class(resolve_metric(options, target, is_at_mode=False), NUM_WARMUP)
+    program = Program(target, kernel, mesh, sampling, num_chains, NUM_DRAWS)
+    compiled = {name: program.trace(name).lower().compile() for name in PROGRAMS}
+    data = program.put_data(rows)
+    begin, _ = compiled["initialise"](program.arguments(GroupKey(1, 0)), data)
+    warm, _, _ = _go(program, compiled, data, begin, 0, NUM_WARMUP)
+    last, statistics, draws = _go(program, compiled, data, warm, NUM_WARMUP, NUM_DRAWS)
+    precision = 1.0 / float(model_options.model_dump()["prior_scale"]) ** 2 + NUM_ROWS
+    return Run(program, compiled, data, warm, last, statistics, draws, rows["x"].sum(0) / precision, precision**-0.5)
+
+
+def _go(
+    program: Program, compiled: dict[str, Any], data: Any, state: Any, first: int, count: int, seed: int = 1
+) -> tuple[ChainState, dict[str, np.ndarray], np.ndarray]:
+    """Make iterations from an absolute one, from a checkpoint as the store keeps it."""
+    leaves = dict(zip(name_leaves(state), map(np.asarray, jax.tree.leaves(state)), strict=True))
+    given, arguments = program.state_to_device(leaves), program.arguments(GroupKey(seed, 0))
+    state, statistics, draws = compiled["segment"](arguments, data, given, np.uint32(first), np.int32(count))
+    cut = {name: np.asarray(values)[:count] for name, values in statistics.items()}
+    return state, cut, program.draws_to_host(draws, count)["mean"]
+
+
+def check_statistics(name: str, run: Run) -> Line:
+    """Check that the statistics are numbers."""
+    for key in NEEDED:
+        if not np.isfinite(run.statistics[key]).all():
+            return Line(name, FAILS, f"'{key}' is not finite in some draw", "compute it at the position that is kept")
+    return Line(name, OK, f"{', '.join(sorted(run.statistics))} are recorded")
+
+
+def check_checkpoint(name: str, run: Run) -> Line:
+    """Check that the state is all that the kernel remembers: cut anywhere, a run is the same run."""
+    program, half = (run.program, run.compiled, run.data), NUM_DRAWS // 2
+    middle, _, one = _go(*program, run.warm, NUM_WARMUP, half)
+    _, _, two = _go(*program, middle, NUM_WARMUP + half, NUM_DRAWS - half)
+    if not np.array_equal(np.concatenate([one, two]), run.draws):
+        return Line(name, FAILS, "cut in the middle, the draws are others", "keep everything in the state, and draw random numbers from the key of the step alone")  # fmt: skip
+    return Line(name, OK, "cut in the middle, the draws are the same bit by bit")
+
+
+def check_keys(name: str, run: Run) -> Line:
+    """Check that other keys give other draws, and that chains differ."""
+    _, _, other = _go(run.program, run.compiled, run.data, run.warm, NUM_WARMUP, 20, seed=2)
+    if np.array_equal(other, run.draws[:20]):
+        return Line(name, FAILS, "another seed gives the same draws", "draw from the key that `step` is given")
+    if len(np.unique(run.draws[-1, :, 0])) < run.draws.shape[1]:
+        return Line(name, FAILS, "two chains are in one place", "give every chain numbers from its own key")
+    return Line(name, OK, "another seed gives other draws, and chains go their own ways")
+
+
+def check_density(name: str, run: Run) -> Line:
+    """Check that the state carries the log density of its position."""
+    state = jax.device_get(run.last.kernel)
+    target, keys = run.program.target.bind(run.data), jax.random.split(jax.random.key(0), run.program.num_chains)
+    found = jax.jit(lambda q: run.program.kernel.init(keys, q, target))(jax.tree.map(jnp.asarray, state.position))
+    for key in ("log_prior", "log_likelihood"):
+        if hasattr(state, key) and not np.allclose(getattr(state, key), getattr(found, key), rtol=SAME, atol=SAME):
+            return Line(name, FAILS, f"`{key}` of the state is not that of its position", "keep the numbers of the position that is kept, also where a proposal is rejected")  # fmt: skip
+    return Line(name, OK, "the state carries the log density of its position")
+
+
+def check_draws(name: str, run: Run) -> Line:
+    """Compare draws with the exact posterior."""
+    if not run.program.kernel.is_adjusted:
+        return Line(name, LEFT_OUT, "the kernel has no accept step, so its draws are biased by its step size")
+    by_chain = np.moveaxis(run.draws, 0, 1)
+    table = convergence_table(by_chain)
+    error = np.abs(by_chain.mean((0, 1)) - run.mean) / table["mcse_mean"]
+    seen = f"R-hat {np.max(table['r_hat']):.3f}; means off by {error.max():.1f} standard errors; deviations by {np.abs(by_chain.std((0, 1)) / run.sd - 1).max():.0%}"  # fmt: skip
+    if not np.max(table["r_hat"]) <= MOST_R_HAT:
+        return Line(name, FAILS, seen, "chains do not agree on a normal posterior: look at step size and accept step")
+    if not (error <= MOST_Z).all() or not (np.abs(by_chain.std((0, 1)) / run.sd - 1) <= MOST_SD).all():
+        return Line(name, FAILS, seen, "the draws are not of the target: look at the accept step and at detailed balance")  # fmt: skip
+    return Line(name, OK, seen)
+
+
+CHECKS: dict[str, Callable[[str, Run], Line]] = {
+    "statistics": check_statistics,
+    "checkpoint": check_checkpoint,
+    "keys": check_keys,
+    "density": check_density,
+    "draws": check_draws,
+}
+"""Name of a check -> the check, in the order in which they run."""

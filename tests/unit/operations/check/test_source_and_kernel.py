@@ -1,0 +1,131 @@
+"""The verb `check` for sources and kernels: what breaks a contract is seen, and named in words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from bayesmesh.cli import main
+from bayesmesh.config.registry import forget_files
+
+SOURCE = """
+from pathlib import Path
+import numpy as np
+from pydantic import Field
+from bayesmesh.config.settings import Settings
+from bayesmesh.data.base import Dataset, Source
+
+class Options(Settings):
+    num_rows: int = Field(9, ge=1, le=100, description="Rows.")
+
+class Mine(Source):
+    '''Numbers.'''
+
+    pretty_name = "Mine"
+    offers = ()
+
+    def read(self, folder: Path) -> Dataset:
+        x = np.linspace(0, 1, self.options.num_rows)
+        return Dataset(rows={"x": x}, constants={"scale": 2.0}, declared_counts={"rows": self.options.num_rows})
+"""
+
+KERNEL = """
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
+from bayesmesh.kernels.random_walk import RandomWalk
+
+class Options(HamiltonianSettings):
+    metric: MetricName = "identity"
+
+class Mine(RandomWalk):
+    '''A walk whose state keeps the density of the place before.'''
+
+    def step(self, key, state, target, tuning):
+        after, info = super().step(key, state, target, tuning)
+        return after._replace(log_likelihood=state.log_likelihood), info
+"""
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Return a function that writes a module, checks its class `Mine`, and gives the exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bayesmesh.sampling.mesh.configure_jax", lambda *_: None)
+    jax.config.update("jax_enable_x64", True)
+
+    def run(text: str, *words: str) -> tuple[int, str]:
+        (tmp_path / "checked_code.py").write_text(text)
+        forget_files()
+        sys.modules.pop("checked_code", None)
+        code = main(["check", "checked_code:Mine", *words])
+        output = capfd.readouterr()
+        assert "Traceback" not in output.out + output.err
+        return code, output.out + output.err
+
+    return run
+
+
+def test_a_source_that_keeps_its_contract(check: Any) -> None:
+    code, said = check(SOURCE)
+    assert code == 0, said
+    assert said.startswith("source checked_code:Mine\nok        read: 9 rows, in fields x\n")
+    assert "no check fails" in said
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "said"),
+    [
+        ("np.linspace(0, 1, self.options.num_rows)", "np.random.default_rng().random(9)", "FAILS     again: read twice, the data differ"),
+        ("np.linspace(0, 1, self.options.num_rows)", "np.array([0, 1, np.nan] * 3)", "FAILS     values: rows/x: row 2: a value is not finite"),
+        ("self.options.num_rows}", "7}", "FAILS     read: rows: expected 7, found 9"),
+        ('"scale": 2.0', '"scale": np.float64(2)', "FAILS     constants: 'scale' is float64"),
+        ("offers = ()", 'offers = ("averaging",)', "FAILS     offers: `offers` is ('averaging',), and the dataset does not hold test rows"),
+        ("return Dataset(", "return dict(", "FAILS     read: `read` returns dict instead of a Dataset"),
+        ("x = np", "x = nq", "FAILS     read: "),
+        (', description="Rows."', "", "FAILS     words: option 'num_rows' has no description"),
+        ('    pretty_name = "Mine"\n', "", "FAILS     words: the class has no pretty_name"),
+    ],
+)  # fmt: skip
+def test_a_source_that_breaks_its_contract(check: Any, found: str, instead: str, said: str) -> None:
+    assert found in SOURCE
+    code, output = check(SOURCE.replace(found, instead))
+    assert code == 1
+    assert said in output
+    assert "remedy: " in output
+    assert "of these checks fail" in output
+
+
+def test_a_kernel_whose_state_is_not_of_its_position(check: Any) -> None:
+    code, said = check(KERNEL)
+    assert code == 1
+    assert "kernel checked_code:Mine on a normal posterior\nok        run: " in said
+    assert "FAILS     density: `log_likelihood` of the state is not that of its position\n          remedy: " in said
+
+
+def test_a_kernel_that_raises(check: Any) -> None:
+    code, said = check(
+        KERNEL.replace("return after._replace(log_likelihood=state.log_likelihood), info", "raise KeyError('no')")
+    )
+    assert code == 1
+    assert "FAILS     run: " in said
+    assert "checked_code.py, line" in said
+    assert "remedy: " in said
+
+
+def test_a_kernel_without_a_statistic(check: Any) -> None:
+    code, said = check(KERNEL + "    statistics = {}\n")
+    assert code == 1
+    assert "FAILS     statistics: lacks log_likelihood, lp, n_steps" in said
+
+
+def test_options_that_are_missing_and_names_of_several_kinds(check: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = check(SOURCE.replace("Field(9, ", "Field("))
+    assert code == 2
+    assert "source 'checked_code:Mine': option num_rows: Field required\n  remedy: give an experiment" in said
+    assert main(["check", "gaussian", "--kind", "source"]) == 0
+    assert capfd.readouterr().out.startswith("source gaussian\n")
+    assert main(["check", "gaussian", "--kind", "kernel"]) == 2
+    assert "unknown kernel 'gaussian'" in capfd.readouterr().err
