@@ -12,6 +12,9 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 _WORK_BYTES = 16 * 2**20
+NEGLIGIBLE = 1e-3
+"""Log ratios this close change no estimate by as much, and in float32 the shape of their tail is that of rounding."""
+
 _MIN_TAIL = 5
 """Fewest draws to which a tail is fitted."""
 _PRIOR_DRAWS, _PRIOR_K = 10, 0.5
@@ -41,7 +44,7 @@ def smooth_weights(
 
     Returns:
         Log weights; and k: infinite where the tail has fewer than five draws or no spread at its lower end, and the
-        weights are then as they were; 0 where all draws have the same ratio.
+        weights are then as they were; 0 where the log ratios of all draws lie within `NEGLIGIBLE` nats.
 
     Reference:
         Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance sampling", arXiv:1507.02646.
@@ -58,7 +61,7 @@ def smooth_weights(
         step = max(1, _WORK_BYTES // (8 * length * _num_points(length)))
         for part in np.split(rows, range(step, len(rows), step)):
             weights[part], k[part] = _smooth_tails(weights[part], length)
-    k[weights.min(axis=1) == 0] = 0.0
+    k[weights.min(axis=1) > -NEGLIGIBLE] = 0.0
     return weights - logsumexp(weights, axis=1, keepdims=True), k
 
 

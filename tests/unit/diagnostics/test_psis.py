@@ -38,3 +38,6 @@ def test_tails_that_cannot_be_fitted_keep_their_weights() -> None:
     assert k[1] == 0
     np.testing.assert_allclose(np.exp(weights[0, 7]), 1)
     np.testing.assert_allclose(weights[1], -np.log(1000))
+    # Differences of rounding have a heavy tail that means nothing.
+    rounded = np.round(generator.pareto(0.5, (1, 1000)) * 1e-6, 6).clip(0, 5e-4)
+    assert smooth_weights(rounded, np.ones(1))[1] == 0
