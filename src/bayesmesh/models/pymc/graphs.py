@@ -30,6 +30,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.variable import TensorVariable
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Axis
 
 Arrays = Mapping[str, Array]
 
@@ -60,6 +61,10 @@ def to_jax(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable[
     # Without this, constants made while something else is traced would be its tracers.
     with jax.ensure_compile_time_eval():
         return jax_funcify(graph)
+
+
+def _labels(coordinate: Sequence[object] | None) -> tuple[str, ...] | None:
+    return None if coordinate is None else tuple(map(str, coordinate))
 
 
 def _plain_name(name: str) -> str:
@@ -119,6 +124,15 @@ class Graphs:
         in_rows = [] if is_whole else [rv for rv, value in observed.items() if self._uses_rows(value)]
         self._outcome = (in_rows[0], observed[in_rows[0]]) if len(in_rows) == 1 else None
         self.predicted = str(in_rows[0].name) if self._outcome else None
+
+    def axes(self) -> dict[str, tuple[Axis | None, ...]]:
+        """Return latent -> its dims with the coordinates that the PyMC model gives them."""
+        dims, coords = self._model.named_vars_to_dims, self._model.coords
+        return {
+            name: tuple(d and Axis(_plain_name(str(d)), _labels(coords.get(d))) for d in dims[rv.name])
+            for rv, name in zip(self._free, self.names, strict=True)
+            if rv.name in dims
+        }
 
     def _uses_rows(self, variable: Variable) -> bool:
         return not set(self._rows.values()).isdisjoint(ancestors([variable]))

@@ -153,6 +153,10 @@ class PymcModel(Model):
     def _log_likelihood(self) -> Callable[[Latents, Rows], Array]:
         return self._graphs.log_likelihood_of_all() if self._is_whole else self._graphs.log_likelihood()
 
+    def axes(self) -> Mapping[str, tuple[base.Axis | None, ...]]:
+        """Return the dims of the latents, with the model's own coordinates."""
+        return self._graphs.axes()
+
     def prior(self, data_spec: SpecLike) -> base.Prior:
         """Return PyMC's free variables as a prior."""
         return Prior(self._graphs, data_spec.dtype)

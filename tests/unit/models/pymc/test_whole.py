@@ -16,8 +16,9 @@ import pymc_functions
 from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Axis
 from bayesmesh.models.pymc.model import PymcFunction
-from bayesmesh.sampling.model_check import check_model
+from bayesmesh.sampling.model_check import check_axes, check_model
 
 GENERATOR = np.random.default_rng(3)
 ROWS = {
@@ -66,7 +67,11 @@ def test_a_model_of_bambi_has_bambi_s_density() -> None:
     rows = {k: jnp.asarray(v)[None] for k, v in ROWS.items()}
     found = model.prior(spec).log_prob(z) + model.log_likelihood(z, rows).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-8)
-    assert set(check_model(PymcFunction, model.options, spec)) == set(names)
+    latents = check_model(PymcFunction, model.options, spec)
+    assert set(latents) == set(names)
+    (axis,) = model.axes()["x_by_town_offset"]
+    assert axis == Axis("town__factor_dim", TOWNS)
+    check_axes(model, latents, latents)
 
 
 def test_rows_that_depend_on_each_other_are_taken_whole() -> None:
