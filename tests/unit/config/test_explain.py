@@ -94,7 +94,7 @@ WRONG = [
     ("sampling.segment_seconds", float("nan"), "should be a finite number, found nan", "segment"),
     ("sampling.segment_seconds", float("inf"), "should be a finite number, found inf", "segment"),
     ("sampling", 3, "should be a mapping with the keys mode, chains", "sampling: Chains and draws"),
-    ("sampling.initial", "zero", "should be a mapping with the keys method, spread", "initial: "),
+    ("sampling.initial", "zero", "should be a mapping with the keys method, file, spread", "initial: "),
     ("compute.mesh", 4, "should be a mapping with the keys chain, data or should be 'auto', found 4", "mesh: "),
     ("compute.mesh", "all", "should be a mapping with the keys chain, data or should be 'auto', found 'all'", "mesh"),
     ("compute.mesh.chain", 0, "should be greater than or equal to 1, found 0", "chain: Devices"),

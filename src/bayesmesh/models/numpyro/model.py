@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 
@@ -153,4 +152,4 @@ class NumpyroFunction(Model):
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return all latents; write a model of your own where some are not identified."""
         del rows
-        return {name: jnp.asarray(value) for name, value in latents.items() if np.size(value)}
+        return {**latents}
