@@ -127,13 +127,18 @@ def with_roles(options: Any, spec: SpecLike) -> Any:
         ConfigError: both name a column, and they differ.
     """
     for role, name in spec.roles.items():
-        own = getattr(options, role)
+        own = _named(options)[role]
         if own not in (None, name):
             raise ConfigError(
                 f"key 'model.{role}': '{own}', where the data have '{name}' in the key 'data.{role}'",
                 "remove one of the two",
             )
     return options.model_copy(update=dict(spec.roles))
+
+
+def _named(options: Any) -> dict[str, str | None]:
+    """Return the options that name columns; `getattr` with computed names would make all code part of the identity."""
+    return dict(options.model_dump(include={*ROLES, "trials"}))
 
 
 def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
@@ -152,7 +157,7 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
     """Return formula and columns, after checking the columns that other options name."""
     if not fields:
         raise ConfigError("model 'glm' reads rows as its `prepare` makes them", "bind it to prepared data")
-    named = {key: getattr(options, key) for key in (*ROLES, "trials")}
+    named = _named(options)
     for key, name in named.items():
         if name is None:
             continue
