@@ -82,13 +82,13 @@ def glm(case: Case, latents: Arrays, rows: Arrays) -> Terms:
     """The regression of tests/cases.py, on columns as it has prepared them."""
     z, facts = {k: np.asarray(v) for k, v in latents.items()}, case.spec.constants
     sd = np.array([facts[f"sd_of_column_{i}"] for i in range(len(z["coefficients"]))])
-    effects = z["effects_site"] * z["sd_site"]
+    effects = z["effects_site"]
     site = rows["group_0"]
     eta = z["intercept"] + rows["design"] @ (z["coefficients"] * sd)
     eta = eta + effects[site, 0] + effects[site, 1] * rows["effects_0"][:, 0]
     unit = facts["outcome_sd"]
     prior = normal(z["intercept"], facts["outcome_mean"], 2.5 * unit) + normal(z["coefficients"], 0, 2.5 * unit / sd)
-    prior += normal(z["effects_site"]) + float(stats.expon(0, unit).logpdf(z["sigma"]))
+    prior += normal(effects, 0, z["sd_site"]) + float(stats.expon(0, unit).logpdf(z["sigma"]))
     prior += float(stats.expon(0, unit / np.array([1, facts["size_of_effect_0"]])).logpdf(z["sd_site"]).sum())
     return prior, normal(rows["outcome"], eta, z["sigma"])
 

@@ -101,6 +101,8 @@ class DataSpec:
         source_fields: fields of the source, where a model has others prepared from them; otherwise empty.
         dataset_counts: rows of each dataset, where the rows are those of many datasets, one after the other; `num_rows`
             is then the largest of them. Empty for one dataset.
+        arrays: numbers of the whole dataset that a model has prepared beside `constants`, float64.
+        is_condensed: whether each row stands for many of the source.
     """
 
     num_rows: int
@@ -113,6 +115,8 @@ class DataSpec:
     roles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     source_fields: Mapping[str, FieldSpec] = dataclasses.field(default_factory=dict)
     dataset_counts: tuple[int, ...] = ()
+    arrays: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    is_condensed: bool = False
 
     @property
     def num_entries(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,8 +12,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.data.condensed_shards import CondensedLike, CondensedShards
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
+
+GATHERED_ROWS = 65_536
+"""Rows of the source that are in memory at a time while rows of groups are collected."""
+
+KEPT_BYTES = 2**28
+"""Size of sorted rows of the source that are kept in memory; of more, each range of rows reads all blocks again."""
 
 Rows = Mapping[str, np.ndarray]
 ReadBlocks = Callable[[], Iterator[Rows]]
@@ -29,6 +37,10 @@ class PreparationLike(Protocol):
     def group_field(self) -> str | None: ...
     @property
     def num_groups(self) -> int: ...
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]: ...
+    @property
+    def condense(self) -> Callable[[], CondensedLike | None] | None: ...
 
 
 Prepare = Callable[[DataSpec, ReadBlocks], PreparationLike | None]
@@ -56,7 +68,8 @@ class PreparedShards(Shards):
     def spec(self, dtype: str = "float32") -> DataSpec:
         """Return the description of the prepared data."""
         counts = () if self._order is None else tuple(self._order[1].tolist())
-        return dataclasses.replace(super().spec(dtype), source_fields=self._source_fields, entry_counts=counts)
+        more: dict[str, Any] = {"source_fields": self._source_fields, "arrays": self._how.arrays}
+        return dataclasses.replace(super().spec(dtype), entry_counts=counts, **more)
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return prepared rows ``start`` to ``stop - 1``, counted in the order of groups where rows are sorted.
@@ -69,10 +82,29 @@ class PreparedShards(Shards):
             raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
         if self._order is None:
             rows = {name: self._read(f"rows/{name}", slice(start, stop)) for name in self._source_fields}
-        else:
-            chosen = self._order[0][start:stop]
-            rows = {name: values[chosen] for name, values in self._all_rows.items()}
-        return self._prepared(rows, stop - start)
+            return self._prepared(rows, stop - start)
+        return self.read_chosen(np.arange(start, stop))
+
+    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return some prepared rows, in the order of their numbers; of a large source memory holds a block beside them."""
+        chosen = rows if self._order is None else self._order[0][rows]
+        found: dict[str, np.ndarray] = {}
+        if self._is_small:
+            return self._prepared({name: values[chosen] for name, values in self._all_rows.items()}, len(chosen))
+        for start in range(0, self.num_rows, GATHERED_ROWS):
+            at = np.flatnonzero((chosen >= start) & (chosen < start + GATHERED_ROWS))
+            if not at.size and (found or start + GATHERED_ROWS < self.num_rows):
+                continue
+            block = slice(start, min(self.num_rows, start + GATHERED_ROWS))
+            of_source = {name: self._read(f"rows/{name}", block)[chosen[at] - start] for name in self._source_fields}
+            for name, values in self._prepared(of_source, len(at)).items():
+                found.setdefault(name, np.empty((len(chosen), *values.shape[1:]), values.dtype))[at] = values
+        return found
+
+    def condensed(self) -> Shards:
+        """Return rows that stand for many, if the model makes any; see `bayesmesh.models.base.Condensed`."""
+        rows = None if self._how.condense is None else self._how.condense()
+        return self if rows is None else CondensedShards(self.path, rows, self.spec())
 
     @property
     def group_field(self) -> str | None:
@@ -118,9 +150,14 @@ class PreparedShards(Shards):
         codes = np.asarray(self._read(f"rows/{self._how.group_field}", ...))
         return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=self._how.num_groups)
 
+    @property
+    def _is_small(self) -> bool:
+        """Whether sorted rows of the source are kept, because those of a group may lie anywhere in the shards."""
+        per_row = sum(np.dtype(f.dtype).itemsize * math.prod(f.shape) for f in self._source_fields.values())
+        return self._order is not None and per_row * self.num_rows <= KEPT_BYTES
+
     @functools.cached_property
     def _all_rows(self) -> dict[str, np.ndarray]:
-        """Every row of the source: those of a group may lie anywhere in the shards."""
         return {name: self._read(f"rows/{name}", ...) for name in self._source_fields}
 
 
@@ -149,6 +186,7 @@ def prepare_rows(prepare: Prepare, spec: DataSpec, rows: Rows) -> tuple[DataSpec
     if preparation is None:
         return spec, dict(rows)
     more: dict[str, Any] = {"constants": {**spec.constants, **preparation.constants}, "source_fields": spec.fields}
+    more["arrays"] = preparation.arrays
     chosen = dict(rows)
     if preparation.group_field is not None:
         codes = rows[preparation.group_field]

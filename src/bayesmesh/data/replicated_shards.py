@@ -78,7 +78,8 @@ class ReplicatedShards(Shards):
         """Return the description of the longest dataset, with the rows of each."""
         counts = (1,) * len(self.counts) if self._is_whole else tuple(self.counts.tolist())
         of_all = self._shards.spec(dtype)
-        return dataclasses.replace(of_all, num_rows=max(counts), fields=self.fields, dataset_counts=counts)
+        # Arrays say how the rows of all datasets lie together, which is not how those of one do.
+        return dataclasses.replace(of_all, num_rows=max(counts), fields=self.fields, dataset_counts=counts, arrays={})
 
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return rows ``start`` to ``stop - 1``, counted dataset after dataset; whole datasets if these are the rows.

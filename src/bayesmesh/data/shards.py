@@ -25,6 +25,9 @@ REMEDY = "run the shard stage again"
 PARTS = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
 """Groups of arrays whose values the fingerprint covers."""
 
+READ_ROWS = 8192
+"""Rows read at a time where a few of them are wanted."""
+
 HASHED_BYTES = 2**24
 """Size of a block of an array that is hashed at a time."""
 
@@ -111,6 +114,24 @@ class Shards:
     def source_rows(self) -> np.ndarray:
         """Return the number that each training row has in the source's order, (num_rows,) int64."""
         return np.arange(self.num_rows)
+
+    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return some training rows, one block at a time, because a single row costs as much as its shard.
+
+        Args:
+            rows: their numbers, ascending.
+        """
+        parts = []
+        for start in range(0, self.num_rows, READ_ROWS):
+            stop = min(self.num_rows, start + READ_ROWS)
+            chosen = rows[(rows >= start) & (rows < stop)]
+            if chosen.size:
+                parts.append({name: v[chosen - start] for name, v in self.read_rows(start, stop).items()})
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+    def condensed(self) -> Shards:
+        """Return the rows from which to sample: these, unless a model makes fewer that say as much."""
+        return self
 
     def test_rows(self) -> dict[str, np.ndarray]:
         """Return the published test set, empty without one."""

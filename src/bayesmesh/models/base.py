@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -57,6 +58,8 @@ class SpecLike(Protocol):
     @property
     def constants(self) -> Mapping[str, float | int]: ...
     @property
+    def arrays(self) -> Mapping[str, np.ndarray]: ...
+    @property
     def dtype(self) -> str: ...
     @property
     def variables(self) -> Mapping[str, VariableLike]: ...
@@ -84,20 +87,36 @@ HostRows = Mapping[str, np.ndarray]
 """Field -> (row, ...), on the host."""
 
 
+class Condensed(NamedTuple):
+    """Rows that stand for many others, with the same log likelihood in all; models read them in `log_likelihood` alone.
+
+    Attributes:
+        fields: field -> (row, ...), in the order of the entries of local latents.
+        entry_counts: rows of each entry; empty without local latents, or where each has one row.
+    """
+
+    fields: dict[str, np.ndarray]
+    entry_counts: tuple[int, ...]
+
+
 class Preparation(NamedTuple):
     """How a model wants the rows of a source, see `Model.prepare`.
 
     Attributes:
         of_rows: from any rows of the source, and their number, to the fields that the model reads.
         constants: added to those of the dataset.
+        arrays: more such numbers, whole arrays, for `DataSpec.arrays`.
         group_field: field of the source whose codes 0, 1, ... are the entries of local latents; rows are sorted by it.
         num_groups: number of codes.
+        condense: returns rows from which to sample instead, or None where those of the source are as good.
     """
 
     of_rows: Callable[[HostRows, int], dict[str, np.ndarray]]
     constants: Mapping[str, float | int]
     group_field: str | None = None
     num_groups: int = 0
+    arrays: Mapping[str, np.ndarray] = MappingProxyType({})
+    condense: Callable[[], Condensed | None] | None = None
 
 
 @runtime_checkable

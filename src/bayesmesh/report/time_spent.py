@@ -21,7 +21,7 @@ from bayesmesh.running.ledger import FINISHED, REMEDY, read_rows
 from bayesmesh.store.layout import ExperimentLayout
 
 ORDER = (
-    "queue", "launch", "start", "fetch", "decode", "shard", "read", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
+    "queue", "launch", "start", "fetch", "decode", "shard", "read", "condense", "transfer", "trace", "lower", "compile", "measure", "resume", "init", "initialise",
     "warmup", "finish", "sample", "run", "write", "look", "join", "derive",
     "teardown",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -22,9 +22,6 @@ from bayesmesh.models.base import Latents, Model, Rows
 from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.posterior_reader import Posterior, draws_of_block
-
-READ_ROWS = 8192
-"""Rows read at a time."""
 
 Derived = dict[str, dict[str, np.ndarray]]
 """Group -> name -> array; those of draws are (chain, draw, ...)."""
@@ -74,7 +71,7 @@ def derive(
     out: Derived = {}
     extent = Extent(posterior.num_chains, posterior.num_draws, probe_rows, pointwise_bytes)
     for numbers, functions in _functions(model, spec, shards, extent):
-        rows, entries = read_chosen_rows(shards, numbers), spec.entries_of(numbers)
+        rows, entries = shards.read_chosen(numbers), spec.entries_of(numbers)
         given = in_dtype(rows, spec)
         out |= {group: _map_draws(posterior, model, given, entries, function) for group, function in functions.items()}
         if "posterior_predictive" in functions:
@@ -132,17 +129,6 @@ def _functions(
 def _outcome_type(dtype: np.dtype) -> np.dtype:
     """Convert counts and labels to int32, whatever integer type the model uses."""
     return np.dtype(np.int32) if np.issubdtype(dtype, np.integer) else dtype
-
-
-def read_chosen_rows(shards: Shards, rows: Int[np.ndarray, " chosen"]) -> dict[str, Shaped[np.ndarray, "chosen ..."]]:
-    """Read chosen rows, one shard at a time, because a single row costs as much as its shard."""
-    parts = []
-    for start in range(0, shards.num_rows, READ_ROWS):
-        stop = min(shards.num_rows, start + READ_ROWS)
-        chosen = rows[(rows >= start) & (rows < stop)]
-        if chosen.size:
-            parts.append({name: v[chosen - start] for name, v in shards.read_rows(start, stop).items()})
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
 def in_dtype(rows: Mapping[str, np.ndarray], spec: DataSpec) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import device_dtype
-from bayesmesh.sampling.derive import in_dtype, read_chosen_rows, spread_evenly
+from bayesmesh.sampling.derive import in_dtype, spread_evenly
 from bayesmesh.sampling.position import resize_local
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.draw_arrays import DRAWS
@@ -78,7 +78,7 @@ class MonitoredProgram:
     ) -> None:
         self._local = model.local_latents
         probes = spread_evenly(spec.num_rows, probe_rows)
-        self._rows = {k: jnp.asarray(v) for k, v in in_dtype(read_chosen_rows(shards, probes), spec).items()}
+        self._rows = {k: jnp.asarray(v) for k, v in in_dtype(shards.read_chosen(probes), spec).items()}
         self._entries = spec.entries_of(probes)
         per_draw = sum(math.prod(s.shape) * s.dtype.itemsize for s in shapes.values())
         self.length = max(1, min(MOST_DRAWS, BLOCK_BYTES // max(1, per_draw)))

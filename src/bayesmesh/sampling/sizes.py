@@ -65,7 +65,10 @@ def make_program(
         whole = mesh_of_datasets(compute, len(data_spec.dataset_counts))
         mesh = Mesh(whole.devices[:1], whole.axis_names, axis_types=whole.axis_types)
     else:
-        mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=sampling.mode == "sharded" and not is_whole)
+        # Condensed rows are few: devices that share the chains need not wait for each other at every step.
+        is_small = data_spec.is_condensed and compute.processes == 1
+        spreads_rows = sampling.mode == "sharded" and not is_whole and not is_small
+        mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
     check_chains(where, spec.kernel.name, sampling, least, multiple)

@@ -77,7 +77,8 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(spec.layout.audit)
-            program = make_program(spec, data_spec, lengths.slice_draws, shards.blocks)
+            sampled = shards.condensed()
+            program = make_program(spec, sampled.spec(compute.dtype), lengths.slice_draws, shards.blocks)
             warn_of_idle_gpu(program.mesh, compute)
             observed = observed_digests(spec.layout.audit)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)
@@ -94,7 +95,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             compiled.load(_programs_left(store, settings.draws))
             leave()
             start = time.perf_counter()
-            data = program.put_data(shards.read_rows(*program.rows_here))
+            data = program.put_data(sampled.read_rows(*program.rows_here))
             ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
         # Of many datasets, a group has the chains of all.
@@ -105,7 +106,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         asked: dict[str, Any] = {} if rule is None else {"should_stop": rule.is_enough, "commit_at": rule.look_numbers}
         asked |= {"label": label, "facts": facts, "peers": peers, "first_draws": lengths.first_draws}
         loop = Loop(program, compiled, key, data, store, ledger, interruption, **asked)
-        with _explaining_starts(spec, program, key, shards):
+        with _explaining_starts(spec, program, key, sampled):
             loop.run(settings.draws if rule is None else rule.num_draws, last)
         num_draws = settings.draws if rule is None else rule.num_draws
         _state_time(ledger, store.commits(), num_draws)

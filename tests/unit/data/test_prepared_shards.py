@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import DataSettings
+from bayesmesh.data import prepared_shards
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import PreparedShards, prepare_rows, prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Condensed
 from bayesmesh.store.layout import DataLayout
 
 GROUP = np.array([2, 0, 2, 4, 0, 2, 1], np.int32)
@@ -25,6 +28,9 @@ class Doubling(NamedTuple):
     mean: float
     group_field: str | None = None
     num_groups: int = 0
+
+    arrays: Mapping[str, np.ndarray] = MappingProxyType({"bins": np.arange(3.0)})
+    condense: Callable[[], Condensed | None] | None = None
 
     @property
     def constants(self) -> dict[str, float]:
@@ -79,7 +85,10 @@ def test_fields_are_the_prepared_ones(path: Path, monkeypatch: pytest.MonkeyPatc
         found.read_rows(0, 8)
 
 
-def test_rows_are_sorted_by_group(path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, prepared_shards.KEPT_BYTES])
+def test_rows_are_sorted_by_group(path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr(prepared_shards, "GATHERED_ROWS", 3)
+    monkeypatch.setattr(prepared_shards, "KEPT_BYTES", kept)
     found = prepared(path, prepare("group"))
     assert isinstance(found, PreparedShards)
     # A level without rows is an entry without rows, so that entries have the numbers of levels.
@@ -88,6 +97,30 @@ def test_rows_are_sorted_by_group(path: Path) -> None:
     np.testing.assert_array_equal(found.read_rows(0, 7)["twice"], 2 * (np.array(order) - 3.0))
     parts = [found.read_rows(start, start + 1)["twice"][0] for start in range(7)]
     np.testing.assert_array_equal(parts, found.read_rows(0, 7)["twice"])
+    np.testing.assert_array_equal(found.read_chosen(np.array([0, 2, 6]))["twice"], np.array(parts)[[0, 2, 6]])
+    assert found.read_rows(3, 3)["twice"].shape == (0,)
+
+
+def test_condensed_rows_take_the_place_of_rows(path: Path) -> None:
+    rows = Condensed({"sums": np.arange(3.0)}, (2, 1))
+
+    def of(spec: Any, read_blocks: Any) -> Doubling:
+        return Doubling(3.0, "group", 5, condense=lambda: rows)
+
+    found = prepared(path, of)
+    condensed = found.condensed()
+    assert found.condensed().fingerprint == found.fingerprint
+    spec = condensed.spec("float64")
+    assert (spec.num_rows, spec.num_entries, set(spec.fields), spec.dtype) == (3, 2, {"sums"}, "float64")
+    assert (spec.constants, spec.arrays, spec.source_fields) == (
+        found.constants,
+        found.spec().arrays,
+        found.spec().source_fields,
+    )
+    np.testing.assert_array_equal(condensed.read_rows(1, 3)["sums"], [1, 2])
+    with pytest.raises(IndexError, match="of 3"):
+        condensed.read_rows(0, 4)
+    assert prepared(path, prepare("group")).condensed().num_rows == 7
 
 
 @pytest.mark.parametrize("group_field", [None, "group"])

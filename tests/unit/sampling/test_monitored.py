@@ -37,6 +37,9 @@ class Rows:
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         return {name: value[start:stop] for name, value in self.rows.items()}
 
+    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: value[rows] for name, value in self.rows.items()}
+
 
 @pytest.fixture(params=[*MODELS, "groups"])
 def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:

@@ -42,6 +42,13 @@ def latent_name(text: str) -> str:
     return re.sub(r"[^\w .:()-]", "_", text)
 
 
+def block_of(priors: Mapping[str, str], term: str) -> str:
+    """Return the latent that holds the coefficients of a term: one for each family of priors."""
+    text = priors.get(term, priors.get("coefficients", "normal"))
+    family = text.partition("(")[0].strip()
+    return "coefficients" if family == "normal" else f"coefficients_{latent_name(family)}"
+
+
 Coding = tuple[tuple[int, ...] | None, ...]
 """For each factor of a term the levels that have a column; None for numbers, and none for a category that is left out."""
 

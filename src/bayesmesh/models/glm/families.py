@@ -32,6 +32,7 @@ class Family(ABC):
         is_in_unit: whether the predictor has the unit of the outcome.
         is_discrete: whether outcomes are whole numbers.
         takes_levels: whether outcomes are the levels of a category.
+        has_dispersion: whether the variance of a row is a parameter times what its mean says.
     """
 
     parameters: ClassVar[Mapping[str, str]] = {}
@@ -39,6 +40,7 @@ class Family(ABC):
     is_in_unit: ClassVar[bool] = False
     is_discrete: ClassVar[bool] = True
     takes_levels: ClassVar[bool] = False
+    has_dispersion: ClassVar[bool] = False
 
     @abstractmethod
     def link(self, mean: float) -> float:
@@ -61,6 +63,46 @@ class Family(ABC):
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         """Return the distribution of each row's outcome."""
 
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and responses of the linear model that the family is near a predictor, each (row,) float64.
+
+        The quick fit of `fit.fit` needs them; families of levels have none.
+
+        Args:
+            y: outcomes.
+            trials: of the binomial family; 1 otherwise.
+            eta: predictors, with the offset; None to begin with those that the outcomes suggest.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no working response")
+
+    def precision(self, latents: Latents) -> Float[Array, ""]:
+        """Return what the weights of `working` are to be multiplied by."""
+        return jnp.ones_like(next(iter(latents.values())), shape=())
+
+    def fixed_dispersion(self, estimate: float) -> float:
+        """Return what the weights of `working` are to be divided by where no latent says it."""
+        del estimate
+        return 1.0
+
+
+_MOST_LOGIT, _MOST_LOG = 8.0, 30.0
+"""Predictors beyond these are taken as these in the quick fit: the weight of a row is nearly 0, or its mean overflows."""
+
+
+def _working_counts(y: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and responses for a log link and variances as the means."""
+    eta = np.log(y + 0.5) if eta is None else np.clip(eta, -_MOST_LOG, _MOST_LOG)
+    mean = np.exp(eta)
+    return mean, eta + (y - mean) / mean
+
+
+def _working_shares(y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and responses for a logit and binomial variances."""
+    eta = special.logit((y + 0.5) / (trials + 1)) if eta is None else np.clip(eta, -_MOST_LOGIT, _MOST_LOGIT)
+    share = special.expit(eta)
+    slope = share * (1 - share)
+    return trials * slope, eta + (y - trials * share) / np.maximum(trials * slope, 1e-300)
+
 
 def _is_count(y: np.ndarray) -> np.ndarray:
     return (y >= 0) & (y == np.floor(y))
@@ -71,6 +113,7 @@ class Normal(Family):
 
     parameters: ClassVar[Mapping[str, str]] = {"sigma": "exponential({rate})"}
     needs, is_in_unit, is_discrete = "any number", True, False
+    has_dispersion = True
 
     def link(self, mean: float) -> float:
         return mean
@@ -83,6 +126,13 @@ class Normal(Family):
         sigma = latents["sigma"]
         z = (rows["outcome"] - eta) / sigma
         return -0.5 * jnp.square(z) - jnp.log(sigma) - 0.5 * math.log(2 * math.pi)
+
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        del trials, eta
+        return np.ones(len(y)), y
+
+    def precision(self, latents: Latents) -> Float[Array, ""]:
+        return latents["sigma"] ** -2
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows
@@ -121,6 +171,9 @@ class Bernoulli(Family):
         del latents
         return rows["outcome"].astype(eta.dtype) * eta - jax.nn.softplus(eta)
 
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return _working_shares(y, trials, eta)
+
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows, latents
         return tfd.Bernoulli(logits=eta)
@@ -147,6 +200,9 @@ class Binomial(Family):
         y, trials = (rows[name].astype(eta.dtype) for name in ("outcome", "trials"))
         return y * eta - trials * jax.nn.softplus(eta)
 
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        return _working_shares(y, trials, eta)
+
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del latents
         return tfd.Binomial(rows["trials"].astype(eta.dtype), logits=eta)
@@ -172,6 +228,10 @@ class Poisson(Family):
         del latents
         return rows["outcome"].astype(eta.dtype) * eta - jnp.exp(eta)
 
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        del trials
+        return _working_counts(y, eta)
+
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows, latents
         return tfd.Poisson(log_rate=eta)
@@ -181,12 +241,17 @@ class NegativeBinomial(Poisson):
     """Counts with variance mean + mean^2 / ``shape``, the log of the mean as the predictor."""
 
     parameters: ClassVar[Mapping[str, str]] = {"shape": "inverse_gamma(0.4, 0.3)"}
+    has_dispersion = True
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         y, shape = rows["outcome"].astype(eta.dtype), latents["shape"]
         logit = eta - jnp.log(shape)
         chosen = gammaln(y + shape) - gammaln(shape)
         return chosen + y * jax.nn.log_sigmoid(logit) + shape * jax.nn.log_sigmoid(-logit)
+
+    def fixed_dispersion(self, estimate: float) -> float:
+        # Rows scatter more than their means say; how much more is taken as the same for all.
+        return max(1.0, estimate)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows
@@ -198,6 +263,7 @@ class Gamma(Family):
 
     parameters: ClassVar[Mapping[str, str]] = {"shape": "half_student_t(3, 10)"}
     needs, is_discrete = "numbers greater than 0", False
+    has_dispersion = True
 
     def link(self, mean: float) -> float:
         return math.log(mean)
@@ -210,6 +276,14 @@ class Gamma(Family):
         y, shape = rows["outcome"], latents["shape"]
         log_rate = jnp.log(shape) - eta
         return shape * log_rate - gammaln(shape) + (shape - 1) * jnp.log(y) - jnp.exp(log_rate) * y
+
+    def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        del trials
+        eta = np.log(y) if eta is None else np.clip(eta, -_MOST_LOG, _MOST_LOG)
+        return np.ones(len(y)), eta + y * np.exp(-eta) - 1
+
+    def precision(self, latents: Latents) -> Float[Array, ""]:
+        return latents["shape"]
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows

@@ -23,7 +23,9 @@ class Group(NamedTuple):
         num_effects: of each level.
         sizes: root mean square of what each effect multiplies.
         num_levels: of the column.
-        is_correlated, is_centred, is_local: see `Options`.
+        is_correlated, is_local: see `Options`.
+        is_centred: whether the effects are their own coordinates (True) or multiples of their standard deviations (False);
+            None for what their rows suggest, see `unconstrained`.
     """
 
     number: int
@@ -33,7 +35,7 @@ class Group(NamedTuple):
     sizes: tuple[float, ...]
     num_levels: int
     is_correlated: bool
-    is_centred: bool
+    is_centred: bool | None
     is_local: bool
 
     @classmethod
@@ -60,7 +62,7 @@ class Group(NamedTuple):
         sizes = ([1.0] if has_intercept else []) + own
         return cls(
             number, latent_name(term.group), has_intercept, len(sizes), tuple(sizes), int(constants[f"levels_of_group_{number}"]),
-            term.is_correlated and len(sizes) > 1, term.group in options.centred, constants["local_group"] == number,
+            term.is_correlated and len(sizes) > 1, _is_centred(term.group, options.centred), constants["local_group"] == number,
         )  # fmt: skip
 
     @property
@@ -80,7 +82,7 @@ class Group(NamedTuple):
 
     @property
     def effects(self) -> str:
-        """Latent with the effects, (level, effect)."""
+        """Latent with the effects, (level, effect), in the unit of the predictor."""
         return f"effects_{self.name}"
 
     def scale(self, latents: Latents) -> Float[Array, "effect effect"]:
@@ -88,17 +90,9 @@ class Group(NamedTuple):
         sd = latents[self.sd]
         return sd[:, None] * latents[self.correlation] if self.is_correlated else jnp.diag(sd)
 
-    def _of_levels(self, latents: Latents, values: Float[Array, "any effect"]) -> Float[Array, "any effect"]:
-        """Return effects from the latent that holds them."""
-        if self.is_centred:
-            return values
-        if self.is_correlated:
-            return values @ self.scale(latents).T
-        return values * latents[self.sd][None]
-
     def of_rows(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         """Return what the effects add to the predictor of each row."""
-        effects = self._of_levels(latents, latents[self.effects])
+        effects = latents[self.effects]
         if not self.is_local:
             effects = effects[rows[f"group_{self.number}"]]
         total = effects[:, 0] if self.has_intercept else jnp.zeros_like(effects[:, 0])
@@ -114,3 +108,7 @@ class Group(NamedTuple):
             below = jnp.tril_indices(self.num_effects, -1)
             found[self.correlations] = (factor @ factor.T)[below]
         return found
+
+
+def _is_centred(group: str, given: bool | tuple[str, ...] | None) -> bool | None:
+    return group in given if isinstance(given, tuple) else given

@@ -1,7 +1,7 @@
 """Generalised linear models with effects of groups, from a formula.
 
-Columns are made once on the host and standardised there; coefficients are in the units of the data. Effects of groups are
-non-centred unless asked otherwise (Papaspiliopoulos, Roberts and Skold 2007, doi:10.1214/088342307000000014).
+Columns are made once on the host and standardised there; coefficients and effects are in the units of the data. In what
+coordinates they are sampled, `unconstrained` says.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import Field
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
 from bayesmesh.models.glm.axes import axes_of
+from bayesmesh.models.glm.condensed import ROOT, make_layout
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.original import original_of
@@ -66,8 +67,11 @@ class Options(Settings):
         "that the data give as such.",
     )
     trials: str | None = Field(None, description="Column with the number of trials, for the binomial family.")
-    centred: tuple[str, ...] = Field(
-        (), description="Groups whose effects are centred, which suits groups with many rows each."
+    centred: bool | tuple[str, ...] | None = Field(
+        None,
+        description="Coordinates in which effects of groups are sampled; draws are the same. By default they follow from the "
+        "rows of each level; `true` samples effects as they are, `false` in units of their standard deviation, and a list "
+        "names the groups that are sampled as they are.",
     )
     local_group: str = Field(
         "auto",
@@ -81,7 +85,7 @@ class Glm(Model):
 
     Reads the columns that its formula names. Latents: ``intercept`` at the means of the columns, ``coefficients`` in the
     order of the columns, parameters of the family, and for each group ``sd_GROUP``, ``correlation_GROUP`` and
-    ``effects_GROUP``, in units of ``sd_GROUP`` unless centred.
+    ``effects_GROUP``, in the unit of the predictor.
     """
 
     pretty_name = "Generalised linear model"
@@ -115,7 +119,7 @@ class Glm(Model):
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the priors by name, scaled to the data where they are not given."""
-        return GlmPrior(make_prior(self.plan, self.options, data_spec))
+        return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)
 
     def _predictor(self, latents: Latents, rows: Rows) -> Float[Array, "rows ..."]:
         """Return the linear predictor, (rows,), or (rows, level - 1) of a categorical outcome."""
@@ -133,11 +137,24 @@ class Glm(Model):
         return eta
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-        """Return the log density of each row's outcome, in nats, times its weight."""
+        """Return the log density of each row's outcome, in nats, times its weight; or that of condensed rows."""
+        if ROOT in rows:
+            return self._of_cells(latents, rows)
         value = self.family.log_density(self._predictor(latents, rows), rows, latents)
         if "constant" in rows:
             value = value + rows["constant"]
         return value * rows["weights"] if "weights" in rows else value
+
+    def _of_cells(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log likelihood of cells of normal outcomes."""
+        plan, sigma = self.plan, latents["sigma"]
+        effects = {}
+        for group in plan.groups:
+            own = latents[group.effects]
+            effects[group.effects] = own if group.is_local else own[rows[f"group_{group.number}"]]
+        layout = make_layout(plan.groups, len(plan.sd), has_intercept=plan.has_intercept)
+        line = plan.line(latents, sigma.dtype) - jnp.asarray(self.spec.arrays["location"], sigma.dtype)
+        return layout.log_likelihood(line, effects, rows, sigma, has_intercept=plan.has_intercept)
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models.base import FieldLike, HostRows, Latents, Preparation, SpecLike
+from bayesmesh.models.base import Condensed, FieldLike, HostRows, Latents, Preparation, SpecLike
 from bayesmesh.models.glm.design import (
     Columns,
     Moments,
     Source,
+    block_of,
     evaluate_columns,
-    latent_name,
     levels_of,
     make_columns,
     moments_of,
@@ -24,9 +24,7 @@ from bayesmesh.models.glm.design import (
 from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_of
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.groups import Group
-
-MANY_LEVELS = 1000
-"""Levels of a group from which its effects lie with their rows."""
+from bayesmesh.models.glm.reduction import Reduction, choose_local
 
 MOST_COLUMNS = 2000
 """Columns of a design, which is a dense matrix."""
@@ -82,6 +80,12 @@ class Plan(NamedTuple):
         order = np.argsort(np.concatenate([self.blocks[name] for name in self.blocks]))
         return together if (order == np.arange(len(order))).all() else together[order]
 
+    def line(self, latents: Latents, dtype: Any) -> Float[Array, " c"]:
+        """Return the intercept, if there is one, and standardised coefficients, for one predictor a row."""
+        parts = [latents["intercept"][None]] if self.has_intercept else []
+        parts += [self.coefficients(latents) * jnp.asarray(self.sd, dtype)] if self.columns else []
+        return jnp.concatenate([jnp.zeros(0, dtype), *parts])
+
     def over_outputs(self, values: np.ndarray, dtype: Any) -> Float[Array, "column ..."]:
         """Return numbers of columns with axes of length 1 for the outputs."""
         return jnp.asarray(values, dtype).reshape(-1, *(1 for _ in self.output_shape))
@@ -113,7 +117,7 @@ def make_plan(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> 
     names = [c.name for c in columns for _ in c.labels]
     blocks: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        blocks.setdefault(_block_of(options.priors, name), []).append(i)
+        blocks.setdefault(block_of(options.priors, name), []).append(i)
     return Plan(
         formula, tuple(columns), mean, sd, tuple(groups), num_levels, output_shape, tuple(family.parameters),
         {name: tuple(indices) for name, indices in blocks.items()},
@@ -144,13 +148,6 @@ def _named(options: Any) -> dict[str, str | None]:
 def effect_columns(source: Source, term: GroupTerm) -> list[Columns]:
     """Return what the effects of a group multiply, without the intercept."""
     return make_columns(source, term.terms[() in term.terms :], has_intercept=() in term.terms)
-
-
-def _block_of(priors: Mapping[str, str], term: str) -> str:
-    """Return the latent that holds the coefficients of a term: one for each family of priors."""
-    text = priors.get(term, priors.get("coefficients", "normal"))
-    family = text.partition("(")[0].strip()
-    return "coefficients" if family == "normal" else f"coefficients_{latent_name(family)}"
 
 
 def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tuple[Formula, list[Columns]]:
@@ -193,7 +190,8 @@ def _read(options: Any, spec: SpecLike, fields: Mapping[str, FieldLike]) -> tupl
             f"{KEY}: a categorical outcome takes no effects of groups", "use another family, or a column for each level"
         )
     names = {g.group for g in formula.groups}
-    for key, given in (("centred", options.centred), ("local_group", (options.local_group,))):
+    centred = options.centred if isinstance(options.centred, tuple) else ()
+    for key, given in (("centred", centred), ("local_group", (options.local_group,))):
         for name in given:
             if name not in names and not (key == "local_group" and name in ("auto", "none")):
                 raise ConfigError(f"key 'model.{key}': '{name}' has no effects in the formula", suggest(name, names))
@@ -208,7 +206,7 @@ def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterat
     effects = [effect_columns(source, term) for term in formula.groups]
     reader = _Reader(options, formula, tuple(columns), tuple(map(tuple, effects)), family, spec)
     constants = reader.describe(read_blocks)
-    local = _choose_local(options, formula, constants)
+    local = choose_local(options, formula, constants)
     mean, sd = (
         np.array([constants[f"{what}_of_column_{i}"] for i in range(sum(len(c.labels) for c in columns))]) for what in ("mean", "sd")
     )  # fmt: skip
@@ -217,20 +215,20 @@ def prepare_table(options: Any, spec: SpecLike, read_blocks: Callable[[], Iterat
     def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
         return reader.fields(rows, num_rows, mean, sd, local)
 
+    def read_fields() -> Iterator[HostRows]:
+        for rows in read_blocks():
+            yield reader.fields(rows, len(next(iter(rows.values()))), mean, sd, None)
+
+    reduction = Reduction(options, formula, tuple(columns), tuple(map(tuple, effects)), family, constants, local)
+    arrays = reduction.fit(read_fields)
+
+    def condense() -> Condensed | None:
+        return reduction.condense(read_fields, arrays, spec.num_rows)
+
     if local is None:
-        return Preparation(of_rows, constants)
-    return Preparation(of_rows, constants, formula.groups[local].group, int(constants[f"levels_of_group_{local}"]))
-
-
-def _choose_local(options: Any, formula: Formula, constants: Mapping[str, float | int]) -> int | None:
-    """Return the number of the groups whose effects lie with their rows."""
-    sizes = {i: int(constants[f"levels_of_group_{i}"]) for i in range(len(formula.groups))}
-    if options.local_group == "none" or not sizes:
-        return None
-    if options.local_group == "auto":
-        largest = max(sizes, key=lambda i: sizes[i])
-        return largest if sizes[largest] >= MANY_LEVELS else None
-    return next(i for i, g in enumerate(formula.groups) if g.group == options.local_group)
+        return Preparation(of_rows, constants, arrays=arrays, condense=condense)
+    group, num_levels = formula.groups[local].group, int(constants[f"levels_of_group_{local}"])
+    return Preparation(of_rows, constants, group, num_levels, arrays, condense)
 
 
 class _Reader(NamedTuple):

@@ -17,12 +17,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._maps import Maps
 from bayesmesh.models._priors import has_location, parse_prior, scaled
 from bayesmesh.models.base import Bijector, Latents, SpecLike
-from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES
+from bayesmesh.models.glm.families import DEFAULT_SCALE, FAMILIES, Family
 from bayesmesh.models.glm.groups import Group
 from bayesmesh.models.glm.prepared import Plan
+from bayesmesh.models.glm.unconstrained import Coordinates
 
 tfd, tfb = tfp.distributions, tfp.bijectors
 
@@ -34,10 +34,11 @@ class GlmPrior:
 
     Args:
         parts: latent -> distribution, or function of the latents before it.
+        plan, family, spec: of the model, from which the coordinates follow.
     """
 
-    def __init__(self, parts: Mapping[str, Any]) -> None:
-        self._parts = dict(parts)
+    def __init__(self, parts: Mapping[str, Any], plan: Plan, family: Family, spec: SpecLike) -> None:
+        self._parts, self._plan, self._family, self._spec = dict(parts), plan, family, spec
 
     def _of(self, name: str, latents: Latents) -> Any:
         part = self._parts[name]
@@ -56,10 +57,27 @@ class GlmPrior:
         return sum(terms[1:], start=terms[0])
 
     def experimental_default_event_space_bijector(self) -> Bijector:
-        """Return the map from unconstrained space."""
+        """Return the map from unconstrained space: see `unconstrained`."""
         plain = {k: p for k, p in self._parts.items() if isinstance(p, tfd.Distribution)}
         maps = {k: p.experimental_default_event_space_bijector() for k, p in plain.items()}
-        return Maps({name: maps.get(name, tfb.Identity()) for name in self._parts})
+        positive = {name for name, part in plain.items() if _is_of_all_positive(part)}
+        return Coordinates(
+            self._plan, self._family, self._spec, {name: maps.get(name) for name in self._parts}, positive
+        )
+
+
+_POSITIVE = (
+    tfd.Exponential, tfd.HalfNormal, tfd.HalfStudentT, tfd.HalfCauchy, tfd.Gamma, tfd.InverseGamma, tfd.LogNormal,
+)  # fmt: skip
+
+
+def _is_of_all_positive(distribution: Any) -> bool:
+    """Return whether a distribution lies on all positive numbers, also of arrays and with a scale."""
+    while isinstance(distribution, (tfd.TransformedDistribution, tfd.Independent, tfd.Sample)) and not isinstance(
+        distribution, tfd.LogNormal
+    ):
+        distribution = distribution.distribution
+    return isinstance(distribution, _POSITIVE)
 
 
 def make_prior(plan: Plan, options: Any, spec: SpecLike) -> dict[str, Any]:
@@ -178,11 +196,7 @@ class _Maker:
         if group.is_correlated:
             parts[group.correlation] = tfd.CholeskyLKJ(group.num_effects, self._array(self._concentration(group)))
         num_levels = self._spec.num_entries if group.is_local else group.num_levels
-        shape = (num_levels, group.num_effects)
-        zero = self._array(0.0)
-        parts[group.effects] = scaled("normal", zero, self._array(1.0), shape)
-        if group.is_centred:
-            parts[group.effects] = lambda latents: _centred(group, latents, num_levels)
+        parts[group.effects] = lambda latents: _effects(group, latents, num_levels)
         return parts
 
     def _concentration(self, group: Group) -> float:
@@ -196,7 +210,7 @@ class _Maker:
         return float(found[1])
 
 
-def _centred(group: Group, latents: Latents, num_levels: int) -> tfp.distributions.Distribution:
+def _effects(group: Group, latents: Latents, num_levels: int) -> tfp.distributions.Distribution:
     """Return the distribution of effects given their standard deviations and correlations."""
     sd = latents[group.sd]
     if group.is_correlated:

@@ -70,12 +70,12 @@ def measure_writing(plan: Plan, name: str, *, draws: int, rounds: int, cores: in
     spec = make_spec("sample", name, plan.experiments[name], plan.results)
     configure_jax(spec.compute, cores)
     use_cache(spec.results)
-    layout, (shards, data_spec) = plan.layout(name), shards_of(spec)
+    layout, shards = plan.layout(name), shards_of(spec)[0].condensed()
     observed = observed_digests(layout.audit)
     group = layout.group(chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed), 0)
     if not (group / "store.json").is_file():
         raise ConfigError(f"{group}: no chains to continue", f"sample the experiment first: snakemake --cores 2 {name}")
-    program = make_program(spec, data_spec, slice_draws=read_lengths(layout.audit).slice_draws)
+    program = make_program(spec, shards.spec(spec.compute.dtype), slice_draws=read_lengths(layout.audit).slice_draws)
     compiled = {k: c.compiled for k, c in compile_programs(program, Ledger(Path("unused"), "benchmark")).items()}
     data, key = program.put_data(shards.read_rows(0, shards.num_rows)), GroupKey(spec.sampling.seed, 0)
     memory: dict[int, float] = {}

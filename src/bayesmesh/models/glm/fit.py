@@ -1,0 +1,232 @@
+"""A quick fit of a linear model with effects, on the host, from which sampling takes its coordinates.
+
+Sums over rows are made block by block: the products of the columns with each other, and those within every level of a
+group. From them follow coefficients and variances, by expectation-maximisation (Laird and Ware 1982,
+doi:10.2307/2529876). Families other than the normal are linearised first, and again around every fit (Breslow and Clayton
+1993, doi:10.1080/01621459.1993.10594284). Draws do not depend on how good the fit is, only their cost does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.models.base import HostRows
+from bayesmesh.models.glm.families import DEFAULT_SCALE, Family
+
+_ITERATIONS = 40
+"""Of expectation-maximisation; each costs as much as the levels, whatever the rows."""
+
+_PASSES = 4
+"""Over the rows, where one is not enough: a family is linearised, or effects of several groups are fitted in turn."""
+
+_DIGITS = 8
+"""Of the numbers that are kept, so that they do not depend on how a machine orders its sums."""
+
+
+class Term(NamedTuple):
+    """A term of effects: the number of the group, its levels, its effects, and whether the first is an intercept."""
+
+    number: int
+    num_levels: int
+    num_effects: int
+    has_intercept: bool
+
+
+class _Sums(NamedTuple):
+    """Weighted sums of products over rows.
+
+    Attributes:
+        num_rows: sum of the weights of the rows.
+        gram: (column + 1, column + 1), of the columns and, behind them, the outcome.
+        levels: (level, effect, effect + column + 1), of effects with effects, columns and outcome.
+    """
+
+    num_rows: float
+    gram: np.ndarray
+    levels: np.ndarray
+
+
+class _State(NamedTuple):
+    """A fit: coefficients, effects of each term, variance of a row of unit weight."""
+
+    coefficients: np.ndarray
+    effects: list[np.ndarray]
+    dispersion: float
+
+
+def fit(
+    family: Family,
+    terms: Sequence[Term],
+    read_fields: Callable[[], Iterator[HostRows]],
+    num_columns: int,
+    unit: float,
+    *,
+    has_intercept: bool,
+) -> dict[str, np.ndarray]:
+    """Return what coordinates are made of, by name.
+
+    Args:
+        family: of the outcome; it has a working response.
+        terms: effects of groups.
+        read_fields: returns an iterator over prepared rows in blocks, with the codes of all groups.
+        num_columns: standardised columns of the design.
+        unit: of the predictor, in which priors are scaled.
+        has_intercept: whether there is one, before the columns.
+
+    Returns:
+        ``location`` (c,) and ``root`` (c, c), upper triangular: intercept and standardised coefficients are about location
+        + root @ standard normal. For a family with ``sigma``, ``sigma`` (2,): an estimate, and the standard deviation of its
+        log. For each term t: ``gram_t`` (level, effect, effect), ``cross_t`` (level, effect, c) and ``working_t`` (level,
+        effect), the weighted products of effects with effects, columns and outcome; and ``sd_t`` (2, effect).
+    """
+    width = num_columns + has_intercept
+    state: _State | None = None
+    is_linear = family.is_in_unit and len(terms) < 2
+    found: dict[str, np.ndarray] = {}
+    ridge = np.eye(width) / (DEFAULT_SCALE * unit) ** 2
+    for _ in range(1 if is_linear else _PASSES):
+        sums = _sums_of_terms(family, terms, read_fields(), state, width, has_intercept=has_intercept)
+        fits = [_expectation_maximisation(each, width, ridge, has_dispersion=family.has_dispersion) for each in sums]
+        largest = max(range(len(sums)), key=lambda i: len(sums[i].levels))
+        state = _State(
+            fits[largest].coefficients, [each.effects for each in fits[: len(terms)]], fits[largest].dispersion
+        )
+        chosen = fits[largest]
+        found = {"location": chosen.coefficients, "root": np.linalg.inv(np.linalg.cholesky(chosen.precision)).T}
+        if family.is_in_unit:
+            found["sigma"] = np.array([np.sqrt(chosen.dispersion), 1 / np.sqrt(1 + 2 * sums[largest].num_rows)])
+        for term, own, of_term in zip(terms, sums, fits, strict=False):
+            q, divisor = term.num_effects, family.fixed_dispersion(of_term.dispersion)
+            parts = own.levels[:, :, :q], own.levels[:, :, q:-1], own.levels[:, :, -1]
+            for name, part in zip(("gram", "cross", "working"), parts, strict=True):
+                found[f"{name}_{term.number}"] = part / divisor
+            found[f"sd_{term.number}"] = of_term.sd
+    return {name: _rounded(value) for name, value in found.items()}
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        exponent = np.where(x == 0, 0.0, np.floor(np.log10(np.abs(x))))
+    unit = 10.0 ** (exponent - _DIGITS + 1)
+    return np.asarray(np.round(x / unit) * unit)
+
+
+def _sums_of_terms(
+    family: Family,
+    terms: Sequence[Term],
+    blocks: Iterator[HostRows],
+    state: _State | None,
+    width: int,
+    *,
+    has_intercept: bool,
+) -> list[_Sums]:
+    """Return the sums for each term, with the present effects of the others taken from the outcome; one without terms."""
+    grams = [np.zeros((width + 1, width + 1)) for _ in range(max(1, len(terms)))]
+    levels = [np.zeros((t.num_levels, t.num_effects, t.num_effects + width + 1)) for t in terms]
+    levels = levels or [np.zeros((0, 0, width + 1))]
+    num_rows = 0.0
+    for rows in blocks:
+        y = np.asarray(rows["outcome"], float)
+        columns = np.ones((len(y), int(has_intercept)))
+        if "design" in rows:
+            columns = np.concatenate([columns, rows["design"]], axis=1)
+        effects = [_effects_of(term, rows) for term in terms]
+        offset = np.asarray(rows.get("offset", np.zeros(len(y))), float)
+        trials = np.asarray(rows.get("trials", np.ones(len(y))), float)
+        of_terms = [np.zeros(len(y)) for _ in terms]
+        eta = None
+        if state is not None:
+            of_terms = [
+                np.einsum("nq,nq->n", z, u[rows[f"group_{t.number}"]])
+                for t, z, u in zip(terms, effects, state.effects, strict=True)
+            ]
+            eta = offset + np.einsum("np,p->n", columns, state.coefficients) + np.sum(of_terms, axis=0)
+        weight, response = family.working(y, trials, eta)
+        own = np.asarray(rows.get("weights", np.ones(len(y))), float)
+        num_rows, weight, response = num_rows + float(own.sum()), weight * own, response - offset
+        for i in range(len(grams)):
+            others = sum((x for j, x in enumerate(of_terms) if j != i), start=np.zeros(len(y)))
+            both = np.concatenate([columns, (response - others)[:, None]], axis=1)
+            grams[i] += np.einsum("ni,nj->ij", both, weight[:, None] * both)
+            if terms:
+                all_three = np.concatenate([effects[i], both], axis=1)
+                add_levels(levels[i], rows[f"group_{terms[i].number}"], weight[:, None] * effects[i], all_three)
+    return [_Sums(num_rows, gram, of_levels) for gram, of_levels in zip(grams, levels, strict=True)]
+
+
+def _effects_of(term: Term, rows: HostRows) -> np.ndarray:
+    """Return what the effects of a term multiply, (row, effect)."""
+    one = np.ones((len(rows["outcome"]), int(term.has_intercept)))
+    slopes = f"effects_{term.number}"
+    return np.concatenate([one, rows[slopes]], axis=1) if slopes in rows else one
+
+
+def add_levels(total: np.ndarray, codes: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    """Add the products of (row, a) and (row, b) to those of their levels, (level, a, b)."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    products = left[order][:, :, None] * right[order][:, None, :]
+    total[ordered[first]] += np.add.reduceat(products, first, axis=0)
+
+
+class _Fit(NamedTuple):
+    """A fit of one term.
+
+    Attributes:
+        coefficients: (column,).
+        precision: (column, column), of the coefficients with the effects integrated out.
+        effects: (level, effect).
+        dispersion: variance of a row of unit weight.
+        sd: (2, effect), standard deviations of the effects, and of the logs of these estimates.
+    """
+
+    coefficients: np.ndarray
+    precision: np.ndarray
+    effects: np.ndarray
+    dispersion: float
+    sd: np.ndarray
+
+
+def _expectation_maximisation(sums: _Sums, width: int, ridge: np.ndarray, *, has_dispersion: bool) -> _Fit:
+    gram, cross, total = sums.gram[:-1, :-1], sums.gram[:-1, -1], sums.gram[-1, -1]
+    num_effects = sums.levels.shape[1]
+    within, with_columns, with_outcome = (
+        sums.levels[:, :, :num_effects], sums.levels[:, :, num_effects:-1], sums.levels[:, :, -1],
+    )  # fmt: skip
+    plain = np.linalg.solve(gram + ridge, cross) if width else cross
+    spread = max(float(total - plain @ cross) / max(sums.num_rows, 1.0), 1e-12)
+    dispersion = spread if has_dispersion else 1.0
+    size = np.maximum(np.einsum("lqq->q", within) / max(sums.gram[0, 0], sums.num_rows, 1e-12), 1e-12)
+    covariance = np.diag(0.25 * spread / size)
+    coefficients, precision = plain, gram / dispersion + ridge
+    effects, remaining = np.zeros(with_outcome.shape), np.zeros(within.shape)
+    for _ in range(_ITERATIONS if len(within) else 1):
+        remaining = np.linalg.inv(within / dispersion + np.linalg.inv(covariance)[None])
+        shrunk = np.einsum("lqr,lrp->lqp", remaining, with_columns) / dispersion
+        precision = (gram - np.einsum("lqp,lqr->pr", with_columns, shrunk)) / dispersion + ridge
+        right = (cross - np.einsum("lqp,lq->p", shrunk, with_outcome)) / dispersion
+        coefficients = np.linalg.solve(precision, right) if width else right
+        left_over = with_outcome - np.einsum("lqp,p->lq", with_columns, coefficients)
+        effects = np.einsum("lqr,lr->lq", remaining, left_over) / dispersion
+        if len(within):
+            squares = effects[:, :, None] * effects[:, None, :] + remaining
+            covariance = squares.mean(0) + 1e-6 * np.diag(0.25 * spread / size)
+        if has_dispersion:
+            residual = total - 2 * coefficients @ cross + coefficients @ gram @ coefficients
+            residual += np.einsum("lqr,lq,lr->", within, effects, effects) - 2 * np.sum(effects * left_over)
+            residual += np.einsum("lqr,lqr->", within, remaining)
+            dispersion = max(float(residual) / max(sums.num_rows, 1.0), 1e-6 * spread)
+    variances = np.diagonal(covariance)
+    # How much of each level's own outcome its effect follows: 0 leaves the scale of the prior as it is.
+    follows = np.clip(1 - np.einsum("lqq->lq", remaining) / variances[None], 0, 1)
+    of_logs = 1 / np.sqrt(1 + 2 * np.sum(np.square(follows), axis=0))
+    return _Fit(coefficients, precision, effects, dispersion, np.stack([np.sqrt(variances), of_logs]))
+
+
+def arrays_of(arrays: Mapping[str, np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the products of a term's effects with effects, columns and outcome, as `fit` names them."""
+    return arrays[f"gram_{number}"], arrays[f"cross_{number}"], arrays[f"working_{number}"]

@@ -1,0 +1,76 @@
+"""Condensed rows of linear models have the likelihood of the rows that they stand for, and its gradient."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.base import FieldSpec
+from bayesmesh.data.condensed_shards import CondensedShards
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.models.glm.model import Glm
+from cases import trees
+
+NUM_ROWS = 400
+
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "normal": ("growth ~ age + species + (1 + mass | site)", "normal", {"local_group": "site", "weights": "plots"}),
+    "normal, crossed": ("growth ~ age + (1 | site) + (0 + age | species)", "normal", {"offset": "mass"}),
+    "normal, no groups": ("growth ~ 0 + age + mass", "normal", {}),
+    "same rows": ("alive ~ species + (1 | site)", "bernoulli", {"local_group": "site", "weights": "plots"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_condensed_rows_say_as_much(case: str) -> None:
+    formula, family, options = CASES[case]
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family, **options)
+    preparation = Glm.prepare(
+        own, spec, lambda: iter([{k: v[:150] for k, v in table.items()}, {k: v[150:] for k, v in table.items()}])
+    )
+    assert preparation is not None
+    assert preparation.condense is not None
+    condensed = preparation.condense()
+    assert condensed is not None
+    prepared, rows = prepare_rows(functools.partial(Glm.prepare, own), spec, table)
+    shards = CondensedShards.__new__(CondensedShards)
+    shards.__dict__ |= {
+        "_rows": condensed.fields, "_about": prepared, "_counts": condensed.entry_counts, "constants": prepared.constants,
+        "num_rows": len(next(iter(condensed.fields.values()))),
+        "fields": {name: FieldSpec(v.shape[1:], v.dtype.name) for name, v in condensed.fields.items()},
+    }  # fmt: skip
+    few = shards.spec("float64")
+    assert few.num_rows < NUM_ROWS / 4
+    assert few.num_entries == (5 if options.get("local_group") else few.num_rows)
+
+    def total(spec: Any, rows: Any, latents: Any) -> jax.Array:
+        model = Glm(own, spec)
+        entries = jnp.asarray(spec.entries_of(np.arange(spec.num_rows)))
+        aligned = {name: latents[name][entries] for name in model.local_latents}
+        return model.log_likelihood({**latents, **aligned}, {k: jnp.asarray(v) for k, v in rows.items()}).sum()
+
+    latents = Glm(own, prepared).prior(prepared).sample(seed=jax.random.key(3))
+    read = shards.read_rows(0, few.num_rows)
+    one, other = (
+        jax.value_and_grad(functools.partial(total, *each))(latents) for each in ((prepared, rows), (few, read))
+    )
+    np.testing.assert_allclose(other[0], one[0], rtol=1e-10)
+    for name, gradient in one[1].items():
+        np.testing.assert_allclose(other[1][name], gradient, rtol=1e-7, atol=1e-7 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize(("formula", "family"), [("leaves ~ age", "poisson"), ("growth ~ age + (1 | site)", "normal")])
+def test_rows_that_would_not_be_fewer_stay(formula: str, family: str) -> None:
+    spec, table = trees(20)
+    own = read_options(component_path("model", "glm"))(formula=formula, family=family)
+    preparation = Glm.prepare(own, spec, lambda: iter([table]))
+    assert preparation is not None
+    assert preparation.condense is not None
+    assert preparation.condense() is None

@@ -1,0 +1,104 @@
+"""Coordinates of linear models: a map with its Jacobian, in which posteriors of many rows are nearly standard normal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from unit.models.glm.test_model import draw, make
+
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "correlated": ("growth ~ age + species + (1 + mass | site)", "normal", {"priors": {"species": "laplace(0, 1)"}}),
+    "two groups": (
+        "leaves ~ 0 + age + (1 + age || site) + (1 | species)", "poisson", {"centred": ["species"], "local_group": "site"},
+    ),
+    "non-centred": ("growth ~ age + (1 | site)", "student_t", {"centred": False, "priors": {"sd": "uniform(0, 9)"}}),
+    "levels": ("stage ~ age + (1 | site)", "ordinal", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_map_and_jacobian(case: str) -> None:
+    formula, family, options = CASES[case]
+    model, _, _ = make(formula, family, **options)
+    latents = draw(model)
+    bijector = model.prior(model.spec).experimental_default_event_space_bijector()
+    x = bijector.inverse(latents)
+    again = bijector.forward(x)
+    assert set(again) == set(latents)
+    for name, value in latents.items():
+        np.testing.assert_allclose(again[name], value, rtol=1e-7, atol=1e-9)
+    if "baseline" in latents or any(name.startswith("correlation") for name in latents):
+        # These lie on surfaces, whose Jacobian is that of their own bijector: compare how the whole changes with the rest.
+        moving = [name for name in x if name != "baseline" and not name.startswith("correlation")]
+    else:
+        moving = list(x)
+    flat, unflatten = jax.flatten_util.ravel_pytree({name: x[name] for name in moving})
+
+    def forward(flat: jax.Array) -> jax.Array:
+        found = bijector.forward({**x, **unflatten(flat)})
+        return jax.flatten_util.ravel_pytree({name: found[name] for name in moving})[0]
+
+    jacobian = jax.jit(jax.jacobian(forward))
+
+    def expected(flat: jax.Array) -> float:
+        return float(np.linalg.slogdet(jacobian(flat))[1])
+
+    def found(flat: jax.Array) -> float:
+        return float(bijector.forward_log_det_jacobian({**x, **unflatten(flat)}))
+
+    moved = flat + 0.1
+    difference = expected(moved) - expected(flat)
+    np.testing.assert_allclose(found(moved) - found(flat), difference, rtol=1e-6, atol=1e-8)
+    if moving == list(x):
+        np.testing.assert_allclose(found(flat), expected(flat), rtol=1e-6)
+
+
+def test_effects_of_normal_outcomes_are_standard_normal_given_the_rest() -> None:
+    model, rows, _ = make("growth ~ age + (1 + mass | site)", local_group="none")
+    prior = model.prior(model.spec)
+    bijector = prior.experimental_default_event_space_bijector()
+    x = bijector.inverse(draw(model))
+
+    def log_density(effects: jax.Array) -> jax.Array:
+        moved = {**x, "effects_site": effects}
+        latents = bijector.forward(moved)
+        jacobian = bijector.forward_log_det_jacobian(moved)
+        return prior.log_prob(latents) + jacobian + model.log_likelihood(latents, rows).sum()
+
+    at = jnp.zeros_like(x["effects_site"])
+    gradient, hessian = jax.jit(lambda at: (jax.grad(log_density)(at), jax.hessian(log_density)(at)))(at)
+    np.testing.assert_allclose(gradient, 0, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(hessian).reshape(at.size, at.size), -np.eye(at.size), atol=1e-4)
+
+
+@pytest.mark.parametrize(("outcome", "family"), [("growth", "normal"), ("leaves", "poisson")])
+def test_posteriors_of_many_rows_are_near_the_origin(outcome: str, family: str) -> None:
+    model, rows, _ = make(f"{outcome} ~ age + species + (1 | site)", family, num_rows=2000)
+    prior = model.prior(model.spec)
+    bijector = prior.experimental_default_event_space_bijector()
+    start = jax.tree.map(jnp.zeros_like, bijector.inverse(draw(model)))
+    # The sites do not differ in their numbers of leaves: of a deviation near 0 the posterior is not normal.
+    moving = {name: value for name, value in start.items() if family == "normal" or name != "sd_site"}
+    zero, unflatten = jax.flatten_util.ravel_pytree(moving)
+
+    @jax.jit
+    def derivatives(flat: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def log_density(flat: jax.Array) -> jax.Array:
+            x = {**start, **unflatten(flat)}
+            latents = bijector.forward(x)
+            jacobian = bijector.forward_log_det_jacobian(x)
+            return prior.log_prob(latents) + jacobian + model.log_likelihood(latents, rows).sum()
+
+        return jax.grad(log_density)(flat), jax.hessian(log_density)(flat)
+
+    gradient, hessian = derivatives(zero)
+    precision = -np.asarray(hessian)
+    assert np.abs(np.linalg.solve(precision, gradient)).max() < 1
+    values = np.linalg.eigvalsh(precision)
+    assert 0.3 < values.min() < values.max() < 3
