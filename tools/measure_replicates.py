@@ -2,13 +2,12 @@
 
     python tools/measure_replicates.py FOLDER [REPLICATES]
 
-Writes a project to FOLDER, runs Snakemake on two cores, and prints wall and processor times of the runs and their ratio.
+Writes a project to FOLDER, runs Snakemake on two cores, and prints the wall times of the runs and their ratio.
 The ten share one start of Snakemake, and their programs are compiled before, which is in favour of separate runs.
 """
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
@@ -89,14 +88,12 @@ def write_project(folder: Path, num_replicates: int) -> None:
         (folder / "config" / "experiments" / f"{name}.yaml").write_text(EXPERIMENT.format(title=name, of=of))
 
 
-def run(folder: Path, *targets: str) -> tuple[float, float]:
-    """Run Snakemake; return wall and processor seconds."""
-    wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+def run(folder: Path, *targets: str) -> float:
+    """Run Snakemake; return wall seconds."""
+    start = time.perf_counter()
     command = [sys.executable, "-m", "snakemake", *targets, "--cores", "2", "--quiet", "all"]
     subprocess.run(command, cwd=folder, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - wall, used
+    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -104,9 +101,8 @@ def main() -> None:
     write_project(folder, num_replicates)
     together = run(folder, "together")
     run(folder, f"alone-{NUM_ALONE}")
-    alone = np.array(run(folder, *(f"alone-{number}" for number in range(NUM_ALONE)))) / NUM_ALONE
-    for name, one, many in zip(("wall", "processor"), alone, together, strict=True):
-        print(f"{name}: {many:.1f} s together, {one:.2f} s each alone, ratio {many / (one * num_replicates):.4f}")
+    alone = run(folder, *(f"alone-{number}" for number in range(NUM_ALONE))) / NUM_ALONE
+    print(f"{together:.1f} s together, {alone:.2f} s each alone, ratio {together / (alone * num_replicates):.4f}")
 
 
 if __name__ == "__main__":
