@@ -61,7 +61,9 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
     Raises:
         ConfigError: it has not.
     """
-    model, rows = bound.model, dict(bound.shards.read_rows(0, 1))
+    model, dtype = bound.model, bound.data_spec.dtype
+    # A process that computes elsewhere in float64 keeps the float64 of a table, which no blocks have.
+    rows = {k: _in_dtype(v, dtype) for k, v in bound.shards.read_rows(0, 1).items()}
     entries = bound.data_spec.entries_of(np.zeros(1, np.int64))
 
     def predict(draw: Latents) -> object:

@@ -172,6 +172,10 @@ def test_a_regression_with_known_noise_has_its_exact_scores_in_the_order_of_the_
     exact = stats.norm.logpdf(residual, 0, NOISE * np.sqrt(1 + leverage / (1 - leverage)))
     scores = read_pointwise(files["pointwise.zarr"])["left_out"]
     assert shards.source_rows().tolist() != list(range(num_rows))
+    # Before sampling: an experiment of float32, in a process in which float64 is on, with the float64 of its table.
+    single, shapes = shards.spec("float32"), {k: np.zeros(v.shape[2:], np.float32) for k, v in latents.items()}
+    with jax.enable_x64(True):
+        Loo(LooOptions()).check(BoundModel(Glm(options, single), single, shards), shapes)
     # Held-out rows have the effects of their groups, and the posterior of all training rows.
     new = np.column_stack([np.ones(9), x[:9] - 1 - x.mean()])
     spread = np.sqrt(NOISE**2 + np.einsum("ri,ij,rj->r", new, covariance, new))
