@@ -54,6 +54,10 @@ class Block:
         return len(next(iter(self.cells.values()), ()))
 
 
+_HEADER_BYTES = 2**16
+"""Bytes of a file that are searched for the end of its header."""
+
+
 class TableFile:
     """A file of a table.
 
@@ -76,6 +80,8 @@ class TableFile:
         self.path, self.form = path, form or _format_of(path)
         self._delimiter = delimiter or {"tsv": "\t"}.get(self.form, ",")
         with _explaining(path, self.form):
+            if self.form == "csv" and delimiter is None:
+                self._check_delimiter()
             self.names = _NAMES[self.form](self)
         if not self.names:
             raise DataError(f"{path}: the file holds no columns", f"is it really {self.form}? name another `format`")
@@ -85,6 +91,16 @@ class TableFile:
         for name in self.names:
             if self.names.count(name) > 1:
                 raise DataError(f"{path}: two columns are called '{name}'", "give every column a name of its own")
+
+    def _check_delimiter(self) -> None:
+        """Refuse a header without commas that holds semicolons or tabs: it would be the name of a single column."""
+        header = self.open_text().read(_HEADER_BYTES).splitlines()[:1]
+        for byte, shown in ((b";", ";"), (b"\t", "\\t")):
+            if header and byte in header[0] and b"," not in header[0]:
+                raise DataError(
+                    f"{self.path}: the header holds no comma, but '{shown}'",
+                    f'write commas between the cells, or name what stands there, for all files:\n    data:\n      delimiter: "{shown}"',
+                )
 
     @property
     def is_text(self) -> bool:

@@ -326,12 +326,12 @@ class _Reader(NamedTuple):
         trials = None if self.options.trials is None else np.asarray(rows[self.options.trials], float)
         levels = levels_of(self.source, self.formula.outcome)
         if levels and not self.family.takes_levels and not (self.options.family == "bernoulli" and len(levels) == 2):
-            raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: bernoulli, categorical or ordinal")  # fmt: skip
+            raise ConfigError(f"{KEY}: '{name}' is a category of {len(levels)} levels; family {self.options.family} takes {self.family.needs}", "use another family: " + ("bernoulli, " if len(levels) == 2 else "") + "categorical or ordinal")  # fmt: skip
         possible = self.family.fits(y, trials)
         if not possible.all():
             row = int(np.argmin(possible))
             of = "" if trials is None else f" of {trials[row]:g} trials"
-            raise ConfigError(f"{KEY}: row {start + row}: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
+            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
@@ -339,7 +339,7 @@ class _Reader(NamedTuple):
             return
         row, column = np.argwhere(~np.isfinite(block))[0]
         what = names[column] if column < len(names) else "an effect of a group, the outcome or the offset"
-        raise ConfigError(f"{KEY}: row {start + row}: {what} is {block[row, column]:g}", "use a transform that is finite for all rows, such as log1p instead of log")  # fmt: skip
+        raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", "use a transform that is finite for all rows, such as log1p instead of log")  # fmt: skip
 
     def _check_weights(self, rows: HostRows, start: int) -> None:
         if self.options.weights is None:
@@ -348,7 +348,8 @@ class _Reader(NamedTuple):
         if not (weights >= 0).all():
             row = int(np.argmin(weights >= 0))
             raise ConfigError(
-                f"key 'model.weights': row {start + row}: the weight is {weights[row]:g}", "use numbers from 0"
+                f"key 'model.weights': row {start + row + 1} of those used: the weight is {weights[row]:g}",
+                "use numbers from 0",
             )
 
     def _check_exposure(self, rows: HostRows, start: int) -> None:
@@ -357,7 +358,7 @@ class _Reader(NamedTuple):
         exposure = np.asarray(rows[self.options.exposure], float)
         if not (exposure > 0).all():
             row = int(np.argmin(exposure > 0))
-            raise ConfigError(f"key 'model.exposure': row {start + row}: the exposure is {exposure[row]:g}", "use numbers greater than 0")  # fmt: skip
+            raise ConfigError(f"key 'model.exposure': row {start + row + 1} of those used: the exposure is {exposure[row]:g}", "use numbers greater than 0")  # fmt: skip
 
     def _offset(self, rows: HostRows) -> np.ndarray | None:
         """Return what is added to the predictor of each row, float64; None if nothing is."""
@@ -370,7 +371,7 @@ class _Reader(NamedTuple):
         codes = np.asarray(rows[name])
         if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
             at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
-            raise ConfigError(f"{KEY}: the groups '{name}' are not codes 0, 1, ... of levels (row {at})", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
+            raise ConfigError(f"{KEY}: the groups '{name}' are not codes 0, 1, ... of levels (row {at + 1} of those used)", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
         return codes
 
     def fields(

@@ -280,15 +280,19 @@ def test_effects_of_groups(bar: str, local: bool) -> None:
 @pytest.mark.parametrize(
     ("formula", "options", "said"),
     [
-        ("growth ~ age", {"family": "poisson"}, r"row \d+: 'growth' is .*family poisson takes whole numbers from 0"),
+        (
+            "growth ~ age",
+            {"family": "poisson"},
+            r"row \d+ of those used: 'growth' is .*family poisson takes whole numbers from 0",
+        ),
         ("growth ~ age", {"family": "bernoulli"}, "family bernoulli takes 0 or 1"),
         ("species ~ age", {}, "'species' is a category of 3 levels"),
-        ("growth ~ log(age - 5)", {}, r"row \d+: column log\(age - 5\) is"),
+        ("growth ~ log(age - 5)", {}, r"row \d+ of those used: column log\(age - 5\) is"),
         ("growth ~ I(0 * age)", {}, "has the same value, 0, in all rows"),
         ("growth ~ (1 | age)", {}, "are not codes 0, 1"),
         ("stage ~ age", {"family": "binomial"}, "needs the number of trials"),
         ("growth ~ age", {"trials": "plots"}, "only the binomial family has trials"),
-        ("growth ~ age", {"weights": "growth"}, r"row \d+: the weight is -"),
+        ("growth ~ age", {"weights": "growth"}, r"row \d+ of those used: the weight is -"),
         ("growth ~ age", {"offset": "mas"}, "key 'model.offset': no column 'mas' in the data"),
         ("growth ~ age", {"centred": ["site"]}, "key 'model.centred': 'site' has no effects"),
         ("growth ~ age", {"local_group": "site"}, "key 'model.local_group': 'site' has no effects"),
@@ -362,7 +366,7 @@ def test_roles_of_the_data_are_the_options_of_the_model() -> None:
         Glm.prepare(read(formula="leaves ~ age", family="poisson", exposure="age"), about, lambda: iter([rate]))
     with pytest.raises(ConfigError, match="family normal is not a log of a mean"):
         Glm.prepare(read(formula="growth ~ age"), about, lambda: iter([rate]))
-    with pytest.raises(ConfigError, match="row 0: the exposure is 0"):
+    with pytest.raises(ConfigError, match="row 1 of those used: the exposure is 0"):
         Glm.prepare(by_data, about, lambda: iter([{**rate, "area": np.zeros(NUM_ROWS)}]))
 
 
