@@ -28,7 +28,7 @@ def _draws(workspace: Any) -> dict[str, np.ndarray]:
         f"{group}/{name}": np.asarray(array)
         for group in ("posterior", "sample_stats")
         for name, array in root[group].arrays()
-        if name not in ("chain", "draw")
+        if array.ndim > 1  # not a coordinate
     }
 
 

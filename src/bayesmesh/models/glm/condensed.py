@@ -81,7 +81,8 @@ class Layout(NamedTuple):
         if self.num_columns:
             parts.append(jnp.broadcast_to(line[int(has_intercept) :][None], (num_cells, self.num_columns)))
         along = jnp.concatenate([*parts, *slopes, -jnp.ones((num_cells, 1), line.dtype)], axis=1)
-        left = jnp.einsum("nij,nj->ni", rows[ROOT], along)
+        # Not a product of matrices: XLA would call its routine for each cell, which takes ten times as long on a CPU.
+        left = jnp.sum(rows[ROOT] * along[:, None, :], axis=2)
         squares = jnp.sum(jnp.square(left), axis=1)
         count = rows["num_rows"]
         return -0.5 * squares / jnp.square(sigma) - count * (jnp.log(sigma) + 0.5 * math.log(2 * math.pi))
