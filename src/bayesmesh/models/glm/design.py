@@ -14,6 +14,9 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import FieldLike, VariableLike
 from bayesmesh.models.glm.formula import KEY, Factor, Term
 
+LARGEST = 1e100
+"""Largest number in a column: sums of squares of all rows stay finite."""
+
 
 class Source(NamedTuple):
     """Columns of the source, whatever fields were prepared from them.

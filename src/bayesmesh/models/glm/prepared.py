@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Condensed, FieldLike, HostRows, Latents, Preparation, SpecLike
 from bayesmesh.models.glm.design import (
+    LARGEST,
     Columns,
     Moments,
     Source,
@@ -335,11 +336,10 @@ class _Reader(NamedTuple):
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
-        if np.isfinite(block).all():
-            return
-        row, column = np.argwhere(~np.isfinite(block))[0]
-        what = names[column] if column < len(names) else "an effect of a group, the outcome or the offset"
-        raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", "use a transform that is finite for all rows, such as log1p instead of log")  # fmt: skip
+        for row, column in np.argwhere(~(np.abs(block) <= LARGEST))[:1]:
+            what = names[column] if column < len(names) else "an effect of a group, the outcome or the offset"
+            remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
+            raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", remedy)
 
     def _check_weights(self, rows: HostRows, start: int) -> None:
         if self.options.weights is None:

@@ -288,6 +288,7 @@ def test_effects_of_groups(bar: str, local: bool) -> None:
         ("growth ~ age", {"family": "bernoulli"}, "family bernoulli takes 0 or 1"),
         ("species ~ age", {}, "'species' is a category of 3 levels"),
         ("growth ~ log(age - 5)", {}, r"row \d+ of those used: column log\(age - 5\) is"),
+        ("I(1e300 * growth) ~ age", {}, r"row 1 of those used: .* the outcome or the offset is -?\d.*e\+\d+"),
         ("growth ~ I(0 * age)", {}, "has the same value, 0, in all rows"),
         ("growth ~ (1 | age)", {}, "are not codes 0, 1"),
         ("stage ~ age", {"family": "binomial"}, "needs the number of trials"),
