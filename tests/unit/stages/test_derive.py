@@ -32,6 +32,9 @@ class Rows:
     def read_rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         return {name: value[start:stop] for name, value in self.rows.items()}
 
+    def read_chosen(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: value[rows] for name, value in self.rows.items()}
+
 
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, make_case: Callable[..., Any]) -> Any:
