@@ -10,9 +10,8 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
-from bayesmesh.store.arrays import dimension_names, open_group, read_part
+from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import CHAIN, DRAW
 
 BLOCK_BYTES = 64 * 2**20
 """Target size of a block of draws in memory, over all requested latents, in bytes."""
@@ -34,7 +33,8 @@ class Posterior:
         self._root = open_group(path)
         group = self.group("posterior")
         # Others are coordinates.
-        self.latents = sorted(name for name, array in group.arrays() if dimension_names(array)[:2] == (CHAIN, DRAW))
+        # Arrays of one dimension are coordinates.
+        self.latents = sorted(name for name, array in group.arrays() if array.ndim > 1)
         if not self.latents:
             raise StoreError(f"{path}: the posterior has no latents", _REMEDY)
         self.num_chains, self.num_draws = self.array("posterior", self.latents[0]).shape[:2]
