@@ -27,7 +27,8 @@ def check_reading(spec: StageSpec, data_spec: DataSpec) -> Shapes:
     Raises:
         ConfigError: a mistake in the model, or a name that the data lack; the message names the experiment's file.
     """
-    model_class, options = spec.component("model")
+    with in_file_of(spec, "model.name"):
+        model_class, options = spec.component("model")
     for role in (role for role in data_spec.roles if role not in model_class.reads_roles):
         with in_file_of(spec):
             raise ConfigError(
