@@ -232,6 +232,14 @@ class Model(ABC):
         """
         return {}
 
+    @property
+    def has_unit_scale(self) -> bool:
+        """Whether unconstrained coordinates are nearly independent given the data, with variances of about 1.
+
+        `metric: auto` then learns no directions where all correlations would be too many.
+        """
+        return False
+
     @abstractmethod
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the joint prior, a TFP joint distribution whose samples are dicts of named latents.

@@ -164,7 +164,7 @@ def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Se
     if getattr(options, "metric", None) != AUTO:
         return options
     sizes = target.position.shared_size, target.position.local_size * target.layout.num_entries
-    chosen, reason = choose_metric(*sizes, is_at_mode=is_at_mode)
+    chosen, reason = choose_metric(*sizes, is_at_mode=is_at_mode, has_unit_scale=target.model.has_unit_scale)
     _log.info("kernel.metric: %s chosen: %s", chosen, reason)
     return options.model_copy(update={"metric": chosen})
 

@@ -117,6 +117,12 @@ class Glm(Model):
         """Return the names of columns, levels and effects."""
         return axes_of(self.plan, self.spec, self.original)
 
+    @property
+    def has_unit_scale(self) -> bool:
+        """Whether there was a quick fit, and no second group whose effects may be correlated with the first's."""
+        groups = self.plan.groups
+        return "location" in self.spec.arrays and len(groups) < 2 and all(g.is_centred is None for g in groups)
+
     def prior(self, data_spec: SpecLike) -> Prior:
         """Return the priors by name, scaled to the data where they are not given."""
         return GlmPrior(make_prior(self.plan, self.options, data_spec), self.plan, self.family, data_spec)

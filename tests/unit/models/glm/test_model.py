@@ -378,3 +378,16 @@ def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
     own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
     with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
         Glm.prepare(own, about, lambda: iter([table]))
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "expected"),
+    [
+        ("growth ~ age", {}, True),
+        ("growth ~ age + (1 | site)", {}, True),
+        ("growth ~ age + (1 | site)", {"centred": False}, False),
+        ("growth ~ age + (1 | site) + (1 | species)", {}, False),
+    ],
+)
+def test_coordinates_of_one_group_leave_no_correlations_to_learn(formula: str, options: Any, expected: bool) -> None:
+    assert make(formula, **options)[0].has_unit_scale is expected

@@ -15,13 +15,16 @@ _MOST_LOW_RANK = 20_000
 """Coordinates up to which the directions and points of `low_rank` take less than 30 MB."""
 
 
-def choose_metric(num_shared: int, num_local: int, *, is_at_mode: bool) -> tuple[str, str]:
+def choose_metric(
+    num_shared: int, num_local: int, *, is_at_mode: bool, has_unit_scale: bool = False
+) -> tuple[str, str]:
     """Return the name of a metric, and the reason in words.
 
     Args:
         num_shared: shared coordinates.
         num_local: local coordinates of all entries.
         is_at_mode: whether the chains start from the normal at a mode.
+        has_unit_scale: see `bayesmesh.models.base.Model.has_unit_scale`.
 
     >>> [choose_metric(*n, is_at_mode=False)[0] for n in [(40, 0), (4_000, 0), (40, 8_000), (40, 80_000)]]
     ['dense', 'low_rank', 'low_rank', 'diagonal']
@@ -31,6 +34,8 @@ def choose_metric(num_shared: int, num_local: int, *, is_at_mode: bool) -> tuple
         return _name(curvature), "the chains start from the normal at a mode, whose curvature is measured there"
     if num_shared <= _MOST_DENSE and not num_local:
         return _name(dense), f"{size}: at most {_MOST_DENSE:,}, few enough for all correlations"
+    if has_unit_scale:
+        return _name(diagonal), f"{size}, which the model has made nearly independent"
     if num_shared + num_local <= _MOST_LOW_RANK:
         return _name(low_rank), f"{size}: too many for all correlations, at most {_MOST_LOW_RANK:,} for some directions"
     return _name(diagonal), f"{size}: more than the {_MOST_LOW_RANK:,} for which directions are learnt"

@@ -25,6 +25,9 @@ def test_size_decides_unless_the_curvature_is_known(sizes: tuple[int, int], expe
     assert name == expected
     assert f"{sizes[0]:,} shared and {sizes[1]:,} local" in reason
     assert choose_metric(*sizes, is_at_mode=True)[0] == "curvature"
+    # Nothing is left to learn but variances.
+    standardised = choose_metric(*sizes, is_at_mode=False, has_unit_scale=True)[0]
+    assert standardised == ("dense" if expected == "dense" else "diagonal")
 
 
 def test_the_code_of_every_choice_identifies_a_chain() -> None:
