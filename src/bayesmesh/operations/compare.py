@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
 from bayesmesh.report.model_comparison import sentences
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in missing:
         _log.warning("%s has no scores by row yet and is left out", name)
     layouts = [ExperimentLayout(results, name) for name in names]
-    found = compare_experiments(layouts)
+    found = compare_experiments(layouts)._replace(outdated=find_outdated(plan, names))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
     inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in map(pointwise_of, layouts)}
@@ -64,6 +65,12 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
                 f"no experiment or sweep '{name}'", suggest(name, [*plan.experiments, *plan.sweeps])
             )
     return list(dict.fromkeys(found)), missing
+
+
+def find_outdated(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the experiments whose results are older than the configuration, their code or their data, or damaged."""
+    known = [(name, condition_of(plan, name)) for name in names if name in plan.experiments]
+    return tuple(name for name, condition in known if condition.older or condition.damage)
 
 
 def title_of(names: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ class ModelComparison(NamedTuple):
         num_rows, num_held_out: rows that were left out in turn, and held-out rows.
         residual: violation of the optimality condition by the stacking weights.
         failed: models whose chains have failed their gates.
+        outdated: models whose results are not what the configuration asks for now.
     """
 
     members: list[Member]
@@ -70,6 +71,7 @@ class ModelComparison(NamedTuple):
     num_held_out: int
     residual: float
     failed: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
 
     @property
     def num_errors(self) -> float:
@@ -236,6 +238,9 @@ def _doubtful(found: ModelComparison) -> list[str]:
     said = []
     if found.failed:
         said.append(f"The verdict on the chains of {_listed(found.failed)} is fail: these scores may be wrong.")
+    if found.outdated:
+        about = "The results of {} are older than the configuration, their code or their data, or damaged: `bayesmesh status` says which."
+        said.append(about.format(_listed(found.outdated)))
     if high := [each.name for each in found.members if each.num_high_k]:
         said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
     others = found.members[1:]

@@ -10,7 +10,8 @@ import pytest
 import bayesmesh as bm
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError, StoreError
-from bayesmesh.operations import findings
+from bayesmesh.operations import compare, findings
+from bayesmesh.planning.condition import Condition
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import RowScores, write_pointwise
 from resealing import seal_as
@@ -64,6 +65,17 @@ def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.Captur
     write_pointwise(path, RowScores(np.zeros(200), "rows", False, 4000), None)
     seal_as(project / "results", "two", "loo", [path])
     assert "was made from another" in " ".join(findings.check(project / "results", "comparisons").outdated)
+
+
+def test_results_that_the_configuration_no_longer_asks_for_are_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    standing = {"one": Condition(), "two": Condition(older="fetch")}
+    monkeypatch.setattr(compare, "condition_of", lambda plan, name: standing[name])
+    assert main(["compare", "one", "two"]) == 0
+    said = "The results of two are older than the configuration"
+    assert said in capsys.readouterr().err
+    assert said in (project / "results" / "comparisons" / "one-two.html").read_text()
 
 
 def test_members_of_a_sweep_are_compared_as_far_as_they_have_scores(
