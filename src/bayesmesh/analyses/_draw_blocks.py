@@ -56,10 +56,10 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
         key: name of the analysis.
         bound: model and data.
         latents: shape and dtype of one draw.
-        use: what is asked of the predictive distribution, given the outcome.
+        use: called with the predictive distribution and the outcome.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it has neither, or only one of them.
     """
     model, dtype = bound.model, bound.data_spec.dtype
     # A process that computes elsewhere in float64 keeps the float64 of a table, which no blocks have.

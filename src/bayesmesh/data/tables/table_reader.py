@@ -101,7 +101,7 @@ class TableReader:
         self._check_roles()
 
     def _check_roles(self) -> None:
-        """Refuse a role of a column that is not read, is no number, or is changed by other options."""
+        """Refuse a role of a column that is not read, is not a number, or is changed by other options."""
         for role in ROLES:
             column: str | None = getattr(self._options, role)
             if column is None:

@@ -290,10 +290,10 @@ class Gamma(Family):
         return tfd.Gamma(latents["shape"], log_rate=jnp.log(latents["shape"]) - eta)
 
 
-class Categorical(Family):
-    """A level of a category; the predictors are log odds of all levels but the first against the first."""
+class _OfLevels(Family):
+    """The code of a level of a category."""
 
-    needs, takes_levels = "a category of two levels or more", True
+    takes_levels = True
 
     def link(self, mean: float) -> float:
         del mean
@@ -302,6 +302,12 @@ class Categorical(Family):
     def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         del trials
         return _is_count(y)
+
+
+class Categorical(_OfLevels):
+    """A level of a category; the predictors are log odds of all levels but the first against the first."""
+
+    needs = "a category of two levels or more"
 
     def _logits(self, eta: Predictor) -> Float[Array, "rows levels"]:
         return jnp.concatenate([jnp.zeros_like(eta[:, :1]), eta], axis=1)
@@ -316,22 +322,14 @@ class Categorical(Family):
         return tfd.Categorical(logits=self._logits(eta))
 
 
-class Ordinal(Family):
+class Ordinal(_OfLevels):
     """A level of an ordered category, cumulative logits: P(at most level k) = sigmoid(cutpoint k - predictor).
 
     ``baseline`` holds the probabilities of the levels where the predictor is 0, from which the cutpoints follow.
     """
 
     parameters: ClassVar[Mapping[str, str]] = {"baseline": "dirichlet(1)"}
-    needs, takes_levels = "a category of two levels or more, in their order", True
-
-    def link(self, mean: float) -> float:
-        del mean
-        return 0.0
-
-    def fits(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
-        del trials
-        return _is_count(y)
+    needs = "a category of two levels or more, in their order"
 
     @staticmethod
     def cutpoints(latents: Latents) -> Float[Array, " cutpoints"]:
