@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.experiment import ExperimentBase, experiment_class
 from bayesmesh.config.loading import check_experiment, check_name
 from bayesmesh.config.registry import PACKAGES, component_path, list_components
 from bayesmesh.config.settings import Settings
 from bayesmesh.config.source_imports import PACKAGE, digest_syntax
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.notebook.cell_code import CellCode, Definition, is_of_cell
 from bayesmesh.notebook.given_data import data_settings
 from bayesmesh.store.layout import NotebookLayout
@@ -26,6 +26,9 @@ WHERE = Path("bayesmesh.sample")
 
 _SHORT = ("draws", "chains", "warmup", "seed")
 """Keys of ``sampling`` that are arguments of their own."""
+
+_OTHERS = frozenset({*_SHORT, "cores", "name", "progress", "results"})
+"""Arguments that are not top-level keys of an experiment."""
 
 _CELLS = "cells_"
 """Begins the name of the module with the code of cells, before that of the experiment."""
@@ -111,6 +114,9 @@ def _blocks(blocks: Mapping[str, object]) -> dict[str, object]:
     """Return the top-level keys of an experiment, with the short ones in their block."""
     short = {key: blocks[key] for key in _SHORT if blocks.get(key) is not None}
     written = {key: value for key, value in blocks.items() if key not in _SHORT and value is not None}
+    valid = (experiment_class().model_fields.keys() - {"sweep"}) | _OTHERS
+    for key in written.keys() - valid:
+        raise ConfigError(f"{WHERE}: unknown key '{key}'", suggest(key, valid))
     sampling = written.get("sampling", {})
     if not isinstance(sampling, Mapping):
         return written

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
-from bayesmesh.errors import ConfigError, DataError, StoreError
+from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec, component_sources, parse_spec
@@ -89,7 +90,11 @@ def find_spec(layout: ExperimentLayout) -> StageSpec:
         StoreError: it has been altered, or its settings are gone.
     """
     if not layout.posterior.is_dir():
-        raise ConfigError(f"no posterior of an experiment '{layout.experiment}' in {layout.folder}", "run it first")
+        stored = [path.parent.name for path in layout.results.glob("*/posterior.zarr")]
+        name, problem = layout.experiment, f"no posterior of an experiment '{layout.experiment}' in {layout.folder}"
+        is_configured = experiment_file(Path("config"), name).is_file()
+        remedy = f"run it first: snakemake {name}" if is_configured or not stored else suggest(name, stored)
+        raise ConfigError(problem, remedy)
     made_from = find_seal(layout.results, layout.posterior).specification
     for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
         spec = parse_spec(str(path), "assemble")

@@ -140,6 +140,8 @@ def _problem(pattern: str) -> str:
 
 
 def _remedy(pattern: str) -> str:
+    if "://" in pattern:
+        return "addresses are not read: download the file, and give its path"
     path = Path(pattern).expanduser()
     folder = next((each for each in path.parents if each.is_dir()), Path())
     there = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))[:8]

@@ -80,7 +80,7 @@ def test_data_may_be_named(tmp_path: Path, given: object, settings: object) -> N
     ("arguments", "error", "problem"),
     [
         ({"draws": 10, "sampling": {"draws": 20}}, ConfigError, "'draws' is given twice"),
-        ({"drawz": 10}, ConfigError, "unknown key 'drawz'"),
+        ({"drawz": 10}, ConfigError, "unknown key 'drawz'\n.*did you mean 'draws'"),
         ({"sweep": {}}, ConfigError, "key 'sweep': a call samples one experiment"),
         ({"draws": 1}, ConfigError, "key 'sampling.draws': should be"),
         ({"model": lambda latents, data: 0}, ConfigError, "a log density needs a prior"),

@@ -173,7 +173,10 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     for words, said in (
         (["old", "--table", "gone.csv"], "gone.csv: no such file"),
         (["many", "--table", "new.csv"], "key 'data.replicates': its posterior is that of many datasets"),
-        (["new", "--table", "new.csv"], "no posterior of an experiment 'new'"),
+        (
+            ["odl", "--table", "new.csv"],
+            "no posterior of an experiment 'odl' in results/odl\n  remedy: did you mean 'old'?",
+        ),
         (["old", "--table", "new.csv", "--interval", "90"], "not between 0 and 1"),
     ):
         assert main(["predict", *words]) != 0

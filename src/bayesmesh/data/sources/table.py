@@ -84,7 +84,7 @@ class Options(Settings):
     )
     weights: str | None = Field(
         None,
-        description="Column that says how much each row counts, numbers from 0. Models that would ignore it are refused.",
+        description="Column that says how much each row counts, numbers that are 0 or greater. Models that would ignore it are refused.",
     )
     offset: str | None = Field(
         None, description="Column that is added to the predictor of a regression, without a coefficient."

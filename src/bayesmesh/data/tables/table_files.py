@@ -34,6 +34,8 @@ BLOCK_BYTES = 4 * 2**20
 BLOCK_CELLS = 2**19
 """Cells of a block of other formats."""
 
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed texts, which are decompressed as they are read."""
 
@@ -166,6 +168,8 @@ def _format_of(path: Path) -> Format:
     suffixes = [each.lower() for each in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
+    if suffixes and suffixes[-1] in _SPREADSHEETS:
+        raise DataError(f"{path}: spreadsheets are not read", "save the sheet as CSV, and give that file")
     if not suffixes or suffixes[-1] not in ENDINGS:
         raise DataError(
             f"{path}: the format of the file is not known from its ending",

@@ -116,14 +116,14 @@ class TableReader:
 
     def _check_signs(self, file: TableFile, numbers: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
         """Refuse negative weights, and exposures that are not positive."""
-        for role, name, needs in (("weights", self._options.weights, "from 0"), ("exposure", self._options.exposure, "greater than 0")):  # fmt: skip
+        for role, name, needs in (("weights", self._options.weights, "that are 0 or greater"), ("exposure", self._options.exposure, "greater than 0")):  # fmt: skip
             if name is None:
                 continue
             values = columns[name]
             fits = values >= 0 if role == "weights" else values > 0
             if not fits.all():
                 at = int(np.argmin(fits))
-                raise DataError(f"{file.path}, row {numbers[at]}: '{name}' is {values[at]:g}, and {'weights' if role == 'weights' else 'exposures'} are numbers {needs}", f"correct the cell, or leave such rows out: rows: {name} > 0")  # fmt: skip
+                raise DataError(f"{file.path}, row {numbers[at]}: '{name}' is {values[at]:g}, and {'weights' if role == 'weights' else 'exposures'} are numbers {needs}", f"correct the cell, or leave such rows out: rows: {name} {'>=' if role == 'weights' else '>'} 0")  # fmt: skip
 
     def _settle(self) -> None:
         """Infer the kinds of the columns of which nothing is declared, from the first cells that hold a value."""

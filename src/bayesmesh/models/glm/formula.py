@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -130,7 +130,8 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
             grouped.append(_group_term(part[1:-1], columns))
     outcome = _factor(left.strip().strip("`"), columns)
     others = [name for name in columns if name not in outcome.names]
-    has_intercept, terms = _terms(" ".join(plain) or "1", others)
+    has_intercept, terms = _terms(" ".join(plain) or "1", columns, others)
+    _refuse_outcome(outcome, terms, grouped)
     doubled = [g.group for i, g in enumerate(grouped) for h in grouped[:i] if h.group == g.group]
     if doubled:
         raise ConfigError(
@@ -138,6 +139,16 @@ def parse_formula(text: str, columns: Collection[str]) -> Formula:
             "put all effects into one pair of parentheses; `||` leaves out correlations",
         )
     return Formula(outcome, terms, has_intercept, tuple(grouped))
+
+
+def _refuse_outcome(outcome: Factor, terms: Iterable[Term], groups: Iterable[GroupTerm]) -> None:
+    """Refuse columns of the outcome on the right of the tilde."""
+    effects = [term for group in groups for term in group.terms]
+    used = {name for term in (*terms, *effects) for factor in term for name in factor.names}
+    used |= {group.group for group in groups}
+    if both := [name for name in outcome.names if name in used]:
+        problem = f"{KEY}: the outcome '{both[0]}' is also on the right of the tilde, where it would explain itself"
+        raise ConfigError(problem, "leave it out on the right")
 
 
 def _check_powers(text: str) -> None:
@@ -171,18 +182,18 @@ def _group_term(text: str, columns: Collection[str]) -> GroupTerm:
     if group not in columns:
         problem = f"{KEY}: '({text:.60})': the groups are not the name of a column"
         raise ConfigError(problem, f"{suggest(group, columns)}; for groups within groups, make one column of both")
-    has_intercept, terms = _terms(effects, [name for name in columns if name != group])
+    has_intercept, terms = _terms(effects, columns, [name for name in columns if name != group])
     found = (*(((),) if has_intercept else ()), *terms)
     if not found:
         raise ConfigError(f"{KEY}: '({text:.60})' has no effect", "write (1 | group) for an intercept of each level")
     return GroupTerm(group, found, is_correlated and len(found) > 1)
 
 
-def _terms(text: str, columns: Collection[str]) -> tuple[bool, tuple[Term, ...]]:
-    """Return whether the right side of a formula has an intercept, and its other terms."""
+def _terms(text: str, columns: Collection[str], others: Collection[str]) -> tuple[bool, tuple[Term, ...]]:
+    """Return whether the right side of a formula has an intercept, and its other terms; a dot stands for the `others`."""
     try:
         found = DefaultFormulaParser().get_terms(
-            f"~ {text}", context={"__formulaic_variables_available__": list(columns)}
+            f"~ {text}", context={"__formulaic_variables_available__": list(others)}
         )
         parsed = [[(str(f.expr), f.eval_method.value) for f in term.factors] for term in found.root]
     except (FormulaicError, SyntaxError, AttributeError, RecursionError) as error:

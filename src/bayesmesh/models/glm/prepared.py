@@ -306,12 +306,21 @@ class _Reader(NamedTuple):
             constants[f"levels_of_group_{i}"] = (
                 len(about.levels) if about is not None and about.levels else int(most[f"{i}"])
             )
+        self._check_spread(found)
         if self.family.takes_levels:
             levels = levels_of(self.source, self.formula.outcome)
             constants["outcome_levels"] = len(levels) if levels else most["outcome"]
             if constants["outcome_levels"] < 2:
                 raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
         return constants
+
+    def _check_spread(self, found: Moments) -> None:
+        """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
+        mean, sd, name = found.mean[-3], found.sd[-3], self.formula.outcome.text
+        if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
+            raise ConfigError(
+                f"{KEY}: the outcome '{name}' has the same value, {mean:g}, in all rows", "use another outcome"
+            )
 
     @property
     def source(self) -> Source:
@@ -349,7 +358,7 @@ class _Reader(NamedTuple):
             row = int(np.argmin(weights >= 0))
             raise ConfigError(
                 f"key 'model.weights': row {start + row + 1} of those used: the weight is {weights[row]:g}",
-                "use numbers from 0",
+                "use numbers that are 0 or greater",
             )
 
     def _check_exposure(self, rows: HostRows, start: int) -> None:
@@ -371,7 +380,7 @@ class _Reader(NamedTuple):
         codes = np.asarray(rows[name])
         if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer) or (codes < 0).any():
             at = start + int(np.argmax(codes.reshape(len(codes), -1)[:, 0] < 0)) if codes.dtype.kind in "if" else start
-            raise ConfigError(f"{KEY}: the groups '{name}' are not codes 0, 1, ... of levels (row {at + 1} of those used)", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
+            raise ConfigError(f"{KEY}: the groups '{name}' are read as numbers (row {at + 1} of those used), and not as names of groups", f"declare the column as a category:\n    data:\n      types:\n        {name}: category")  # fmt: skip
         return codes
 
     def fields(

@@ -244,7 +244,7 @@ def test_roles_name_the_fields_of_their_columns(tmp_path: Path) -> None:
         (
             RATES.replace(",0,0.2", ",-1,0.2"),
             {"weights": "copies"},
-            "row 2: 'copies' is -1, and weights are numbers from 0",
+            "row 2: 'copies' is -1, and weights are numbers that are 0 or greater",
         ),
     ],
 )

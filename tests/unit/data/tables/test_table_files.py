@@ -77,6 +77,7 @@ def test_a_delimiter_and_line_breaks_in_quotes(tmp_path: Path) -> None:
         ("x.jsonl", b'{"a": [1]}\n', r"x.jsonl, line 1: 'a' holds \[\"1\"\] instead"),
         ("x.jsonl", b'{"a": "\xff"}\n', "x.jsonl: not UTF-8"),
         ("x.csv.gz", gzip.compress(b"a\n1\n", mtime=0)[:-4], "x.csv.gz: not a whole table"),
+        ("x.XLSX", b"PK", "x.XLSX: spreadsheets are not read"),
         ("x.json", b"{}", "x.json: the format of the file is not known"),
     ],
 )

@@ -79,6 +79,9 @@ def test_transforms_are_numpy_s() -> None:
         ("y ~ (1 | g:h)", "not the name of a column"),
         ("y ~ (1 | g) + (0 + x | g)", "appear twice"),
         ("y ~ (0 | g)", "has no effect"),
+        ("y ~ x + y", "the outcome 'y' is also on the right"),
+        ("log(y) ~ (1 + I(y + x) | g)", "the outcome 'y' is also on the right"),
+        ("y ~ x + (1 | y)", "the outcome 'y' is also on the right"),
     ],
 )
 def test_what_is_not_a_formula_is_named(text: str, said: str) -> None:
