@@ -259,7 +259,7 @@ class _Reader(NamedTuple):
                 outcome = self._outcome(rows, start)
                 parts = [evaluate_columns(self.columns, rows, num_rows)]
                 parts += [evaluate_columns(part, rows, num_rows) for part in self.effects]
-                self._check_exposure(rows, start)
+                self._check_signs(rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
                 trials = (
@@ -267,7 +267,6 @@ class _Reader(NamedTuple):
                 )
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, numbers, start)
-                self._check_weights(rows, start)
                 for i, group in enumerate(self.formula.groups):
                     most[f"{i}"] = max(
                         most.get(f"{i}", 0), int(self._codes(rows, group.group, start).max(initial=0)) + 1
@@ -350,24 +349,19 @@ class _Reader(NamedTuple):
             remedy = f"use a transform that is finite, and at most {LARGEST:g}, such as log1p instead of log"
             raise ConfigError(f"{KEY}: row {start + row + 1} of those used: {what} is {block[row, column]:g}", remedy)
 
-    def _check_weights(self, rows: HostRows, start: int) -> None:
-        if self.options.weights is None:
-            return
-        weights = np.asarray(rows[self.options.weights], float)
-        if not (weights >= 0).all():
-            row = int(np.argmin(weights >= 0))
-            raise ConfigError(
-                f"key 'model.weights': row {start + row + 1} of those used: the weight is {weights[row]:g}",
-                "use numbers that are 0 or greater",
-            )
-
-    def _check_exposure(self, rows: HostRows, start: int) -> None:
-        if self.options.exposure is None:
-            return
-        exposure = np.asarray(rows[self.options.exposure], float)
-        if not (exposure > 0).all():
-            row = int(np.argmin(exposure > 0))
-            raise ConfigError(f"key 'model.exposure': row {start + row + 1} of those used: the exposure is {exposure[row]:g}", "use numbers greater than 0")  # fmt: skip
+    def _check_signs(self, rows: HostRows, start: int) -> None:
+        """Refuse negative weights, and exposures that are not positive."""
+        for role, word, fits, needs in (
+            ("weights", "weight", np.greater_equal, "that are 0 or greater"),
+            ("exposure", "exposure", np.greater, "greater than 0"),
+        ):
+            if (name := _named(self.options)[role]) is None:
+                continue
+            values = np.asarray(rows[name], float)
+            if not (possible := fits(values, 0)).all():
+                row = int(np.argmin(possible))
+                problem = f"key 'model.{role}': row {start + row + 1} of those used: the {word} is {values[row]:g}"
+                raise ConfigError(problem, f"use numbers {needs}")
 
     def _offset(self, rows: HostRows) -> np.ndarray | None:
         """Return what is added to the predictor of each row, float64; None if nothing is."""
