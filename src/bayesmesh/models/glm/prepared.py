@@ -262,15 +262,13 @@ class _Reader(NamedTuple):
                 self._check_signs(rows, start)
                 offset = self._offset(rows)
                 offset = np.zeros(num_rows) if offset is None else offset
-                trials = (
-                    np.ones(num_rows) if self.options.trials is None else np.asarray(rows[self.options.trials], float)
-                )
+                named = self.options.trials
+                trials = np.ones(num_rows) if named is None else np.asarray(rows[named], float)
                 block = np.concatenate([*parts, outcome[:, None], offset[:, None], trials[:, None]], axis=1)
                 self._check_finite(block, numbers, start)
                 for i, group in enumerate(self.formula.groups):
-                    most[f"{i}"] = max(
-                        most.get(f"{i}", 0), int(self._codes(rows, group.group, start).max(initial=0)) + 1
-                    )
+                    codes = self._codes(rows, group.group, start)
+                    most[f"{i}"] = max(most.get(f"{i}", 0), int(codes.max(initial=0)) + 1)
                 most["outcome"] = max(most.get("outcome", 0), int(outcome.max(initial=0)) + 1)
                 start += num_rows
                 yield block
@@ -286,9 +284,7 @@ class _Reader(NamedTuple):
         for i, label in enumerate(label for c in self.columns for label in c.labels):
             is_constant = not found.sd[i] > 1e-12 * max(1.0, abs(found.mean[i]))
             if is_constant and (centre or not found.mean[i]):
-                raise ConfigError(
-                    f"{KEY}: '{label}' has the same value, {found.mean[i]:g}, in all rows", "leave it out"
-                )
+                raise _without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
             constants[f"sd_of_column_{i}"] = float(found.sd[i]) or float(abs(found.mean[i]))
         for i in range(num_effects):
@@ -315,11 +311,9 @@ class _Reader(NamedTuple):
 
     def _check_spread(self, found: Moments) -> None:
         """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
-        mean, sd, name = found.mean[-3], found.sd[-3], self.formula.outcome.text
+        mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
         if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
-            raise ConfigError(
-                f"{KEY}: the outcome '{name}' has the same value, {mean:g}, in all rows", "use another outcome"
-            )
+            raise _without_spread(what, mean, "use another outcome")
 
     @property
     def source(self) -> Source:
@@ -400,3 +394,7 @@ class _Reader(NamedTuple):
             if columns:
                 made[f"effects_{i}"] = evaluate_columns(columns, rows, num_rows)
         return made
+
+
+def _without_spread(what: str, value: float, remedy: str) -> ConfigError:
+    return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
