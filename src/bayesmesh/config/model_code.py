@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from bayesmesh.config.source_imports import PACKAGE_ROOT, digest_syntax, is_text, parse_file, statements
 
-LATER = frozenset({"summaries", "predict", "outcome", "has_predictions", "offers", "pretty_name"})
+LATER = frozenset({
+    "summaries", "predict", "outcome", "has_predictions", "offers", "pretty_name", "grouping_columns", "with_new_levels",
+})  # fmt: skip
 """Members of a model that change no draw: later stages, checks and tables read them."""
 
 _PLAIN_BASES = {"Model", "ABC", "Protocol", "Generic", "object"}

@@ -293,6 +293,20 @@ class Model(ABC):
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the predictive distribution of each row's outcome, a TFP distribution with batch shape (rows, ...)."""
 
+    def grouping_columns(self) -> Mapping[str, str]:
+        """Return column -> latent with an entry for each of its levels, where a new level has a distribution given the others."""
+        return {}
+
+    def with_new_levels(self, latents: Latents, added: Mapping[str, int], key: PRNGKeyArray) -> Latents:
+        """Return latents with entries for new levels behind those of the data, drawn from the population of levels.
+
+        Args:
+            latents: one draw.
+            added: column, of `grouping_columns` -> number of its new levels.
+            key: of random numbers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups")
+
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
         """Return the observed outcome that `predict` is about."""
         raise NotImplementedError(f"{type(self).__name__} has no outcome to score")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -25,7 +25,7 @@ BLOCK_CELLS = 2**23
 KEPT_BYTES = 256 * 2**20
 """A posterior up to this size is read once."""
 
-_KEY = 0
+_KEY, _KEY_OF_LEVELS = 0, 1
 
 tfd = tfp.distributions
 
@@ -65,13 +65,16 @@ class Predictions:
         dtype: of latents and arithmetic.
         posterior: the draws.
         probability: of the intervals, such as 0.9.
+        added: column -> number of levels that the data did not have; each draw has effects of its own for them.
         block_cells: see `BLOCK_CELLS`.
     """
 
     def __init__(
-        self, model: Model, dtype: str, posterior: Posterior, probability: float, block_cells: int = BLOCK_CELLS
-    ) -> None:
+        self, model: Model, dtype: str, posterior: Posterior, probability: float, added: Mapping[str, int],
+        block_cells: int = BLOCK_CELLS,
+    ) -> None:  # fmt: skip
         self._model, self._dtype, self._posterior, self._cells = model, dtype, posterior, block_cells
+        self._added = {column: number for column, number in added.items() if number}
         self._levels = ((1 - probability) / 2, (1 + probability) / 2)
         self._num_draws = posterior.num_chains * posterior.num_draws
         arrays = [posterior.array("posterior", name) for name in posterior.latents]
@@ -91,7 +94,14 @@ class Predictions:
                 yield done, count, {k: _in_dtype(v[chosen], self._dtype) for k, v in block.items()}
                 done += count
 
-    def _predict(self, draw: Latents, rows: Rows, entries: jax.Array | np.ndarray) -> Predictive:
+    def _predict(
+        self, draw: Latents, number: int | jax.Array, rows: Rows, entries: jax.Array | np.ndarray
+    ) -> Predictive:
+        if self._added:
+            # By the number of the draw alone, so that a level has the same effects in all blocks of rows.
+            draw = self._model.with_new_levels(
+                draw, self._added, jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
+            )
         aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
         return self._model.predict({**draw, **aligned}, rows)
 
@@ -101,7 +111,7 @@ class Predictions:
         """Return expectations or probabilities, (draw, row, class), and simulated outcomes, (draw, row), float64."""
 
         def of_draw(draw: Latents, number: jax.Array) -> tuple[jax.Array, jax.Array]:
-            predictive = self._predict(draw, rows, entries)
+            predictive = self._predict(draw, number, rows, entries)
             probabilities = class_probabilities(predictive)
             if probabilities is not None:
                 return probabilities.astype(jnp.float64), jnp.zeros((len(probabilities), 0))
@@ -119,7 +129,8 @@ class Predictions:
         for place in range(min(3, count)):
             draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
             found = [
-                jax.tree.leaves(self._predict(draw, _on_device(each, self._dtype), entries)) for each in (rows, others)
+                jax.tree.leaves(self._predict(draw, place, _on_device(each, self._dtype), entries))
+                for each in (rows, others)
             ]
             if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)):
                 return True
@@ -139,7 +150,7 @@ class Predictions:
             found: list[int] = []
 
             def classes(draw: Latents) -> jax.Array:
-                predictive = self._predict(draw, given, entries)
+                predictive = self._predict(draw, 0, given, entries)
                 if len(predictive.batch_shape) != 1 or getattr(predictive, "event_shape", ()) != ():
                     raise ConfigError(
                         f"model {name} predicts {type(predictive).__name__} of {predictive.batch_shape}",

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     with explaining(component_sources(spec)):
-        num_rows = predict_table(spec, table, output, arguments.interval)
+        num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
 
@@ -104,7 +104,9 @@ def find_spec(layout: ExperimentLayout) -> StageSpec:
     raise StoreError(problem, "run the assemble stage again")
 
 
-def predict_table(spec: StageSpec, table: Path, output: Path, probability: float) -> int:
+def predict_table(
+    spec: StageSpec, table: Path, output: Path, probability: float, *, takes_new_levels: bool = False
+) -> int:
     """Write predictions for the rows of a table and return their number; see `run` for the errors.
 
     Args:
@@ -112,6 +114,7 @@ def predict_table(spec: StageSpec, table: Path, output: Path, probability: float
         table: a file with the columns of the experiment's table; that of the outcome may be absent.
         output: a CSV file, replaced when it is complete.
         probability: of the intervals.
+        takes_new_levels: whether groups may have levels that the experiment's table did not have.
     """
     configure_jax(spec.compute)
     jax.config.update("jax_enable_x64", True)
@@ -123,9 +126,13 @@ def predict_table(spec: StageSpec, table: Path, output: Path, probability: float
     about = read_sealed(spec.data_layout.records / "table.json", "run the fetch stage again")
     _, options = spec.component("source")
     posterior = open_posterior(spec.layout.posterior)
-    predictions = Predictions(model, spec.compute.dtype, posterior, probability, BLOCK_CELLS)
+    groups = model.grouping_columns()
     with tempfile.TemporaryDirectory() as folder:
-        new = NewRows(table, about, options, Path(folder))
+        new = NewRows(table, about, options, Path(folder), groups if takes_new_levels else (), groups)
+        added = {column: len(levels) for column, levels in new.added.items()}
+        for column, number in added.items():
+            _log.info("%s: effects of %d new levels of '%s' are drawn from their population", table, number, column)
+        predictions = Predictions(model, spec.compute.dtype, posterior, probability, added, BLOCK_CELLS)
         rows = _RowMaker(new, shards, table)
         rows.check_absent(predictions)
         size = min(new.num_rows, predictions.block_rows(*rows.make(0, 1, 1)))

@@ -115,6 +115,35 @@ def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
     pd.testing.assert_frame_equal(again.iloc[:, :4], found.iloc[:, :4])
 
 
+def test_effects_of_new_levels_are_drawn_from_their_population(
+    trained: Callable[..., StageSpec], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    z, shape = normal_latents(), (2, 1000)
+    z = {name: np.zeros((*shape, *values.shape[2:])) for name, values in z.items()}
+    covariance = np.array([[0.49, 0.21], [0.21, 0.25]])
+    sd = np.sqrt(np.diag(covariance))
+    factor = np.linalg.cholesky(covariance) / sd[:, None]
+    z |= {"sd_site": np.broadcast_to(sd, (*shape, 2)), "correlation_site": np.broadcast_to(factor, (*shape, 2, 2))}
+    spec = trained({"formula": "y ~ x + (1 + x | site)"}, z | {"effects_site": np.zeros((*shape, 3, 2))})
+    # Rows of known levels between those of a new one, which end in blocks of their own.
+    x = [0.0, 1.0, -2.0, 3.0] * 2
+    pd.DataFrame({"site": ["ulm", "bonn"] * 3 + ["kiel", "ulm"], "x": x}).to_csv("new.csv", index=False)
+    with pytest.raises(DataError, match=r"row 1: 'site' is 'ulm'.*1 other") as caught:
+        predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    assert "--new-levels" in caught.value.remedy
+    predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9, takes_new_levels=True)
+    assert "effects of 2 new levels of 'site'" in caplog.text
+    found = pd.read_csv("out.csv")
+    is_new = np.array([row != "bonn" for row in pd.read_csv("new.csv")["site"]])
+    assert (found.loc[~is_new, ["mean_low", "mean_high"]] == 0).all(axis=None)
+    expected = [np.sqrt(np.array([1, v]) @ covariance @ np.array([1, v])) for v in np.array(x)[is_new]]
+    # Quantiles of 2,000 draws have a relative error of 3%.
+    np.testing.assert_allclose((found["mean_high"] - found["mean_low"])[is_new] / (2 * 1.645), expected, rtol=0.12)
+    monkeypatch.setattr("bayesmesh.stages.predict.BLOCK_CELLS", 2000 * 3)
+    predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.9, takes_new_levels=True)
+    pd.testing.assert_frame_equal(pd.read_csv("blocks.csv").iloc[:, :4], found.iloc[:, :4])
+
+
 def test_classes_are_predicted_with_probabilities_and_their_names(trained: Callable[..., StageSpec]) -> None:
     generator = np.random.default_rng(3)
     z = {"intercept": generator.normal(0.2, 0.3, SHAPE), "coefficients": generator.normal(0.5, 0.1, (*SHAPE, 1))}

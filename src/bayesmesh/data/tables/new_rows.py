@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class NewRows:
         options: its options; its delimiter and the texts of missing values also hold for the file.
         folder: an empty folder for the columns.
         new_levels: categories that may have levels which that table did not have; these take the codes behind its own.
+        could: categories of which the same would be true if it were asked for, for messages.
 
     Attributes:
         num_rows: rows of the file.
@@ -65,7 +66,8 @@ class NewRows:
         about: Mapping[str, Any],
         options: TableOptions,
         folder: Path,
-        new_levels: tuple[str, ...] = (),
+        new_levels: Collection[str] = (),
+        could: Collection[str] = (),
     ) -> None:
         described: Mapping[str, Any] = about["columns"]
         form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
@@ -88,7 +90,7 @@ class NewRows:
             columns[name] = dict(described[name])
             if described[name]["kind"] == "category":
                 columns[name]["codes"] = self._codes(
-                    path, spool, name, described[name], found["columns"][name], new_levels
+                    path, spool, name, described[name], found["columns"][name], new_levels, could
                 )
         wanted: Mapping[str, Any] = about["fields"]
         needed = {field: [named] if isinstance(named, str) else list(named) for field, named in wanted.items()}
@@ -107,7 +109,8 @@ class NewRows:
         name: str,
         known: Mapping[str, Any],
         found: Mapping[str, Any],
-        new: tuple[str, ...],
+        new: Collection[str],
+        could: Collection[str],
     ) -> list[int]:
         """Return the code of each level of the file in the order of the spool, and note levels that are new."""
         codes = {level: code for code, level in enumerate(known["levels"])}
@@ -126,7 +129,8 @@ class NewRows:
             problem = (
                 f"{path}, row {row + 1}: '{name}' is '{added[0]}', which the experiment's table did not have{others}"
             )
-            raise DataError(problem, suggest(added[0], codes))
+            remedy = f"use --new-levels, which draws its effects from their population; or {suggest(added[0], codes)}"
+            raise DataError(problem, remedy if name in could else suggest(added[0], codes))
         if added:
             self.added[name] = tuple(added)
             codes |= {level: first + i for i, level in enumerate(added)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.models.glm.design import Columns, latent_name
@@ -99,6 +100,12 @@ class Group(NamedTuple):
         if self.num_effects > int(self.has_intercept):
             total = total + jnp.sum(effects[:, int(self.has_intercept) :] * rows[f"effects_{self.number}"], axis=1)
         return total
+
+    def with_new_levels(self, latents: Latents, number: int, key: PRNGKeyArray) -> Float[Array, "level effect"]:
+        """Return the effects with those of new levels behind them, drawn given standard deviations and correlations."""
+        known = latents[self.effects]
+        standard = jax.random.normal(key, (number, self.num_effects), known.dtype)
+        return jnp.concatenate([known, standard @ self.scale(latents).T])
 
     def summaries(self, latents: Latents) -> dict[str, Array]:
         """Return standard deviations, and correlations below the diagonal."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 
 from bayesmesh.config.settings import Settings
@@ -165,6 +166,23 @@ class Glm(Model):
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's outcome."""
         return self.family.predict(self._predictor(latents, inputs), inputs, latents)
+
+    def grouping_columns(self) -> Mapping[str, str]:
+        """Return the columns with effects of groups, other than those with coefficients as well."""
+        formula = self.plan.formula
+        inside = (term for group in formula.groups for term in group.terms)
+        other = {name for term in (*formula.terms, *inside) for factor in term for name in factor.names}
+        pairs = zip(formula.groups, self.plan.groups, strict=True)
+        return {term.group: group.effects for term, group in pairs if term.group not in other}
+
+    def with_new_levels(self, latents: Latents, added: Mapping[str, int], key: PRNGKeyArray) -> Latents:
+        """Return latents with effects of new levels, drawn from the normal distribution of the effects of a level."""
+        found = dict(latents)
+        for term, group in zip(self.plan.formula.groups, self.plan.groups, strict=True):
+            if number := added.get(term.group, 0):
+                own = jax.random.fold_in(key, group.number)
+                found[group.effects] = group.with_new_levels(latents, number, own)
+        return found
 
     def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
         """Return the outcome of each row: a number, or the code of a level."""
