@@ -135,6 +135,12 @@ def test_latents_and_data_both_matter(case, latents) -> None:
         assert not jnp.allclose(whole, log_likelihood(moved, case.arrays)), name
 
 
+def test_what_is_shown_first_exists(case, latents) -> None:
+    summaries = jax.eval_shape(case.model.summaries, latents, case.arrays)
+    assert {each.name for each in case.model.shown()} <= latents.keys() | summaries.keys()
+    assert all(each.heading for each in case.model.shown())
+
+
 _REFERENCES: dict[tuple[str, str], Any] = {}
 
 

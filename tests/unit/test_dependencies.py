@@ -25,7 +25,6 @@ NOT_IMPORTED = {
     "snakemake-executor-plugin-slurm": "submits jobs",
     "pygments": "snakemake --report",
     "importlib-resources": "tensorflow-datasets",
-    "pillow": "tensorflow-datasets, which decodes images with it",
     "arviz": "reads the posterior, as the guide does",
 }
 """Dependency that the source does not import -> what needs it."""

@@ -59,6 +59,7 @@ def test_the_posterior_opens_without_us(completed: Any, tmp_path: Path, name: st
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert set(GROUPS) <= set(found["groups"])
+    assert ("truth" in found["groups"]) == (name == "films"), "of simulated data alone"
     assert all(dims == [["chain", "draw"]] for dims in found["dims"].values()), found["dims"]
     assert found["rows"] == count
     assert {"mean", "sd", "r_hat"} <= set(found["columns"])

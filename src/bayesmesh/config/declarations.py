@@ -233,6 +233,16 @@ def read_mirror_files(name: str) -> tuple[str, ...]:
     return value
 
 
+def read_image_shape(name: str) -> tuple[int, ...] | None:
+    """Return ``image_shape`` of a source class, read from its source text: rows and columns of the image in ``features``.
+
+    None if the class does not assign it, or not as two whole numbers.
+    """
+    value, _ = _assigned_once("source", name, "image_shape") or (None, 0)
+    is_shape = isinstance(value, tuple) and len(value) == 2 and all(type(length) is int for length in value)
+    return value if is_shape else None  # type: ignore[return-value]
+
+
 def _assigned_once(kind: str, name: str, attribute: str) -> tuple[object, int] | None:
     """Return value and line of an attribute that one class of a component's file assigns, else None."""
     class_name = name.partition(":")[2]

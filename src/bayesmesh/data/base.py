@@ -144,6 +144,8 @@ class Source(ABC):
         offers: needs of analyses that the data satisfy (their `needs_of_source`; docs/contracts/source.md lists them).
             Read from the source text before any job starts; a class without it is checked in the compile stage.
         mirror_files: patterns of the files below ``BAYESMESH_MIRROR`` that `fetch` reads; also read from the text.
+        image_shape: rows and columns of the image whose pixels, row by row, are the field ``features``; also read from the
+            text. The page then shows weights as images.
 
     The files that `fetch` reads elsewhere are options of the type `bayesmesh.config.settings.Files`. Both are inputs of
     the job: it runs again where their content changes.
@@ -152,6 +154,7 @@ class Source(ABC):
     pretty_name: ClassVar[str]
     offers: ClassVar[tuple[str, ...]]
     mirror_files: ClassVar[tuple[str, ...]] = ()
+    image_shape: ClassVar[tuple[int, int] | None] = None
     options: Settings
     """A subclass declares its own class of options."""
 

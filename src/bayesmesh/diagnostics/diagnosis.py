@@ -33,6 +33,7 @@ from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
+from bayesmesh.diagnostics.repeats import without_repeats
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
@@ -101,7 +102,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         num_coordinates=NumCoordinates(
             summaries=len(monitored),
             latents=sum(event_size(array) for array in latents.values()),
-            listed=len(monitored) + len(listed),
+            listed=len(monitored) + len(without_repeats(listed, monitored)),
         ),
         latents={
             name: Listed(total=event_size(array), listed=int((listed["variable"] == name).sum()))
@@ -110,7 +111,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
         datasets=counts,
         **energies,
     )
-    table = pd.concat([monitored, listed], ignore_index=True)
+    table = pd.concat([monitored, without_repeats(listed, monitored)], ignore_index=True)
     write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     write_verdict(layout.verdict, verdict)
     return verdict

@@ -94,7 +94,15 @@ def draw(
     return Panel(Markup(_for_the_page(out.getvalue(), label)), size[0], title, note)  # noqa: S704 - text escaped by matplotlib
 
 
+def tip(text: str) -> str:
+    """Return the ``gid`` of an artist whose values a reader sees when pointing at it."""
+    return f"{_TIP}{text}"
+
+
+_TIP = "tip:"
+
 _REWRITES = (
+    (rf'<g id="{_TIP}([^"]*)"([^>]*)>', r"<g\2><title>\1</title>"),
     (r'<metadata>.*?</metadata>|<!--.*?-->|<style type="text/css">.*?</style>', ""),
     (r"<defs>\s*</defs>", ""),
     (r'<g id="[^"]*"', "<g"),

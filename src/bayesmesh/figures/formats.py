@@ -126,3 +126,15 @@ def share(value: float, decimals: int = 1) -> str:
     """
     least = 10.0**-decimals
     return f"< {least:.{decimals}f}%" if 0 < value * 100 < least / 2 else f"{value * 100:.{decimals}f}%"
+
+
+def to_error(value: float, error: float) -> str:
+    """Return a number to the second digit of its error; with four digits where the error is not known or 0.
+
+    >>> to_error(0.0720123, 0.0107), to_error(-1335.6, 12.0), to_error(0.25, float("nan")), to_error(float("nan"), 1.0)
+    ('0.072', '−1,336', '0.2500', 'not a number')
+    """
+    if not (math.isfinite(error) and error > 0):
+        return real(value)
+    decimals = 1 - math.floor(math.log10(error))
+    return fixed(value, max(0, decimals)) if decimals <= 8 else real(value)

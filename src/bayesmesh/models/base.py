@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -81,6 +81,22 @@ class Axis(NamedTuple):
 
     name: str
     labels: tuple[str, ...] | None
+
+
+class Shown(NamedTuple):
+    """A latent or a summary that the page of an experiment shows as a finding.
+
+    Attributes:
+        name: of the latent or the summary; a summary where both bear it.
+        heading: above its table, in words; neighbours with one heading share a table.
+        reference: value that intervals are compared with in a sentence, such as 0 for a coefficient; None for none.
+        apart: labels of entries that have no reference, such as an intercept.
+    """
+
+    name: str
+    heading: str
+    reference: float | None = None
+    apart: tuple[str, ...] = ()
 
 
 HostRows = Mapping[str, np.ndarray]
@@ -231,6 +247,10 @@ class Model(ABC):
         They become dimensions and coordinates of the posterior, and names in tables and messages.
         """
         return {}
+
+    def shown(self) -> Sequence[Shown]:
+        """Return what the page shows as findings, in this order; all else is folded away. By default all summaries."""
+        return ()
 
     @property
     def has_unit_scale(self) -> bool:

@@ -6,7 +6,7 @@ observation, watched or not, with logit  user embedding . film embedding + user 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
@@ -103,6 +103,12 @@ class MatrixFactorization(Model):
     def outcome(self, rows: Rows) -> Int[Array, "rows films"]:
         """Return the watch vector of each row, int32."""
         return rows["watched"].astype(jnp.int32)
+
+    def shown(self) -> Sequence[Shown]:
+        """Return means of biases, and logits at some cells: embeddings rotate."""
+        means = "Means of the biases, in logits"
+        logits = Shown("logits", "Logits of a watch, at 16 films of each probe user")
+        return Shown("mean_user_bias", means), Shown("mean_film_bias", means), logits
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: logits at some cells, and the biases' means.

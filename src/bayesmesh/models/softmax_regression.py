@@ -6,7 +6,7 @@ divided by 255), for any table of non-negative features and class labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.models.base import Axis, Latents, Model, Predictive, Prior, Rows, SpecLike
+from bayesmesh.models.base import Axis, Latents, Model, Predictive, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
@@ -46,6 +46,10 @@ class SoftmaxRegression(Model):
         classes = Axis("class", about.levels if about is not None and is_whole else None)
         features = Axis("feature", self.spec.labels.get("features"))
         return {"weights": (features, classes), "biases": (classes,), "logits": (None, classes)}
+
+    def shown(self) -> Sequence[Shown]:
+        """Return the weights and the biases."""
+        return Shown("weights", "Weights of the features"), Shown("biases", "Biases of the classes, less their mean")
 
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""

@@ -13,6 +13,7 @@ import zarr
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
+from bayesmesh.store.layout import TRUTH
 
 NUM_RANK_POINTS = 64
 
@@ -24,6 +25,7 @@ class DrawReader:
         self.path = path
         check_metadata(path)
         self._root = open_group(path)
+        self._truths: dict[str, np.ndarray] = {}
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -37,6 +39,20 @@ class DrawReader:
             StoreError: a chunk of the array is missing or damaged.
         """
         return self._read("summaries" if item.is_summary else "posterior", item.variable, item.index)
+
+    def array(self, group: str, name: str) -> zarr.Array | None:
+        """Return an array of a group; None without it."""
+        found = self._root.get(f"{group}/{name}")
+        return found if isinstance(found, zarr.Array) else None
+
+    def truth(self, item: Coordinate) -> float:
+        """Return the value of an identified summary that generated simulated data; NaN if it is not known."""
+        if not item.is_summary or (array := self.array(TRUTH, item.variable)) is None:
+            return math.nan
+        if item.variable not in self._truths:
+            self._truths[item.variable] = read_part(array)
+        values = self._truths[item.variable]
+        return float(values[item.index]) if values.ndim == len(item.index) else math.nan
 
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
         """Return a sampler statistic of every draw, float64, shape (chain, draw)."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bayesmesh.config.blocks import ReportSettings
+from bayesmesh.config.declarations import read_image_shape
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats, sections
@@ -18,6 +19,7 @@ from bayesmesh.report.background import build_timing, dump_settings, read_facts,
 from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
+from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
@@ -72,6 +74,7 @@ def write_page(
         verdict=verdict,
         sentence=verdict_text.read_aloud(verdict),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
+        learned=build_learned(coordinates, verdict, reader, _image_shape(config)),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
         datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],
         stopping=build_stopping(layout, config),
@@ -84,6 +87,13 @@ def write_page(
     )
     write_text(layout.page, document)
     return layout.page
+
+
+def _image_shape(config: Mapping[str, object]) -> tuple[int, ...] | None:
+    """Return rows and columns of the image that the features of a source form; None if they do not."""
+    data = config.get("data")
+    name = data.get("source") if isinstance(data, Mapping) else None
+    return read_image_shape(name) if isinstance(name, str) else None
 
 
 def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:

@@ -80,6 +80,27 @@ def derive(
     return out
 
 
+def summaries_at_truth(
+    model: Model, spec: DataSpec, shards: Shards, posterior: Posterior, probe_rows: int
+) -> dict[str, np.ndarray]:
+    """Return the summaries at the latents that generated simulated data; empty where data are real, or from another model.
+
+    Args:
+        model, spec, shards, posterior: as in `derive`.
+        probe_rows: number of rows at which summaries are computed.
+    """
+    truth = shards.truth()
+    shapes = {name: posterior.array("posterior", name).shape[2:] for name in posterior.latents}
+    if {name: truth[name].shape for name in shapes if name in truth} != shapes:
+        return {}
+    numbers = spread_evenly(spec.num_rows, probe_rows)
+    latents = {name: truth[name].astype(posterior.array("posterior", name).dtype) for name in shapes}
+    entries = spec.entries_of(numbers)
+    aligned = {k: np.take(latents[k], entries, axis=axis) for k, axis in model.local_latents.items()}
+    rows = jax.device_put(in_dtype(shards.read_chosen(numbers), spec))
+    return {k: np.asarray(v) for k, v in jax.device_get(jax.jit(model.summaries)({**latents, **aligned}, rows)).items()}
+
+
 def lower_derived(
     model: Model, spec: DataSpec, shards: Shards, latents: Mapping[str, jax.ShapeDtypeStruct], extent: Extent
 ) -> Iterator[jax.stages.Lowered]:

@@ -20,7 +20,7 @@ from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.cache import use_cache
-from bayesmesh.sampling.derive import Derived, derive
+from bayesmesh.sampling.derive import Derived, derive, summaries_at_truth
 from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.stages.context import model_of, shards_of
@@ -29,7 +29,18 @@ from bayesmesh.store.arrays import write_array, write_texts
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.joining import join_groups, join_rows
-from bayesmesh.store.layout import CHAIN, DATASET, DECLARED, DRAW, ROW, ExperimentLayout, group_name, process_folder
+from bayesmesh.store.layout import (
+    CHAIN,
+    DATASET,
+    DECLARED,
+    DRAW,
+    ROW,
+    SHOWN,
+    TRUTH,
+    ExperimentLayout,
+    group_name,
+    process_folder,
+)
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import PROCESSES_REMEDY, GroupManifest, missing_draws, read_manifest
 from bayesmesh.store.markers import DAMAGE_REMEDY
@@ -81,7 +92,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             named |= _derive(spec, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
-        root.attrs.update(_attributes(spec, manifests))
+        root.attrs.update({**_attributes(spec, manifests), SHOWN: [each._asdict() for each in model.shown()]})
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
@@ -147,6 +158,8 @@ def _derive(
         derived = derive_datasets(model, data_spec, shards, posterior, settings.probe_rows)
     else:
         derived = derive(model, data_spec, shards, posterior, settings.probe_rows, most_bytes)
+        truth = summaries_at_truth(model, data_spec, shards, posterior, settings.probe_rows)
+        derived |= {TRUTH: truth} if truth else {}
     derived["summaries"]["log_density"] = np.asarray(posterior.array("sample_stats", "lp"))
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
@@ -185,8 +198,8 @@ def _write_derived(
     rows, named = derived.get("observed_data", {}).pop("row", None), {}
     for group_name_, arrays in derived.items():
         group = root.require_group(group_name_)
-        named[group_name_] = GroupCoordinates(axes if group_name_ == "summaries" else {}, arrays, lead)
-        of_draws = () if group_name_ == "observed_data" else (CHAIN, DRAW)
+        named[group_name_] = GroupCoordinates(axes if group_name_ in ("summaries", TRUTH) else {}, arrays, lead)
+        of_draws = () if group_name_ in ("observed_data", TRUTH) else (CHAIN, DRAW)
         of_rows = (ROW,) if group_name_ in ("log_likelihood", "posterior_predictive", "observed_data") else ()
         for name, value in arrays.items():
             own = named[group_name_].dims(name, value.shape[len(of_draws + of_rows) :])

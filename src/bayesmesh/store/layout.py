@@ -11,6 +11,12 @@ CHAIN, DRAW, ROW, DATASET = "chain", "draw", "row", "dataset"
 DECLARED = "statistics"
 """Attribute of the group `sample_stats`: names of the statistics that the kernel declares."""
 
+SHOWN = "shown"
+"""Attribute of the root: what the page shows as findings, as `bayesmesh.models.base.Shown` has it."""
+
+TRUTH = "truth"
+"""Group of the summaries at the latents that generated simulated data."""
+
 
 def group_name(group: int) -> str:
     """Return the folder name of a chain group.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.sampling import derive as module
-from bayesmesh.sampling.derive import Extent, derive, lower_derived, spread_evenly
+from bayesmesh.sampling.derive import Extent, derive, lower_derived, spread_evenly, summaries_at_truth
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
@@ -79,6 +79,20 @@ def test_programs_that_are_compiled_ahead_are_those_that_run(
     derive(case.model, case.spec, rows, posterior, 2, 10**9)
     assert run == texts
     assert len(run) == 3
+
+
+def test_summaries_at_the_truth_are_those_of_a_draw_that_equals_it(
+    case: Any, posterior: Posterior, whole: dict[str, dict[str, np.ndarray]]
+) -> None:
+    rows = Rows(case.rows)
+    truth = {name: np.asarray(posterior.array("posterior", name)[1, 2], np.float64) for name in posterior.latents}
+    rows.truth = lambda: truth  # type: ignore[attr-defined]
+    found = summaries_at_truth(case.model, case.spec, rows, posterior, 2)
+    assert found.keys() == whole["summaries"].keys()
+    for name, value in found.items():
+        np.testing.assert_allclose(value, whole["summaries"][name][1, 2], rtol=1e-5, atol=1e-5)
+    rows.truth = lambda: {name: value[None] for name, value in truth.items()}  # type: ignore[attr-defined]
+    assert summaries_at_truth(case.model, case.spec, rows, posterior, 2) == {}, "another model's"
 
 
 def test_rows_are_given_in_the_dtype_of_the_experiment(tmp_path: Path) -> None:

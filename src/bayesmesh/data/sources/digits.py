@@ -43,6 +43,7 @@ class Source(base.Source):
 
     pretty_name = "Digits (8 x 8)"
     offers = ("averaging",)
+    image_shape = (8, 8)
     options: Options
 
     def read(self, folder: Path) -> Dataset:

@@ -102,6 +102,7 @@ class Source(base.Source):
     pretty_name = "MNIST"
     mirror_files = ("mnist/*-ubyte.gz",)
     offers = ("averaging",)
+    image_shape = (28, 28)
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:

@@ -6,7 +6,7 @@ coordinates they are sampled, `unconstrained` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import jax
@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from pydantic import Field
 
 from bayesmesh.config.settings import Settings
-from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, SpecLike
-from bayesmesh.models.glm.axes import axes_of
+from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+from bayesmesh.models.glm.axes import axes_of, shown_of
 from bayesmesh.models.glm.condensed import ROOT, make_layout
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
@@ -117,6 +117,10 @@ class Glm(Model):
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the names of columns, levels and effects."""
         return axes_of(self.plan, self.spec, self.original)
+
+    def shown(self) -> Sequence[Shown]:
+        """Return coefficients in the units of the table, parameters of the family, and effects of groups."""
+        return shown_of(self.plan, self.original)
 
     @property
     def has_unit_scale(self) -> bool:

@@ -347,6 +347,16 @@ def test_coefficients_come_back_in_the_units_of_the_table() -> None:
     np.testing.assert_allclose(predicted, np.asarray(found["predictor"]) * about.scale + about.mean, rtol=1e-9)
     np.testing.assert_allclose(found["sigma_original"], draw(model)["sigma"] * about.scale)
     assert "b_original" not in make("growth ~ age")[0].axes()
+    assert [each.name for each in model.shown()] == ["b_original", "sigma_original"]
+
+
+def test_coefficients_are_shown_before_groups_and_latents_of_another_scale_not_at_all() -> None:
+    model, rows, _ = make("growth ~ age + species + (1 + age | site)")
+    shown = model.shown()
+    expected = ["intercept_at_zero", "b_age", "b_species", "sigma", "sd_site", "cor_site", "effects_site"]
+    assert [each.name for each in shown] == expected
+    assert {each.name for each in shown} <= draw(model).keys() | model.summaries(draw(model), rows).keys()
+    assert [each.reference for each in shown] == [None, 0.0, 0.0, None, None, 0.0, 0.0]
 
 
 def test_roles_of_the_data_are_the_options_of_the_model() -> None:

@@ -1,0 +1,1 @@
+"""Say what was learned: latents and derived quantities with their intervals, densities, forests, and the known truth."""

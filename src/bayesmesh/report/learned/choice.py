@@ -1,0 +1,85 @@
+"""Choose which latents and summaries are findings, under which heading, and which are folded away."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.layout import SHOWN
+
+BESIDE = ("log_density", "log_likelihood")
+"""Summaries of every model, which say nothing about what it is a model of."""
+
+SEVERAL = 12
+"""An array with more coordinates has a heading of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Coordinates under one heading.
+
+    Attributes:
+        heading: in words, or the name of the array; empty for none.
+        coordinates: in the order of summary.csv.
+        references: value that the interval of each coordinate is compared with, or None.
+    """
+
+    heading: str
+    coordinates: tuple[Coordinate, ...]
+    references: tuple[float | None, ...]
+
+
+def choose_findings(
+    coordinates: Sequence[Coordinate], attributes: Mapping[str, object]
+) -> tuple[list[Finding], list[Coordinate]]:
+    """Return the findings in their order, and all other coordinates.
+
+    Args:
+        coordinates: rows of ``summary.csv``.
+        attributes: of the posterior; what the model shows, if it says so. All summaries otherwise, those of many
+            coordinates under their own names.
+    """
+    arrays: dict[tuple[bool, str], list[Coordinate]] = {}
+    for item in coordinates:
+        arrays.setdefault((item.is_summary, item.variable), []).append(item)
+    declared = attributes.get(SHOWN)
+    findings: list[Finding] = []
+    taken: set[tuple[bool, str]] = set()
+    for each in declared if isinstance(declared, list) else ():
+        name, reference = str(each["name"]), each["reference"]
+        key = next((key for key in ((True, name), (False, name)) if key in arrays), None)
+        if key is None:
+            continue
+        taken.add(key)
+        findings.append(_finding(str(each["heading"]), arrays[key], reference, each["apart"]))
+    if not findings:
+        plain = [key for key in arrays if key[0] and key[1] not in BESIDE]
+        plain = plain or [key for key in arrays if key[1] not in BESIDE]
+        taken = set(plain)
+        few = [key for key in plain if len(arrays[key]) <= SEVERAL]
+        findings = [_finding("", arrays[key]) for key in few]
+        findings += [_finding(key[1], arrays[key]) for key in plain if key not in few]
+    others = [item for key, items in arrays.items() if key not in taken for item in items]
+    return _joined(findings), others
+
+
+def _finding(
+    heading: str, items: Sequence[Coordinate], reference: float | None = None, apart: Sequence[str] = ()
+) -> Finding:
+    return Finding(
+        heading, tuple(items), tuple(None if item.names.split(",")[0] in apart else reference for item in items)
+    )
+
+
+def _joined(findings: Sequence[Finding]) -> list[Finding]:
+    """Join neighbours with one heading."""
+    joined: list[Finding] = []
+    for each in findings:
+        last = joined[-1] if joined else None
+        if last is None or last.heading != each.heading:
+            joined.append(each)
+        else:
+            both = last.coordinates + each.coordinates
+            joined[-1] = Finding(each.heading, both, last.references + each.references)
+    return joined

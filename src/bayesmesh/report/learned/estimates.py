@@ -1,0 +1,160 @@
+"""Intervals of chosen coordinates, with their Monte Carlo errors, from draws that are read in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.diagnostics.coordinates import coordinate_blocks
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.tables import Coordinate
+
+INTERVAL = (0.05, 0.95)
+"""Quantiles of the draws at the ends of an interval: 90%, equal-tailed."""
+
+READ_BYTES = 64 * 2**20
+"""Limit of the draws in memory, in bytes, and of the data read at a time."""
+
+MOST_VALUES = 400_000_000
+"""Draws x coordinates of a finding up to which every coordinate has an interval."""
+
+_ONE_ERROR = 0.1586553
+"""Probability below a normal's mean minus one standard deviation, rounded as in ``arviz_stats``."""
+
+
+class Estimate(NamedTuple):
+    """A coordinate with the interval of its draws.
+
+    Attributes:
+        item: the coordinate, with mean, standard deviation, and their diagnostics.
+        low, high: ends of the interval; NaN if a draw is not finite.
+        low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed.
+        reference: value that the interval is compared with, or None.
+        truth: value that generated the data; NaN if unknown.
+    """
+
+    item: Coordinate
+    low: float
+    high: float
+    low_error: float
+    high_error: float
+    reference: float | None
+    truth: float
+
+    @property
+    def side(self) -> int:
+        """1 where the interval lies above the reference, -1 below, 0 where it contains it or there is none."""
+        if self.reference is None:
+            return 0
+        return int(self.low > self.reference) - int(self.high < self.reference)
+
+    @property
+    def contains_truth(self) -> bool:
+        """Whether the truth lies in the interval."""
+        return self.low <= self.truth <= self.high
+
+
+def read_draws(
+    reader: DrawReader, items: Sequence[Coordinate], block_bytes: int = READ_BYTES
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield draws of coordinates, block by block; arrays that the posterior lacks are left out.
+
+    Args:
+        reader: of the posterior.
+        items: coordinates of any arrays.
+        block_bytes: limit of a block, and of the data read at a time for it, in bytes.
+
+    Yields:
+        Positions in `items`, and their draws, float64, shape (chain, draw, coordinate).
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    arrays: dict[tuple[bool, str], list[int]] = {}
+    for n, item in enumerate(items):
+        arrays.setdefault((item.is_summary, item.variable), []).append(n)
+    for (is_summary, variable), places in arrays.items():
+        array = reader.array("summaries" if is_summary else "posterior", variable)
+        shape = array.shape[2:] if array is not None else ()
+        places = [n for n in places if _is_inside(items[n].index, shape)]
+        if array is None or not places:
+            continue
+        flat = np.array([np.ravel_multi_index(items[n].index, shape) if shape else 0 for n in places], np.int64)
+        order = np.argsort(flat)
+        for part, draws in coordinate_blocks(array, flat[order], block_bytes // 2):
+            yield [places[n] for n in order[part]], draws.astype(np.float64)
+
+
+def _is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    return len(index) == len(shape) and all(n < length for n, length in zip(index, shape, strict=True))
+
+
+def measure_intervals(
+    reader: DrawReader, items: Sequence[Coordinate], references: Sequence[float | None], *, with_errors: bool
+) -> list[Estimate]:
+    """Return the estimate of every coordinate, in order; those without stored draws have NaN for an interval.
+
+    Args:
+        reader: of the posterior.
+        items: the coordinates.
+        references: of each, or None.
+        with_errors: also compute the Monte Carlo errors of the ends.
+    """
+    ends = np.full((len(items), 4), np.nan)
+    for places, draws in read_draws(reader, items):
+        is_finite = np.isfinite(draws).all(axis=(0, 1))
+        ends[places, :2] = np.where(is_finite, np.quantile(draws, INTERVAL, axis=(0, 1)), np.nan).T
+        if with_errors:
+            kept = [n for n, ok in zip(places, is_finite, strict=True) if ok]
+            ends[kept, 2:] = quantile_errors(np.moveaxis(draws[:, :, is_finite], 2, 0))
+    truths = [reader.truth(item) for item in items]
+    return [
+        Estimate(item, float(row[0]), float(row[1]), float(row[2]), float(row[3]), reference, truth)
+        for item, row, reference, truth in zip(items, ends, references, truths, strict=True)
+    ]
+
+
+def quantile_errors(draws: np.ndarray) -> np.ndarray:
+    """Return Monte Carlo standard errors of the ends of the interval, (coordinate, 2); NaN with fewer than 4 draws a chain.
+
+    Half the distance between the order statistics at one normal standard error of the quantile's probability, whose
+    effective sample size is that of the indicator of the quantile.
+
+    Args:
+        draws: shape (coordinate, chain, draw), float64, finite.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4.3 and appendix A.
+    """
+    from scipy.special import betaincinv
+
+    from bayesmesh.diagnostics.autocovariance import effective_sample_size
+    from bayesmesh.diagnostics.ranks import order_draws, tail_indicator
+
+    found = np.full((len(draws), 2), math.nan)
+    if draws.shape[2] < 4 or not len(draws):
+        return found
+    ordered = order_draws(draws)
+    values, size = ordered.all_values, ordered.all_values.shape[1]
+    for column, probability in enumerate(INTERVAL):
+        effective = effective_sample_size(tail_indicator(ordered, probability))
+        shape = effective * probability + 1, effective * (1 - probability) + 1
+        low, high = (betaincinv(*shape, p) for p in (_ONE_ERROR, 1 - _ONE_ERROR))
+        is_known = np.isfinite(low) & np.isfinite(high)
+        first = np.floor(np.where(is_known, low, 0) * size).astype(int).clip(1, size) - 1
+        last = np.ceil(np.where(is_known, high, 0) * size).astype(int).clip(1, size) - 1
+        rows = np.arange(len(values))
+        found[:, column] = np.where(is_known, (values[rows, last] - values[rows, first]) / 2, np.nan)
+    return found
+
+
+def extremes(items: Sequence[Coordinate], most: int) -> list[int]:
+    """Return positions of the coordinates with the lowest and the highest means, ascending by mean, `most` in all.
+
+    Those whose mean is not a number come first.
+    """
+    order = sorted(range(len(items)), key=lambda n: (not math.isnan(items[n].mean), items[n].mean))
+    return order if len(order) <= most else order[: most // 2] + order[-(most - most // 2) :]

@@ -1,0 +1,193 @@
+"""Build the section on what was learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.figures import formats
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.learned.choice import Finding, choose_findings
+from bayesmesh.report.learned.estimates import MOST_VALUES, Estimate, extremes, measure_intervals, read_draws
+from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
+from bayesmesh.report.learned.sentences import is_unsettled, say_sides, say_truth, say_unsettled, trust
+from bayesmesh.report.learned.weight_images import WeightImages, draw_weights
+from bayesmesh.report.tables import Coordinate
+
+MOST_ROWS = 24
+"""A finding with more coordinates shows its extremes in the table, and all in a figure."""
+
+MOST_DENSITIES = 12
+"""Densities of one finding."""
+
+FEW = 3
+"""Up to so many coordinates have densities whatever their scales."""
+
+MOST_OTHERS = 200
+"""Rows of the table of all else."""
+
+_SAME_SCALE = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownFinding:
+    """A finding as the template shows it.
+
+    Attributes:
+        heading: above it; empty for none.
+        rows: of the table.
+        unsettled: positions of rows on which chains disagree.
+        sentences: what the intervals bear out.
+        densities, panels: figures.
+        images: weights as images; then there is no table.
+        note: which coordinates the table lists; empty if all.
+        has_truth, has_errors: columns of the table.
+    """
+
+    heading: str
+    rows: Sequence[Estimate]
+    unsettled: Sequence[int]
+    sentences: Sequence[str]
+    densities: Sequence[Panel]
+    panels: Sequence[Panel]
+    note: str
+    images: WeightImages | None = None
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether a truth is known."""
+        return any(math.isfinite(each.truth) for each in self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """The section: what the verdict says of its numbers, the findings, and all else."""
+
+    trust: str
+    findings: Sequence[ShownFinding]
+    others: Sequence[Coordinate]
+    num_others: int
+
+
+def build_learned(
+    coordinates: Sequence[Coordinate],
+    verdict: Verdict,
+    reader: DrawReader | None,
+    image_shape: tuple[int, ...] | None = None,
+) -> Learned | None:
+    """Return the section; None without stored draws.
+
+    Args:
+        coordinates: rows of ``summary.csv``.
+        verdict: of the run; a statement is made only where it does not fail.
+        reader: of the posterior, or None.
+        image_shape: rows and columns of the image that the features of the data form; None if they do not.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    if reader is None:
+        return None
+    findings, others = choose_findings(coordinates, reader.attributes)
+    shown = [_show(n, each, verdict, reader, image_shape) for n, each in enumerate(findings)]
+    kept = [each for each in shown if each is not None]
+    return Learned(trust(verdict), kept, others[:MOST_OTHERS], len(others)) if kept else None
+
+
+def _show(
+    number: int, finding: Finding, verdict: Verdict, reader: DrawReader, image_shape: tuple[int, ...] | None
+) -> ShownFinding | None:
+    """Return a finding as it is shown; None if the posterior has no draws of it."""
+    items, references = finding.coordinates, finding.references
+    if image_shape is not None and (images := draw_weights(reader, items, image_shape)) is not None:
+        return ShownFinding(finding.heading, (), (), (), (), (), images.note, images)
+    is_many = len(items) > MOST_ROWS
+    ends = extremes(items, MOST_ROWS - 4)
+    values = len(items) * verdict.num_chains * verdict.num_draws
+    chosen = ends if is_many and values > MOST_VALUES else range(len(items))
+    estimates = measure_intervals(
+        reader, [items[n] for n in chosen], [references[n] for n in chosen], with_errors=not is_many
+    )
+    if not any(math.isfinite(each.low) for each in estimates):
+        return None
+    rows = estimates
+    if is_many:
+        listed = [items[n] for n in ends]
+        rows = measure_intervals(reader, listed, [references[n] for n in ends], with_errors=True)
+    densities, panels = _figures(number, finding, rows, estimates, reader)
+    return ShownFinding(
+        finding.heading,
+        rows,
+        [n for n, each in enumerate(rows) if is_unsettled(each, verdict)],
+        _sentences(estimates, verdict),
+        densities,
+        panels,
+        _note(finding, rows, estimates, verdict),
+    )
+
+
+def _sentences(estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
+    """Return what may be said: of a run that failed, nothing, because its intervals are not those of the posterior."""
+    if verdict.verdict == "fail" and verdict.datasets is None:
+        return []
+    said = (say_sides(estimates), say_truth(estimates), say_unsettled(estimates, verdict))
+    return [sentence for sentence in said if sentence]
+
+
+def _figures(
+    number: int, finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], reader: DrawReader
+) -> tuple[list[Panel], list[Panel]]:
+    """Return densities of a few coordinates, or a forest, with all intervals where it cannot show them."""
+    name, heading = f"learned-{number}", finding.heading or "quantities"
+    is_many = len(finding.coordinates) > len(rows)
+    if not is_many and (len(rows) <= FEW or not _share_scale(rows)):
+        return _densities(name, rows[:MOST_DENSITIES], reader), []
+    names = [_name_in(finding, each.item) for each in rows]
+    gap = (MOST_ROWS - 4) // 2 if is_many else 0
+    panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
+    if is_many and len(estimates) > len(rows):
+        panels.append(draw_all(f"{name}-all", estimates, f"All {len(estimates)} 90% intervals by mean: {heading}"))
+    return [], panels
+
+
+def _densities(name: str, rows: Sequence[Estimate], reader: DrawReader) -> list[Panel]:
+    panels: dict[int, Panel] = {}
+    for places, draws in read_draws(reader, [each.item for each in rows]):
+        for column, place in enumerate(places):
+            panel = draw_density(f"{name}-{place}", rows[place], draws[:, :, column])
+            if panel is not None:
+                panels[place] = panel
+    return [panels[place] for place in sorted(panels)]
+
+
+def _share_scale(rows: Sequence[Estimate]) -> bool:
+    """Return whether intervals can be read on one axis."""
+    spreads = [each.item.sd for each in rows if math.isfinite(each.item.sd) and each.item.sd > 0]
+    means = [abs(each.item.mean) for each in rows if math.isfinite(each.item.mean)]
+    return bool(spreads) and max(spreads) / min(spreads) < _SAME_SCALE and max(means) < 100 * max(spreads)
+
+
+def _name_in(finding: Finding, item: Coordinate) -> str:
+    """Return the name of a line of a forest, without the array's where all lines share it."""
+    is_one = len({each.variable for each in finding.coordinates}) == 1
+    inside = item.names or ",".join(map(str, item.index))
+    return inside if is_one and inside else item.label
+
+
+def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], verdict: Verdict) -> str:
+    """Return which coordinates the table lists, where these are not all."""
+    total = len(finding.coordinates)
+    if len(rows) == total:
+        return ""
+    half = formats.count(len(rows) // 2)
+    note = f"The {half} lowest and the {half} highest means of {formats.count(total)}"
+    name = finding.coordinates[0].variable
+    listed = verdict.latents.get(name)
+    if listed is not None and not finding.coordinates[0].is_summary and listed.total > listed.listed:
+        note += f", which are evenly spaced among {formats.count(listed.total)}"
+    if len(estimates) < total:
+        note += "; so many that the intervals of the others were not computed"
+    return f"{note}."

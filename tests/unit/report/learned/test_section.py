@@ -1,0 +1,95 @@
+"""The section on what was learned: what it shows of few and of many coordinates, and when it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.blocks import GateSettings
+from bayesmesh.diagnostics.diagnosis import diagnose
+from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.learned import section as module
+from bayesmesh.report.learned.section import Learned, build_learned
+from bayesmesh.report.tables import read_summary
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import ExperimentLayout
+
+Build = Callable[..., tuple[Learned, Verdict]]
+LEVELS = 60
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Write a posterior of two coefficients and effects of many levels, and build the section."""
+
+    def make(*, is_stuck: bool = False, truth: dict[str, np.ndarray] | None = None) -> tuple[Learned, Verdict]:
+        rng = np.random.default_rng(11)
+        b = rng.normal([3.0, 0.0], [0.5, 40.0], (4, 300, 2))
+        effects = np.linspace(-3, 3, LEVELS) + 0.5 * rng.normal(size=(4, 300, LEVELS))
+        if is_stuck:
+            b[0] += 90
+        layout = ExperimentLayout(tmp_path, "one")
+        root = open_group(layout.posterior, "w")
+        root.attrs["shown"] = [
+            {"name": "b", "heading": "Coefficients", "reference": 0.0, "apart": []},
+            {"name": "effects", "heading": "Effects of site", "reference": 0.0, "apart": []},
+        ]
+        lp = -rng.chisquare(9, (4, 300))
+        for group, arrays in (
+            ("summaries", {"b": b}), ("posterior", {"effects": effects, "unused": b[..., :1]}), ("sample_stats", {"lp": lp})
+        ):  # fmt: skip
+            for name, values in arrays.items():
+                dims = ("chain", "draw", *(f"{name}_dim_{k}" for k in range(values.ndim - 2)))
+                write_array(root.require_group(group), name, values, dims)
+        root["sample_stats"].attrs["statistics"] = []
+        for name, values in (truth or {}).items():
+            write_array(root.require_group("truth"), name, values, [f"{name}_dim_0"])
+        verdict = diagnose(layout.posterior, GateSettings(), layout)
+        coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
+        found = build_learned(coordinates, verdict, DrawReader(layout.posterior))
+        assert found is not None
+        return found, verdict
+
+    return make
+
+
+def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(build: Build) -> None:
+    found, _ = build()
+    coefficients, effects = found.findings
+    assert found.trust == ""
+    assert [panel.title for panel in coefficients.densities] == ["b[0]", "b[1]"]
+    assert coefficients.sentences == [
+        "Of 2 90% intervals, b[0] lies above 0; 1 contains it. Each interval stands for itself."
+    ]
+    assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
+    assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]
+    assert effects.note == "The 10 lowest and the 10 highest means of 60."
+    sides = [each for each in effects.sentences if each.startswith("Of 60 90% intervals, 2")]
+    assert len(sides) == 1, "counts are of all levels, not of those in the table"
+    assert [item.variable for item in found.others] == ["unused"]
+
+
+def test_a_run_that_failed_is_not_to_be_trusted_and_nothing_is_said(build: Build) -> None:
+    found, verdict = build(is_stuck=True)
+    assert verdict.verdict == "fail"
+    assert "do not trust these numbers" in found.trust
+    assert [each.sentences for each in found.findings] == [[], []]
+    assert len(found.findings[0].unsettled) == 2
+
+
+def test_the_truth_is_a_column_and_a_count(build: Build) -> None:
+    found, _ = build(truth={"b": np.array([3.0, 900.0])})
+    coefficients, effects = found.findings
+    assert (coefficients.has_truth, effects.has_truth) == (True, False)
+    assert coefficients.sentences[-1] == "1 of 2 90% intervals contain the value that generated the data."
+
+
+def test_intervals_of_too_many_values_are_those_of_the_table(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 1000)
+    effects = build()[0].findings[1]
+    assert (len(effects.rows), len(effects.panels)) == (20, 1)
+    assert effects.note.endswith("so many that the intervals of the others were not computed.")

@@ -1,0 +1,48 @@
+"""Sentences follow from intervals, and say no more than these."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bayesmesh.report.learned.estimates import Estimate
+from bayesmesh.report.learned.sentences import say_sides, say_truth
+from bayesmesh.report.tables import Coordinate
+
+
+def estimate(name: str, low: float, high: float, reference: float | None = 0.0, truth: float = math.nan) -> Estimate:
+    mean = (low + high) / 2
+    item = Coordinate("b", (0,), mean, 1.0, 0.01, 1.0, 900.0, 900.0, names=name)
+    return Estimate(item, low, high, 0.1, 0.1, reference, truth)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "said"),
+    [
+        ([("age", -1, 1, None)], ""),
+        ([("age", math.nan, math.nan)], ""),
+        ([("age", -1, 1)], "The 90% interval contains 0: the sign is not determined."),
+        ([("age", -1, 1), ("rain", -2, 1)], "None of the 2 90% intervals excludes 0."),
+        ([("age", 0.5, 1)], "The 90% interval of b[age] lies above 0."),
+        (
+            [("age", 0.5, 1), ("rain", -9, -8), ("elm", -1, 1), ("oak", 4, 5), ("base", 1, 2, None)],
+            "Of 4 90% intervals, b[oak] and b[age] lie above 0 and b[rain] lies below 0; 1 contains it. "
+            "Each interval stands for itself.",
+        ),
+        (
+            [(f"level {n}", 1, 2) for n in range(9)] + [("last", -1, 1), ("other", -1, 1)],
+            "Of 11 90% intervals, 9 lie above 0; 2 contain it. Each interval stands for itself.",
+        ),
+    ],
+)
+def test_sides(intervals: list[tuple[str, float, float]], said: str) -> None:
+    assert say_sides([estimate(*each) for each in intervals]) == said
+
+
+def test_truth() -> None:
+    assert say_truth([estimate("a", 0, 1)]) == ""
+    inside, outside = estimate("a", 0, 1, truth=0.5), estimate("b", 0, 1, truth=1.5)
+    assert say_truth([inside]) == "The 90% interval contains the value that generated the data."
+    assert say_truth([outside]) == "The 90% interval does not contain the value that generated the data."
+    assert say_truth([inside, outside]).startswith("1 of 2 90% intervals contain")

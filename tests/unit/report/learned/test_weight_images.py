@@ -1,0 +1,54 @@
+"""Weights as images: the right pixel has the right colour, and noise stays empty."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bayesmesh.report.draw_summaries import DrawReader
+from bayesmesh.report.learned.weight_images import ABOVE, BELOW, WeightImages, draw_weights
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.arrays import open_group, write_array
+
+NAMES = ("one", "two", "three")
+
+
+def made(tmp_path: Path, shape: tuple[int, ...], *, is_summary: bool = False) -> WeightImages | None:
+    """Weights of six pixels and three classes: the second pixel speaks for the first class; a shift of all means nothing."""
+    rng = np.random.default_rng(5)
+    draws = 0.1 * rng.normal(size=(2, 400, 6, 3)) + rng.normal(size=(2, 400, 6, 1))
+    draws[:, :, 1, 0] += 3
+    path = tmp_path / "posterior.zarr"
+    group = open_group(path, "w").create_group("posterior")
+    write_array(group, "weights", draws, ("chain", "draw", "feature", "class"))
+    items = [
+        Coordinate("weights", (n, k), 0.0, 1.0, 0.1, 1.0, 900.0, 900.0, is_summary=is_summary, names=f"{n},{name}")
+        for n in range(6)
+        for k, name in enumerate(NAMES)
+    ]
+    return draw_weights(DrawReader(path), items, shape)
+
+
+def test_pixels_speak_for_and_against_a_class(tmp_path: Path) -> None:
+    found = made(tmp_path, (2, 3))
+    assert found is not None
+    assert [name for name, _ in found.images] == list(NAMES)
+    assert found.largest == pytest.approx(2.0, abs=0.02)
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))) for _, address in found.images
+    ]
+    assert pixels[0].shape == (2, 3, 4)
+    assert (tuple(pixels[0][0, 1, :3]), pixels[0][0, 1, 3]) == (ABOVE, 255)
+    assert [tuple(image[0, 1, :3]) for image in pixels[1:]] == [BELOW, BELOW]
+    assert found.share == pytest.approx(3 / 18)
+    assert all((np.delete(image[..., 3].ravel(), 1) == 0).all() for image in pixels), "noise is empty"
+
+
+@pytest.mark.parametrize(("shape", "is_summary"), [((2, 2), False), ((2, 3), True)])
+def test_other_arrays_are_no_images(tmp_path: Path, shape: tuple[int, int], is_summary: bool) -> None:
+    assert made(tmp_path, shape, is_summary=is_summary) is None
