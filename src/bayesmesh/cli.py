@@ -39,7 +39,8 @@ _LATER = option("--later", metavar="FILE,...", help="specifications of later sta
 _GROUP = option("--group", default="group-000", help="chain group, such as group-000")
 
 OF_STAGES: dict[str, tuple[Option, ...]] = {
-    **dict.fromkeys(("fetch", "shard", "diagnose", "report"), ()),
+    **dict.fromkeys(("fetch", "shard", "report"), ()),
+    "diagnose": (CORES,),
     "compile": (CORES, GPUS, PROCESSES, _LATER),
     "sample": (CORES, GPUS, PROCESSES, _GROUP),
 }

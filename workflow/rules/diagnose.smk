@@ -22,6 +22,7 @@ rule diagnose:
     priority: 1
     conda:
         "../../envs/bayesmesh.yaml"
+    threads: lambda wildcards: PLAN.share(wildcards.experiment, PLAN.cores)
     params:
         config=PLAN.trigger("diagnose"),
         spec=PLAN.spec("diagnose"),
@@ -29,4 +30,4 @@ rule diagnose:
     message:
         "Diagnose {wildcards.experiment}"
     shell:
-        "bayesmesh diagnose --spec {params.spec:q} --code {params.code:q} --log {log:q}"
+        "bayesmesh diagnose --spec {params.spec:q} --code {params.code:q} --cores {threads} --log {log:q}"

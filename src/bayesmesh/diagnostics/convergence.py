@@ -5,10 +5,12 @@ Equal to ``arviz_stats`` 1.3 up to rounding, without its loop over coordinates.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from jaxtyping import Bool, Float, Real
 
-from bayesmesh.diagnostics.autocovariance import effective_sample_size
+from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_sample_size, effective_size
 from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
 BLOCK_BYTES = 256 * 2**20
@@ -26,13 +28,14 @@ _MIN_CHAINS = 2
 
 
 def convergence_table(
-    x: Real[np.ndarray, "..."], *, block_bytes: int = BLOCK_BYTES
+    x: Real[np.ndarray, "..."], *, block_bytes: int = BLOCK_BYTES, num_threads: int = 1
 ) -> dict[str, Float[np.ndarray, " coordinate"]]:
     """Return mean, spread, Monte Carlo error, R-hat and effective sample sizes of every coordinate.
 
     Args:
         x: draws, shape (chain, draw, coordinate), any real dtype; computed in float64.
-        block_bytes: limit of the working memory, in bytes; at least one coordinate is processed at a time.
+        block_bytes: limit of the working memory of all threads, in bytes; each processes one coordinate at least.
+        num_threads: threads that share the coordinates; the values do not depend on their number.
 
     Returns:
         One float64 array per statistic: `mean`; `sd` with one degree of freedom subtracted; `mcse_mean`, the Monte
@@ -57,11 +60,12 @@ def convergence_table(
         raise ValueError(f"draws must have shape (chain, draw, coordinate) with at least one draw, not {x.shape}")
     num_chains, num_draws, num_coordinates = x.shape
     # Larger blocks are not faster, so the limit is only ever lowered.
-    aimed_bytes = min(block_bytes, _FASTEST_BYTES)
+    aimed_bytes = min(block_bytes // num_threads, _FASTEST_BYTES)
     block = max(1, aimed_bytes // (num_chains * num_draws * _BYTES_PER_DRAW))
     table = {name: np.full(num_coordinates, np.nan) for name in STATISTICS}
     _keep_freed_memory(block_bytes)
-    for start in range(0, num_coordinates, block):
+
+    def fill(start: int) -> None:
         part = slice(start, start + block)
         # Copied to (coordinate, chain, draw): sums and sorts then run along contiguous memory.
         draws = np.array(np.moveaxis(x[:, :, part], -1, 0), dtype=np.float64, order="C")
@@ -69,11 +73,20 @@ def convergence_table(
         if not is_finite.all():
             draws = draws[is_finite]
         if not draws.size:
-            continue
+            return
         # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
         with np.errstate(over="ignore", invalid="ignore"):
             for name, values in _finite_block(draws).items():
                 table[name][part][is_finite] = values
+
+    starts = range(0, num_coordinates, block)
+    if num_threads > 1 and len(starts) > 1:
+        # NumPy and SciPy work on whole blocks without the interpreter's lock.
+        with ThreadPoolExecutor(num_threads) as pool:
+            list(pool.map(fill, starts))
+    else:
+        for start in starts:
+            fill(start)
     return table
 
 
@@ -92,11 +105,14 @@ def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.
     >>> split_r_hat(np.array([[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]])).round(4)
     array([0.8165])
     """
-    num_draws = z.shape[-1]
-    between = num_draws * z.mean(axis=-1).var(axis=-1, ddof=1)
-    within = z.var(axis=-1, ddof=1).mean(axis=-1)
+    return _scale_reduction(centre(z))
+
+
+def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
+    num_draws = centred.deviations.shape[-1]
+    between = num_draws * centred.means.var(axis=-1, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.sqrt((between / within + num_draws - 1) / num_draws)
+        return np.sqrt((between / centred.within + num_draws - 1) / num_draws)
 
 
 def _keep_freed_memory(block_bytes: int) -> None:
@@ -121,13 +137,13 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
     if num_draws < _MIN_DRAWS:
         return table
     ordered = order_draws(x)
-    scores = rank_normalise(ordered)
-    table["ess_bulk"] = effective_sample_size(scores)
+    scores = centre(rank_normalise(ordered))
+    table["ess_bulk"] = effective_size(scores)
     low, high = (effective_sample_size(tail_indicator(ordered, probability)) for probability in _TAIL)
     table["ess_tail"] = np.minimum(low, high)
     table["mcse_mean"] = table["sd"] / np.sqrt(effective_sample_size(ordered.halves))
     if num_chains >= _MIN_CHAINS:
-        bulk, folded = split_r_hat(scores), split_r_hat(rank_normalise_folded(ordered))
+        bulk, folded = _scale_reduction(scores), split_r_hat(rank_normalise_folded(ordered))
         # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
         table["r_hat"] = np.where(folded > bulk, folded, bulk)
     return table

@@ -50,7 +50,7 @@ SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
 """Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
 
 
-def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Verdict:
+def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, num_threads: int = 1) -> Verdict:
     """Assess a posterior and write its summary and verdict.
 
     Args:
@@ -58,6 +58,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
             `sample_stats`, arrays of dimensions (chain, draw, ...).
         gates: limits for `summaries` only; latents need not be identified and are only listed.
         layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
+        num_threads: threads for the statistics, which do not depend on their number.
 
     Returns:
         The verdict. Draws of summaries that are not finite miss a gate `finite`, chains that stay at one point a gate
@@ -77,8 +78,8 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> 
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
     non_finite, movement = NonFinite(), Movement()
-    monitored = _tables(groups[0], summaries, None, movement, non_finite)
-    listed = _tables(groups[1], latents, gates.max_coordinates, movement)
+    monitored = _tables(groups[0], summaries, None, num_threads, movement, non_finite)
+    listed = _tables(groups[1], latents, gates.max_coordinates, num_threads, movement)
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
     if names := dataset_names(reader.group("sample_stats"), sample_stats):
@@ -164,6 +165,7 @@ def _tables(
     group: zarr.Group,
     arrays: dict[str, zarr.Array],
     most: int | None,
+    num_threads: int,
     movement: Movement,
     non_finite: NonFinite | None = None,
 ) -> pd.DataFrame:
@@ -177,7 +179,12 @@ def _tables(
             movement.add(draws)
             if non_finite is not None:
                 non_finite.add(draws, places[part])
-            rows = {"variable": name, "index": index[part], "label": labels[part], **convergence_table(draws)}
+            rows = {
+                "variable": name,
+                "index": index[part],
+                "label": labels[part],
+                **convergence_table(draws, num_threads=num_threads),
+            }
             parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
     return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
 

@@ -133,21 +133,24 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
 
 def _scores(values: Flat) -> Flat:
     """Return normal scores of sorted rows, ties by average rank."""
-    num_rows, size = values.shape
+    size = values.shape[1]
     # Twice the average rank minus two is an integer: all scores are in a table of 2 * size - 1 entries.
     twice_rank = np.arange(2, 2 * size + 1)
     table = ndtri((twice_rank / 2 - _BLOM) / (size - 2 * _BLOM + 1))
-    is_new = values[:, 1:] != values[:, :-1]
-    if is_new.all():
-        return np.broadcast_to(table[::2], values.shape)
-    position = np.arange(size)
-    first = np.zeros((num_rows, size), dtype=np.int64)
-    np.multiply(is_new, position[1:], out=first[:, 1:])
-    np.maximum.accumulate(first, axis=1, out=first)
-    last = np.full((num_rows, size), size - 1, dtype=np.int64)
-    np.copyto(last[:, :-1], position[:-1], where=is_new)
-    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
-    return table[first + last]
+    scores = np.empty(values.shape)
+    scores[:] = table[::2]
+    is_tie = np.zeros(values.shape, dtype=bool)
+    np.equal(values[:, 1:], values[:, :-1], out=is_tie[:, 1:])
+    ties = np.flatnonzero(is_tie)
+    if ties.size:
+        # Ties follow each other in runs, each of which begins one position before its first tie.
+        run = np.flatnonzero(np.diff(ties, prepend=-1) > 1)
+        lengths = np.diff(run, append=ties.size) + 1
+        first = ties[run] - 1
+        shared = table[2 * (first % size) + lengths - 1]
+        flat = scores.reshape(-1)
+        flat[first], flat[ties] = shared, np.repeat(shared, lengths - 1)
+    return scores
 
 
 def _take(

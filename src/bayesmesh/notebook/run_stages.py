@@ -157,7 +157,7 @@ class StageRunner:
         words = [spec.stage, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
         if spec.stage in ("compile", "sample"):
             words += ["--cores", str(self._threads), "--processes", f"1x{self._experiment.compute.processes}"]
-        elif spec.stage == "assemble" or spec.stage in LATER:
+        elif spec.stage in ("assemble", "diagnose") or spec.stage in LATER:
             words += ["--cores", str(self._cores)]
         if spec.stage == "sample":
             words += ["--group", planned.group]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
+from bayesmesh.running.machine import usable_cores
 from bayesmesh.store.receipts import write_receipts
 
 
-def run(spec: StageSpec, ledger: Ledger) -> str:
+def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     """Diagnose the posterior and return a line for the log."""
     layout = spec.layout
     with ledger.phase("diagnose"):
-        verdict = diagnose(layout.posterior, spec.settings("gates"), layout)
+        verdict = diagnose(layout.posterior, spec.settings("gates"), layout, num_threads=cores or usable_cores())
     outputs = [layout.summary, layout.verdict, layout.verdicts]
     write_receipts(layout.results, f"diagnose {spec.experiment}", outputs, [layout.posterior_hashes])
     return f"verdict {verdict.verdict}" + "".join(f"; {gate.message}" for gate in verdict.missed)

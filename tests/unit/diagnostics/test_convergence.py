@@ -80,7 +80,7 @@ def stuck_chains(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray
 
 
 KINDS = [independent, heavy_tailed, with_rejections, rounded, binary, antithetic, sticky]
-SHAPES = [(4, 100), (4, 101), (1, 60), (2, 33), (3, 4), (4, 5), (2, 6), (4, 7), (1, 9), (5, 12), (16, 20)]
+SHAPES = [(4, 100), (4, 101), (1, 60), (2, 33), (3, 4), (4, 5), (2, 6), (4, 7), (1, 9), (5, 12), (16, 20), (64, 13)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -177,8 +177,8 @@ def test_r_hat_sees_a_chain_that_drifts() -> None:
 def test_blocks_give_the_same_answer_as_one_block(num_draws) -> None:
     x = with_rejections(np.random.default_rng(0), (3, num_draws, 37))
     whole = convergence_table(x)
-    for block_bytes in (1, 5 * 3 * num_draws * 128):
-        in_blocks = convergence_table(x, block_bytes=block_bytes)
+    for block_bytes, num_threads in ((1, 1), (5 * 3 * num_draws * 128, 1), (5 * 3 * num_draws * 128, 3)):
+        in_blocks = convergence_table(x, block_bytes=block_bytes, num_threads=num_threads)
         for name in STATISTICS:
             np.testing.assert_array_equal(in_blocks[name], whole[name], err_msg=name)
 
