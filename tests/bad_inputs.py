@@ -266,7 +266,7 @@ TABLES = (
     Bad("a table in Latin-1", ("data/bad.csv", "UTF"), **_table(GOOD.replace("Aachen", "Köln").encode("latin-1"))),
     Bad("a table in UTF-16", ("data/bad.csv",), **_table(GOOD.encode("utf-16"))),
     Bad("a binary file", ("data/bad.csv",), **_table(bytes(range(256)) * 4)),
-    Bad("a spreadsheet", ("data/bad.xlsx", "data.format"), **_table(b"PK\x03\x04" + bytes(100), "xlsx")),
+    Bad("a spreadsheet", ("data/bad.xlsx", "as CSV"), **_table(b"PK\x03\x04" + bytes(100), "xlsx")),
     Bad("half a gzip", ("data/bad.csv.gz",), **_table(gzip.compress(GOOD.encode())[:30], "csv.gz")),
     Bad("no gzip", ("data/bad.csv.gz",), **_table(GOOD, "csv.gz")),
     Bad("half a Parquet file", ("data/bad.parquet",), **_table(_parquet()[:-40], "parquet")),

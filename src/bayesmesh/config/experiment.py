@@ -29,6 +29,8 @@ RESERVED_NAMES = TARGET_NAMES | STAGE_NAMES | {each.verb for each in list_analys
 
 EXTERNAL = "module:attribute"
 
+DEFAULT_KERNEL = {"name": "nuts"}
+
 
 class NamedBlock(Settings):
     """A model or a kernel: its name and its options."""
@@ -88,8 +90,8 @@ class RunSettings(Settings):
 class ExperimentBase(Settings):
     """The keys whose shape does not depend on the registries."""
 
-    title: str = Field(min_length=1, max_length=200)
-    """Heading of the experiment's page."""
+    title: str = Field("", min_length=1, max_length=200)
+    """Heading of the experiment's page; by default, the name of the file."""
     sampling: SamplingSettings = Field(SamplingSettings())
     """Chains and draws."""
     compute: ComputeSettings = Field(ComputeSettings())
@@ -298,7 +300,12 @@ def experiment_class() -> type[ExperimentBase]:
         **_analysis_fields(),
         data=(_union("source", "source", SourceBlock), Field(description="Data source and held-out split.")),
         model=(_union("model", "name", NamedBlock), Field(description="Model and its options.")),
-        kernel=(_union("kernel", "name", NamedBlock), Field(description="Transition kernel and its options.")),
+        kernel=(
+            _union("kernel", "name", NamedBlock),
+            Field(
+                DEFAULT_KERNEL, validate_default=True, description="Transition kernel and its options; by default nuts."
+            ),
+        ),
     )
 
 

@@ -88,7 +88,7 @@ def load_file(path: Path) -> tuple[dict[str, ExperimentBase], Sweep | None]:
             range, conflicting keys, or two members that are the same.
     """
     check_name(path, path.stem)
-    content = read_yaml(path)
+    content = {"title": path.stem, **read_yaml(path)}
     if content.get("sweep") is None:
         return {path.stem: check_experiment(path, content)}, None
     return load_members(path, content, check_experiment)

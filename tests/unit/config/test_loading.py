@@ -35,6 +35,11 @@ def test_the_shortest_experiment_loads(tmp_path: Path, good: str) -> None:
     experiment = load_experiment(path)
     assert experiment.title == "A test"
     assert experiment.sampling.chains == 4
+    path.write_text("data: {source: gaussian}\nmodel: {name: gaussian}\n")
+    defaults = load_experiment(path)
+    assert (defaults.title, defaults.kernel.name) == ("short-1", "nuts")
+    path.write_text("data: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: nuts}\n")
+    assert load_experiment(path).kernel == defaults.kernel
 
 
 @pytest.mark.parametrize(
