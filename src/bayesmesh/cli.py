@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
-from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option
+from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
 from bayesmesh.running.early_stop import exiting_on_signal
 from bayesmesh.running.fork_server import run_in_fork
 
@@ -38,11 +38,21 @@ class Verb(NamedTuple):
 _LATER = option("--later", metavar="FILE,...", help="specifications of later stages to check before sampling")
 _GROUP = option("--group", default="group-000", help="chain group, such as group-000")
 
+_FOR_ONE_USER = (
+    option("--user", metavar="ID", help="list films for this user of the data"),
+    option("--watched", metavar="FILE", help="list films for a new user who watched those of a file: a title or an id on each line"),
+    option("--top", type=positive, default=10, metavar="N", help="films to list, 10 by default"),
+    option("--depth", type=positive, default=10, metavar="N", help="depth of 'among the first', 10 by default"),
+    option("--order", choices=("mean", "best", "thompson"), default="mean", help="by mean watch probability, by probability of being the best, or by one random draw"),
+    option("--output", metavar="FILE", help="also write the list, as .csv or .json"),
+)  # fmt: skip
+
 OF_STAGES: dict[str, tuple[Option, ...]] = {
     **dict.fromkeys(("fetch", "shard", "report"), ()),
     "diagnose": (CORES,),
     "compile": (CORES, GPUS, PROCESSES, _LATER),
     "sample": (CORES, GPUS, PROCESSES, _GROUP),
+    "recommend": (CORES, GPUS, *_FOR_ONE_USER),
 }
 """Stage -> options besides the common ones; other stages compute on the devices of one process."""
 
@@ -122,10 +132,14 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for stage in STAGES:
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
-        verb = _add_verb(verbs, stage, Verb(_first_line(stage), "stages.job:run", options))
+        for_user = stage == "recommend"
+        run = "stages.recommend_user:run" if for_user else "stages.job:run"
+        verb = _add_verb(verbs, stage, Verb(_first_line(stage), run, options))
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")
         which.add_argument("--experiment", metavar="NAME", help="specification from config/experiments/NAME.yaml")
+        if for_user:
+            which.add_argument("name", nargs="?", metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT")
     for name, about in VERBS.items():
         _add_verb(verbs, name, about)
     add_verbs(verbs)

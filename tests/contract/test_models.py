@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.config.declarations import list_analyses, offer_words, read_offers
+from bayesmesh.config.declarations import list_analyses, offer_words, read_flag, read_offers
 from bayesmesh.config.registry import list_components, load_component, read_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Model
@@ -278,6 +278,22 @@ def serves(case, analysis) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def test_logits_of_a_model_that_folds_users_in_are_products(case, latents) -> None:
+    """New users are then sampled without the model, by its declaration alone."""
+    assert read_flag("model", case.name, "folds_in") is case.model.folds_in
+    if not case.model.folds_in:
+        return
+    product = latents["user_embeddings"] @ latents["film_embeddings"].T
+    expected = product + latents["user_biases"][:, None] + latents["film_biases"]
+    found = case.model.predict(latents, case.arrays).logits_parameter()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    # The prior of a user's latents is normal with the stated scale, up to a constant.
+    prior, scale = case.model.prior(case.spec), case.model.options.prior_scale
+    moved = {**latents, "user_biases": latents["user_biases"] + 1}
+    change = -0.5 * ((moved["user_biases"] / scale) ** 2 - (latents["user_biases"] / scale) ** 2).sum()
+    np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), change, rtol=1e-3, atol=1e-3)
 
 
 def test_the_model_says_what_it_is_called(case) -> None:

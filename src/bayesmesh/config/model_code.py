@@ -16,7 +16,8 @@ from typing import NamedTuple
 from bayesmesh.config.source_imports import PACKAGE_ROOT, digest_syntax, is_text, parse_file, statements
 
 LATER = frozenset({
-    "summaries", "predict", "outcome", "has_predictions", "offers", "pretty_name", "grouping_columns", "with_new_levels", "shown",
+    "summaries", "predict", "outcome", "has_predictions", "offers", "folds_in", "pretty_name",
+    "grouping_columns", "with_new_levels", "shown",
 })  # fmt: skip
 """Members of a model that change no draw: later stages, checks and tables read them."""
 

@@ -178,6 +178,9 @@ class Model(ABC):
         offers: words of the analyses that the model can serve (their `needs_of_model`; docs/contracts/model.md lists
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
+        folds_in: whether the logit of a cell of a watch matrix is user_embeddings . film_embeddings + user_biases +
+            film_biases, with normal(0, option `prior_scale`) priors of a user's latents; new users can then be sampled
+            given the films. Read from the source text.
         packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
         reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.
         takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
@@ -188,6 +191,7 @@ class Model(ABC):
     local_latents: ClassVar[Mapping[str, int]] = {}
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
+    folds_in: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False

@@ -37,6 +37,7 @@ class MatrixFactorization(Model):
 
     pretty_name = "Matrix factorisation"
     offers = ("recommendation",)
+    folds_in = True
     options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from bayesmesh.notebook.result import Result, ShownVerdict
     from bayesmesh.notebook.shown_comparison import ShownComparison
+    from bayesmesh.notebook.shown_films import ShownFilms
 
 
 def sample(
@@ -113,3 +114,38 @@ def compare(*compared: Result | str | Path, results: str | Path = "results") -> 
     from bayesmesh.report.row_scores import compare_experiments
 
     return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared]))
+
+
+def recommend(
+    result: Result | str | Path,
+    user: object = None,
+    *,
+    watched: Sequence[object] | None = None,
+    num_films: int = 10,
+    depth: int = 10,
+    order: Literal["mean", "best", "thompson"] = "mean",
+    results: str | Path = "results",
+) -> ShownFilms:
+    """Rank films for one user from the stored posterior of a watch matrix, as `bayesmesh recommend` does.
+
+    Args:
+        result: a result, the name of an experiment, or its folder.
+        user: id of a user of the data.
+        watched: instead, titles or ids of the films that a new user has watched.
+        num_films: films to list.
+        depth: of "among the first".
+        order: by mean watch probability, by probability of being the best, or by one random draw.
+        results: folder of results, for a name.
+
+    Returns:
+        The list: ``table``, a data frame with one row per film, ``about`` and ``warnings``.
+
+    Raises:
+        ConfigError: neither or both of `user` and `watched` are given, there is no such user, or the model has no embeddings.
+        DataError: a title is not known; the message names the nearest.
+        StoreError: a result is damaged or altered.
+    """
+    from bayesmesh.notebook.result import layout_of
+    from bayesmesh.notebook.shown_films import films_for
+
+    return films_for(layout_of(result, Path(results)), user, watched, num_films, depth, order)

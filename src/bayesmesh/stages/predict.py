@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bayesmesh.config.loading import experiment_file
 from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
-from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
+from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
-from bayesmesh.planning.specs import StageSpec, component_sources, parse_spec
+from bayesmesh.planning.specs import StageSpec, component_sources
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.stages.stored_settings import find_spec
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.sealed import read_sealed
-from bayesmesh.store.seals import check_output, find_seal
+from bayesmesh.store.seals import check_output
 
 _log = logging.getLogger("bayesmesh")
 
@@ -80,28 +80,6 @@ def run(arguments: argparse.Namespace) -> int:
         num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
     return 0
-
-
-def find_spec(layout: ExperimentLayout) -> StageSpec:
-    """Return the settings with which the posterior was made, whatever the experiment's file says by now.
-
-    Raises:
-        ConfigError: there is no posterior.
-        StoreError: it has been altered, or its settings are gone.
-    """
-    if not layout.posterior.is_dir():
-        stored = [path.parent.name for path in layout.results.glob("*/posterior.zarr")]
-        name, problem = layout.experiment, f"no posterior of an experiment '{layout.experiment}' in {layout.folder}"
-        is_configured = experiment_file(Path("config"), name).is_file()
-        remedy = f"run it first: snakemake {name}" if is_configured or not stored else suggest(name, stored)
-        raise ConfigError(problem, remedy)
-    made_from = find_seal(layout.results, layout.posterior).specification
-    for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
-        spec = parse_spec(str(path), "assemble")
-        if spec.digest == made_from:
-            return spec
-    problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
-    raise StoreError(problem, "run the assemble stage again")
 
 
 def predict_table(

@@ -1,0 +1,75 @@
+"""Rank the films of one user from logits in memory: by mean probability, by probability of being the best, or by Thompson."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Order = Literal["mean", "best", "thompson"]
+"""``mean``: by the posterior mean of the watch probability. ``best``: by the share of draws in which the film is the first.
+``thompson``: by the logits of a single draw, chosen at random, so that uncertain films get their turn."""
+
+ORDERS: tuple[Order, ...] = ("mean", "best", "thompson")
+
+INTERVAL = 0.9
+"""Probability of the intervals."""
+
+
+class ListedFilm(NamedTuple):
+    """A film in a user's list.
+
+    Attributes:
+        film: column of the watch matrix.
+        mean, low, high: posterior mean of the watch probability and its central interval of probability `INTERVAL`.
+        p_best: share of draws in which it is the first of the films that may be listed.
+        p_top: share of draws in which it is among the first.
+    """
+
+    film: int
+    mean: float
+    low: float
+    high: float
+    p_best: float
+    p_top: float
+
+
+def list_films(
+    logits: np.ndarray, is_watched: np.ndarray, num_films: int, top: int, order: Order, generator: np.random.Generator
+) -> list[ListedFilm]:
+    """Return the first films of a user; ties go to the lower column.
+
+    Args:
+        logits: (draws, films), of one user.
+        is_watched: (films,) bool, films that are not listed.
+        num_films: films to list; fewer if the user has not so many left.
+        top: depth of ``p_top``.
+        order: see `Order`.
+        generator: chooses the draw of ``thompson``.
+    """
+    candidates = np.flatnonzero(~is_watched)
+    if not len(candidates):
+        return []
+    chosen = logits[:, candidates]
+    depth = min(top, len(candidates))
+    ranked = np.argsort(-chosen, axis=1, kind="stable")[:, :depth]
+    p_best = np.bincount(ranked[:, 0], minlength=len(candidates)) / len(chosen)
+    p_top = np.bincount(ranked.ravel(), minlength=len(candidates)) / len(chosen)
+    mean = _sigmoid(chosen).mean(axis=0, dtype=np.float64)
+    keys: dict[Order, Sequence[np.ndarray]] = {
+        "mean": (-mean,),
+        "best": (-mean, -p_top, -p_best),
+        "thompson": (-chosen[generator.integers(len(chosen))],),
+    }
+    listed = np.lexsort(keys[order])[:num_films]
+    # Quantiles go through the map of logits to probabilities.
+    tail = (1 - INTERVAL) / 2
+    low, high = _sigmoid(np.quantile(chosen[:, listed], [tail, 1 - tail], axis=0))
+    numbers = zip(candidates[listed], mean[listed], low, high, p_best[listed], p_top[listed], strict=True)
+    return [ListedFilm(int(film), *map(float, rest)) for film, *rest in numbers]
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    decay = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1, decay) / (1 + decay)

@@ -1,0 +1,215 @@
+"""Sample the latents of users whom the chains have not seen, given draws of the films' latents.
+
+Given the films, a user's embedding and bias have the posterior of a Bayesian logistic regression: one observation for each
+film, watched or not, and independent normal priors. For every draw of the films, Newton steps find the mode, and an
+independence sampler (Metropolis-Hastings) with proposals from a Student t at the mode draws from the posterior itself. Its
+first state is a proposal, and its last one is kept. The films' posterior stays that of the training users.
+
+NumPy alone, float32 products of users x films, float64 factors.
+
+References:
+    Tierney 1994, "Markov chains for exploring posterior distributions", doi:10.1214/aos/1176325750, for the sampler.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+NUM_PROPOSALS = 8
+"""Proposals for each user and draw of the films; see `FoldedUsers.acceptance` for whether they suffice."""
+
+DEGREES_PER_LATENT = 1.5
+"""Degrees of freedom of the proposals, at least `MIN_DEGREES`. Tails are heavier than those of the normal prior, so that no
+point is proposed too seldom; the more latents a user has, the more acceptance such tails cost."""
+
+MIN_DEGREES = 4.0
+
+MAX_NEWTON_STEPS = 60
+
+STEP_TOLERANCE = 0.05
+"""Length of the last Newton step, in posterior standard deviations; the sampler corrects what is left."""
+
+TILE_CELLS = 2**18
+"""Users x films of the logits that are in memory at a time, times a few arrays of that size, float32."""
+
+
+class Films(NamedTuple):
+    """One draw of the films' latents as a regression of watches on a user's latents.
+
+    Attributes:
+        design: (films, size), embeddings and a last column of ones for the user's bias.
+        offset: (films,), the films' biases.
+    """
+
+    design: Float[np.ndarray, "films size"]
+    offset: Float[np.ndarray, " films"]
+
+
+class FoldedUsers(NamedTuple):
+    """One draw of the latents of new users.
+
+    Attributes:
+        latents: (users, size) float64, embeddings and the bias.
+        mode: (users, size) float64, where the posterior given this draw of the films is largest.
+        acceptance: (users,) float64, share of accepted proposals after the first.
+    """
+
+    latents: Float[np.ndarray, "users size"]
+    mode: Float[np.ndarray, "users size"]
+    acceptance: Float[np.ndarray, " users"]
+
+
+def films_of(embeddings: Float[np.ndarray, "films width"], biases: Float[np.ndarray, " films"]) -> Films:
+    """Return a draw of the films' latents as a regression, float32."""
+    ones = np.ones((len(biases), 1), np.float32)
+    return Films(np.concatenate([embeddings.astype(np.float32), ones], axis=1), biases.astype(np.float32))
+
+
+def fold_in(
+    films: Films,
+    watched: Bool[np.ndarray, "users films"],
+    prior_scale: float,
+    generator: np.random.Generator,
+    *,
+    start: Float[np.ndarray, "users size"] | None = None,
+    num_proposals: int = NUM_PROPOSALS,
+) -> FoldedUsers:
+    """Draw the latents of new users given one draw of the films' latents.
+
+    Args:
+        films: the draw.
+        watched: films that each user watched; all others count as not watched.
+        prior_scale: standard deviation of the prior of a user's latents.
+        generator: random numbers.
+        start: where Newton's method starts, such as `carried` returns; zeros if None.
+        num_proposals: see `NUM_PROPOSALS`.
+
+    Returns:
+        See `FoldedUsers`.
+    """
+    users = len(watched)
+    tile = max(1, TILE_CELLS // len(films.design))
+    begin = np.zeros((users, films.design.shape[1])) if start is None else start
+    # Products of the columns, so that the curvature of many users is one product of matrices.
+    pairs = _pairs(films.design) if users > films.design.shape[1] else None
+    parts = []
+    for first in range(0, users, tile):
+        some = slice(first, first + tile)
+        posterior = _Posterior(films, pairs, watched[some], prior_scale)
+        mode, factor = _find_mode(posterior, begin[some])
+        latents, acceptance = _sample(posterior, mode, factor, generator, num_proposals)
+        parts.append(FoldedUsers(latents, mode, acceptance))
+    return FoldedUsers(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def carried(old: Films, new: Films, latents: Float[np.ndarray, "users size"]) -> Float[np.ndarray, "users size"]:
+    """Return the latents whose logits with other films are nearest to those with the old films, by least squares.
+
+    Embeddings rotate from draw to draw, the logits hardly change.
+    """
+    design = new.design.astype(np.float64)
+    gram = design.T @ design + np.eye(design.shape[1])
+    turned = np.linalg.solve(gram, design.T @ old.design)
+    shift = np.linalg.solve(gram, design.T @ (old.offset - new.offset))
+    return latents @ turned.T + shift
+
+
+class _Posterior:
+    """The posterior of some users given one draw of the films, up to a constant."""
+
+    def __init__(self, films: Films, pairs: np.ndarray | None, watched: np.ndarray, prior_scale: float) -> None:
+        self._films, self._pairs, self._precision = films, pairs, prior_scale**-2
+        # The watched films enter through these sums alone.
+        self._linear = watched.astype(np.float32) @ films.design.astype(np.float32)
+
+    def log_density(self, latents: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the log density at latents, (points, size), of the users `rows`, (points,), float64."""
+        logits = self._logits(latents)
+        decay = np.exp(-np.abs(logits))
+        ended = np.log(1 + decay).sum(axis=1, dtype=np.float64) + np.maximum(logits, 0).sum(axis=1, dtype=np.float64)
+        prior = 0.5 * self._precision * (latents**2).sum(axis=1)
+        return (self._linear[rows] * latents).sum(axis=1) - ended - prior
+
+    def expansion(self, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log density (users,), gradient (users, size) and negative Hessian (users, size, size) at latents."""
+        logits = self._logits(latents)
+        decay = np.exp(-np.abs(logits))
+        ended = np.log(1 + decay).sum(axis=1, dtype=np.float64) + np.maximum(logits, 0).sum(axis=1, dtype=np.float64)
+        share = 1 / (1 + decay)
+        probability = np.where(logits >= 0, share, decay * share)
+        log_density = (self._linear * latents).sum(axis=1) - ended - 0.5 * self._precision * (latents**2).sum(axis=1)
+        gradient = self._linear - probability @ self._films.design - self._precision * latents
+        weights = decay * share**2
+        size = latents.shape[1]
+        if self._pairs is None:
+            design = self._films.design
+            curvature = np.stack([(design * weight[:, None]).T @ design for weight in weights]).astype(np.float64)
+        else:
+            upper = np.triu_indices(size)
+            curvature = np.empty((len(latents), size, size))
+            curvature[:, *upper] = weights @ self._pairs
+            curvature[:, *upper[::-1]] = curvature[:, *upper]
+        return log_density, gradient, curvature + self._precision * np.eye(size)
+
+    def _logits(self, latents: np.ndarray) -> np.ndarray:
+        return latents.astype(np.float32) @ self._films.design.T + self._films.offset
+
+
+def _pairs(design: np.ndarray) -> np.ndarray:
+    """Return products of the columns of a design, (films, pairs), for the upper triangle."""
+    one, other = np.triu_indices(design.shape[1])
+    return design[:, one] * design[:, other]
+
+
+def _find_mode(posterior: _Posterior, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mode of every user and the Cholesky factor of the negative Hessian near it.
+
+    The log density is concave. A step after which it is lower is halved.
+    """
+    latents = np.array(start, np.float64)
+    density, gradient, curvature = posterior.expansion(latents)
+    step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+    for _ in range(MAX_NEWTON_STEPS):
+        tried = latents + step
+        found = posterior.expansion(tried)
+        # Float32 products leave noise of this size.
+        is_lower = found[0] < density - 1e-5 * np.abs(density) - 1e-3
+        step[is_lower] /= 2
+        moved = ~is_lower
+        latents[moved], density[moved] = tried[moved], found[0][moved]
+        gradient[moved], curvature[moved] = found[1][moved], found[2][moved]
+        following = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        step[moved] = following[moved]
+        length = np.sqrt((gradient * following).sum(axis=1))
+        if length.max() < STEP_TOLERANCE:
+            latents += following
+            break
+    return latents, np.linalg.cholesky(curvature)
+
+
+def _sample(
+    posterior: _Posterior, mode: np.ndarray, factor: np.ndarray, generator: np.random.Generator, num_proposals: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last state of an independence sampler for every user, and the share of accepted proposals."""
+    users, size = mode.shape
+    normal = generator.standard_normal((users, num_proposals, size))
+    degrees = max(MIN_DEGREES, DEGREES_PER_LATENT * size)
+    radius = np.sqrt(degrees / generator.chisquare(degrees, (users, num_proposals)))
+    scaled = normal * radius[..., None]
+    shifts = np.linalg.solve(np.swapaxes(factor, 1, 2)[:, None], scaled[..., None])[..., 0]
+    points = mode[:, None] + shifts
+    density = posterior.log_density(points.reshape(-1, size), np.repeat(np.arange(users), num_proposals))
+    proposal = -0.5 * (degrees + size) * np.log1p((scaled**2).sum(axis=-1) / degrees)
+    weight = density.reshape(users, num_proposals) - proposal
+    threshold = np.log(generator.random((users, num_proposals)))
+    state = np.zeros(users, np.int64)
+    accepted = np.zeros(users)
+    every = np.arange(users)
+    for place in range(1, num_proposals):
+        is_accepted = threshold[:, place] < weight[:, place] - weight[every, state]
+        state[is_accepted] = place
+        accepted += is_accepted
+    return points[every, state], accepted / max(1, num_proposals - 1)

@@ -1,0 +1,74 @@
+"""Show a list of films for one user as a table of text, and write it as CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.files import write_text
+
+COLUMNS = ("rank", "film_id", "title", "genres", "mean", "low", "high", "p_best", "p_top", "held_out")
+
+
+class FilmList(NamedTuple):
+    """A list of films for one user.
+
+    Attributes:
+        about: a sentence about user, draws and intervals.
+        rows: the films, the first one first: the columns `COLUMNS`.
+        depth: of the column ``p_top``.
+        warnings: what to doubt.
+    """
+
+    about: str
+    rows: list[dict[str, Any]]
+    depth: int
+    warnings: tuple[str, ...]
+
+
+def as_text(found: FilmList) -> str:
+    """Return a list as a table for a terminal."""
+    if not found.rows:
+        return f"{found.about}\nNo film is left to list."
+    lines = [("", "film", "genres", "watch probability", "", "best", f"top {found.depth}"), *map(_cells, found.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    is_text = [0 < place < 5 for place in range(len(widths))]
+    aligned = [
+        [
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(cells, widths, is_text, strict=True)
+        ]
+        for cells in lines
+    ]
+    return "\n".join([found.about, *("  ".join(cells).rstrip() for cells in aligned)])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    mark = " (held out: watched)" if row["held_out"] else ""
+    return (
+        str(row["rank"]), f"{row['title'] or row['film_id']}{mark}", row["genres"].replace("|", ", "),
+        f"{row['mean']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}", f"{row['p_best']:.1%}", f"{row['p_top']:.1%}",
+    )  # fmt: skip
+
+
+def check_output_name(output: str | None) -> None:
+    """Refuse a file that is neither CSV nor JSON."""
+    if output is not None and not output.endswith((".csv", ".json")):
+        raise ConfigError(f"--output {output}: neither .csv nor .json", "name a file with one of these endings")
+
+
+def write_list(found: FilmList, output: str) -> None:
+    """Write a list as CSV or JSON, by the ending of the file, atomically."""
+    if output.endswith(".json"):
+        content = {"about": found.about, "warnings": found.warnings, "films": found.rows}
+        write_text(Path(output), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        return
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found.rows)
+    write_text(Path(output), buffer.getvalue())

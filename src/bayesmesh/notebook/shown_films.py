@@ -1,0 +1,49 @@
+"""Show a list of films for one user as a table and a sentence, as HTML and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from markupsafe import Markup
+
+from bayesmesh.analyses.recommendation.film_list import Order
+from bayesmesh.analyses.recommendation.shown_list import COLUMNS, FilmList, as_text
+from bayesmesh.errors import ConfigError
+from bayesmesh.stages.recommend_user import Asked, for_user, for_watched
+from bayesmesh.store.layout import ExperimentLayout
+
+
+class ShownFilms:
+    """Films for one user.
+
+    Attributes:
+        table: one row per film, the first one first; docs/guide/recommendation.md lists the columns.
+        about: a sentence about user, draws and intervals.
+        warnings: what to doubt.
+    """
+
+    def __init__(self, found: FilmList) -> None:
+        self.table = pd.DataFrame(found.rows, columns=list(COLUMNS)).set_index("rank")
+        self.about, self.warnings, self._found = found.about, found.warnings, found
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.warnings, as_text(self._found)])
+
+    def _repr_html_(self) -> str:
+        said = Markup("").join(Markup("<p>{}</p>").format(each) for each in (*self.warnings, self.about))
+        return f"<div>{said}{self.table.to_html(float_format='{:.3f}'.format, na_rep='')}</div>"
+
+
+def films_for(
+    layout: ExperimentLayout, user: object, watched: Sequence[object] | None, num_films: int, depth: int, order: Order
+) -> ShownFilms:
+    """Return films for a user of the data, or for a new one; see `bayesmesh.recommend`."""
+    if (user is None) == (watched is None):
+        raise ConfigError(
+            "recommend takes one of `user` and `watched`", "name a user of the data, or give watched films"
+        )
+    asked = Asked(num_films, depth, order)
+    if watched is None:
+        return ShownFilms(for_user(layout, str(user), asked))
+    return ShownFilms(for_watched(layout, [str(each) for each in watched], asked))
