@@ -140,17 +140,33 @@ class DrawBlocks:
         Raises:
             ConfigError: the model has no outcome, or asks for a field that the rows lack.
         """
-        size = min(block_rows, num_rows)
-        for start in range(0, num_rows, size):
-            count = min(num_rows - start, size)
-            stored = read(start, start + count)
+
+        def outcome_of(stored: Mapping[str, np.ndarray]) -> np.ndarray:
             with asking_model(self._key, self._model, list(stored)):
-                outcome = np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
-            # One shape is one compilation.
-            chosen = np.minimum(np.arange(size), count - 1)
-            rows = {k: _in_dtype(v, self._spec.dtype)[chosen] for k, v in stored.items()}
-            own = self._spec.entries_of(start + chosen) if entries is None else entries[start + chosen]
-            yield RowsOfBlock(start, count, rows, own, outcome)
+                return np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
+
+        return blocks_of_rows(self._spec, read, num_rows, block_rows, entries, outcome_of)
+
+
+def blocks_of_rows(
+    spec: DataSpec,
+    read: ReadRows,
+    num_rows: int,
+    block_rows: int,
+    entries: np.ndarray | None = None,
+    outcome_of: Callable[[Mapping[str, np.ndarray]], np.ndarray] = lambda stored: np.zeros((0,)),
+) -> Iterator[RowsOfBlock]:
+    """Yield blocks of rows, in order, as `DrawBlocks.blocks` does; `outcome_of` stored rows may be left out."""
+    size = min(block_rows, num_rows)
+    for start in range(0, num_rows, size):
+        count = min(num_rows - start, size)
+        stored = read(start, start + count)
+        outcome = outcome_of(stored)
+        # One shape is one compilation.
+        chosen = np.minimum(np.arange(size), count - 1)
+        rows = {k: _in_dtype(v, spec.dtype)[chosen] for k, v in stored.items()}
+        own = spec.entries_of(start + chosen) if entries is None else entries[start + chosen]
+        yield RowsOfBlock(start, count, rows, own, outcome)
 
 
 def _stacked(draws: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ class ShownComparison:
     """
 
     def __init__(self, found: ModelComparison) -> None:
-        rows = [table_row(each) for each in (*found.members, *found.averages)]
+        rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
         self.table = pd.DataFrame(rows, columns=list(COLUMNS)).set_index("model")
         self.sentences = sentences(found)
 

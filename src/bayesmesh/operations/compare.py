@@ -14,7 +14,7 @@ from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
 from bayesmesh.report.model_comparison import sentences
-from bayesmesh.report.row_scores import compare_experiments, find_pointwise, pointwise_of
+from bayesmesh.report.row_scores import compare_experiments, evidence_of, find_pointwise, pointwise_of
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
 
@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     found = compare_experiments(layouts)._replace(outdated=find_outdated(plan, names))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
-    inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in map(pointwise_of, layouts)}
+    read = [*map(pointwise_of, layouts), *filter(None, map(evidence_of, layouts))]
+    inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in read}
     seal_other(results, layout.folder.name, layout.name, [layout.table, layout.page], inputs=inputs)
     for sentence in sentences(found):
         _log.info("%s", sentence)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from matplotlib.axes import Axes
 
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.model_comparison import Member, ModelComparison, sentences
+from bayesmesh.report.model_evidence import ModelProbability
 from bayesmesh.report.page import render
 from bayesmesh.store.layout import ComparisonLayout
 
@@ -17,13 +20,14 @@ MOST_DRAWN = 60
 COLUMNS = (
     "model", "elpd", "elpd_se", "elpd_difference", "elpd_difference_se", "p_loo", "num_high_k", "stacking_weight",
     "pseudo_bma_weight", "held_out", "held_out_se", "held_out_difference", "held_out_difference_se",
+    "log_evidence", "log_evidence_se", "probability", "probability_low", "probability_high",
 )  # fmt: skip
 """Columns of the table."""
 
 
 def write_comparison(layout: ComparisonLayout, title: str, found: ModelComparison) -> None:
     """Write the table, and then the page; each is replaced atomically."""
-    rows = [table_row(each) for each in (*found.members, *found.averages)]
+    rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
     write_text(layout.table, render_csv(COLUMNS, rows))
     write_text(layout.page, render("model_comparison.html", title=title, **page_context(found)))
 
@@ -40,11 +44,12 @@ def page_context(found: ModelComparison) -> dict[str, object]:
         "is_held_out": bool(found.num_held_out),
         "num_rows": found.num_rows,
         "num_held_out": found.num_held_out,
+        "probabilities": found.probabilities,
         "has_high_k": any(each.num_high_k for each in found.members),
     }
 
 
-def table_row(member: Member) -> list[object]:
+def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> list[object]:
     """Return a row of the table; see `COLUMNS`."""
     held = (
         (*member.held_out, *member.held_out_difference)
@@ -53,7 +58,9 @@ def table_row(member: Member) -> list[object]:
     )
     weights = [None if weight != weight else weight for weight in (member.stacking, member.pseudo_bma)]
     p_loo = None if member.p_loo != member.p_loo else member.p_loo
-    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held]
+    about = probabilities.get(member.name)
+    evidence = [None] * 5 if about is None else [*about.log_evidence, about.probability, about.low, about.high]
+    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held, *evidence]
 
 
 def draw_differences(found: ModelComparison) -> Panel:

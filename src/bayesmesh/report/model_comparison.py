@@ -15,6 +15,7 @@ from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
+from bayesmesh.report.model_evidence import ModelProbability, say_probabilities
 from bayesmesh.store.pointwise import RowScores, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
@@ -63,6 +64,7 @@ class ModelComparison(NamedTuple):
         residual: violation of the optimality condition by the stacking weights.
         failed: models whose chains have failed their gates.
         outdated: models whose results are not what the configuration asks for now.
+        probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
     """
 
     members: list[Member]
@@ -72,6 +74,7 @@ class ModelComparison(NamedTuple):
     residual: float
     failed: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
+    probabilities: Mapping[str, ModelProbability] = {}
 
     @property
     def num_errors(self) -> float:
@@ -230,6 +233,7 @@ def sentences(found: ModelComparison) -> list[str]:
             said.append(f"{rest} other {'model is' if rest == 1 else 'models are'} worse.")
     said += _doubtful(found)
     said += _averaged(found)
+    said += say_probabilities(found.probabilities)
     return said
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
+from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.report.model_comparison import ModelComparison, compare_models
+from bayesmesh.report.model_evidence import ModelProbability, model_probabilities
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
 from bayesmesh.store.seals import check_output
@@ -25,7 +27,36 @@ def compare_experiments(layouts: Iterable[ExperimentLayout]) -> ModelComparison:
     failed = [
         each.experiment for each in chosen if each.verdict.exists() and read_verdict(each.verdict).verdict == "fail"
     ]
-    return compare_models({each.experiment: read_scores(each) for each in chosen}, failed)
+    scores = {each.experiment: read_scores(each) for each in chosen}
+    found = compare_models(scores, failed)
+    return found._replace(probabilities=_probabilities(chosen, scores))
+
+
+def _probabilities(
+    layouts: Sequence[ExperimentLayout], scores: Mapping[str, Mapping[str, RowScores]]
+) -> dict[str, ModelProbability]:
+    """Return the probabilities of models that all have a usable evidence of the same outcomes; otherwise none."""
+    found = {}
+    for each in layouts:
+        path = find_output(each, EVIDENCE)
+        if path is None:
+            return {}
+        _check_sealed(each, path)
+        best = best_estimate(read_evidence(path))
+        if best is None or best.digest != scores[each.experiment]["left_out"].digest:
+            return {}
+        found[each.experiment] = best
+    return model_probabilities(found)
+
+
+def evidence_of(layout: ExperimentLayout) -> Path | None:
+    """Return the table of evidences of an experiment, whichever analysis wrote it; None without any."""
+    return find_output(layout, EVIDENCE)
+
+
+def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
+    if (layout.results / "seals").is_dir():
+        check_output(layout.results, path)
 
 
 def read_scores(layout: ExperimentLayout) -> dict[str, RowScores]:
@@ -36,15 +67,19 @@ def read_scores(layout: ExperimentLayout) -> dict[str, RowScores]:
         StoreError: they are damaged or altered.
     """
     path = pointwise_of(layout)
-    if (layout.results / "seals").is_dir():
-        check_output(layout.results, path)
+    _check_sealed(layout, path)
     return read_pointwise(path)
 
 
 def find_pointwise(layout: ExperimentLayout) -> Path | None:
     """Return the scores by row of an experiment, whichever analysis wrote them; None without any."""
-    folders = (each.folder for each in list_analyses() if POINTWISE in each.outputs)
-    return next((path for folder in folders if (path := layout.folder / folder / POINTWISE).is_dir()), None)
+    return find_output(layout, POINTWISE)
+
+
+def find_output(layout: ExperimentLayout, output: str) -> Path | None:
+    """Return an output of an experiment by its name, whichever analysis wrote it; None without any."""
+    folders = (each.folder for each in list_analyses() if output in each.outputs)
+    return next((path for folder in folders if (path := layout.folder / folder / output).exists()), None)
 
 
 def pointwise_of(layout: ExperimentLayout) -> Path:

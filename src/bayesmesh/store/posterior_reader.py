@@ -57,6 +57,11 @@ class Posterior:
             raise StoreError(f"{self.path}: no array '{group}/{name}'", _REMEDY)
         return found
 
+    def find(self, path: str) -> zarr.Array | None:
+        """Return an array by its group and name, such as ``sample_stats/lp``; None if the store has none."""
+        found = self._root.get(path)
+        return found if isinstance(found, zarr.Array) else None
+
     def blocks(
         self, names: Sequence[str] | None = None, *, block_bytes: int = BLOCK_BYTES, group: str = "posterior"
     ) -> Iterator[dict[str, np.ndarray]]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayesmesh.analyses.evidence.tempered import combine_groups
 from bayesmesh.kernels.base import Position, Target
 from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import (
@@ -98,6 +99,9 @@ def test_the_evidence_is_that_of_the_closed_form(normal) -> None:
     ratio = np.exp(estimates - LOG_EVIDENCE)
     assert ratio.std(ddof=1) < 1, "the estimate is useful"
     assert abs(ratio.mean() - 1) < 4.5 * ratio.std(ddof=1) / math.sqrt(NUM_SETS)
+    together = combine_groups(estimates, NUM_SETS * NUM_CHAINS)
+    assert together.error < 0.1
+    assert abs(together.log_evidence - LOG_EVIDENCE) < 3 * together.error
 
 
 def test_powers_rise_to_one_by_changes_of_the_share_that_was_asked_for(normal) -> None:

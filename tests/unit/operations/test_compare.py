@@ -10,6 +10,7 @@ import pytest
 import bayesmesh as bm
 from bayesmesh.cli import main
 from bayesmesh.errors import ConfigError, StoreError
+from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import compare, findings
 from bayesmesh.planning.condition import Condition
 from bayesmesh.store.layout import ExperimentLayout
@@ -65,6 +66,26 @@ def test_experiments_are_compared_on_a_page(project: Path, capsys: pytest.Captur
     write_pointwise(path, RowScores(np.zeros(200), "rows", False, 4000), None)
     seal_as(project / "results", "two", "loo", [path])
     assert "was made from another" in " ".join(findings.check(project / "results", "comparisons").outdated)
+
+
+def test_models_have_probabilities_if_all_have_an_evidence_of_the_same_outcomes(project: Path) -> None:
+    results = project / "results"
+    for i, name in enumerate(("one", "two")):
+        assert "log_evidence" in bm.compare("one", "two").table
+        assert bm.compare("one", "two").table["probability"].isna().all()
+        path = results / name / "evidence" / "evidence.csv"
+        path.parent.mkdir()
+        write_evidence(path, [Estimate("bridge", -20.0 - i, 0.01, digest="rows")])
+        seal_as(results, name, "evidence", [path])
+    assert bm.compare("one", "two").table.loc["one", "probability"] == pytest.approx(1 / (1 + np.exp(-1)))
+    assert main(["compare", "one", "two"]) == 0
+    assert "one now has probability 73.1%" in (results / "comparisons" / "one-two.html").read_text()
+    write_evidence(path, [Estimate("bridge", -30.0, 0.01, digest="other")])
+    with pytest.raises(StoreError, match="evidence"):
+        bm.compare("one", "two")
+    seal_as(results, "two", "evidence", [path])
+    assert bm.compare("one", "two").table["probability"].isna().all()
+    assert "was made from another" in " ".join(findings.check(results, "comparisons").outdated)
 
 
 def test_results_that_the_configuration_no_longer_asks_for_are_named(

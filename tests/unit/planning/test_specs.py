@@ -33,6 +33,7 @@ EXPERIMENT: dict[str, Any] = {
     "model": {"name": "matrix_factorization"},
     "kernel": {"name": "hmc"},
     "averaging": {},
+    "evidence": {},
     "loo": {},
     "predictive_checks": {},
     "recommendation": {"users": [1, 2]},
@@ -103,12 +104,12 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
     (
         "compute.dtype",
         "float64",
-        {"compile", "sample", "assemble", "average", "loo", "predictive_checks", "recommend", "report"},
+        {"compile", "sample", "assemble", "average", "evidence", "loo", "predictive_checks", "recommend", "report"},
     ),
     (
         "model.prior_scale",
         2.0,
-        {"compile", "sample", "assemble", "average", "loo", "predictive_checks", "recommend", "report"},
+        {"compile", "sample", "assemble", "average", "evidence", "loo", "predictive_checks", "recommend", "report"},
     ),
     ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),
     ("data.num_films", 9, set(STAGES) - {"diagnose"}),

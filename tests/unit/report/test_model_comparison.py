@@ -10,8 +10,10 @@ import pytest
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.documents import read_csv
+from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.report.comparison_page import write_comparison
 from bayesmesh.report.model_comparison import compare_models, sentences
+from bayesmesh.report.model_evidence import model_probabilities
 from bayesmesh.store.layout import ComparisonLayout
 from bayesmesh.store.pointwise import RowScores
 
@@ -89,6 +91,26 @@ def test_the_best_of_many_equal_models_is_not_called_better() -> None:
     )
     assert "its lead is more than chance" in " ".join(sentences(lead))
     assert "The verdict on the chains of m7 is fail: these scores may be wrong" in " ".join(sentences(lead))
+
+
+def test_probabilities_follow_from_the_evidence_and_its_error(base: np.ndarray, tmp_path: Path) -> None:
+    found = compare_models({"a": scores(base), "b": scores(base - 0.1)})
+    sure = {"a": Estimate("bridge", -50.0, 0.01), "b": Estimate("bridge", -50 - np.log(9), 0.01)}
+    probabilities = model_probabilities(sure)
+    assert probabilities["a"].probability == pytest.approx(0.9)
+    assert 0.89 < probabilities["a"].low < 0.9 < probabilities["a"].high < 0.91
+    said = " ".join(sentences(found._replace(probabilities=probabilities)))
+    assert "a now has probability 90.0%" in said
+    assert "width of the priors" in said
+    unsure = model_probabilities({name: each._replace(error=2.0) for name, each in sure.items()})
+    assert "which does not single it out" in " ".join(sentences(found._replace(probabilities=unsure)))
+    assert "probab" not in " ".join(sentences(found)).replace("probably", "")
+    layout = ComparisonLayout(tmp_path, "two")
+    write_comparison(layout, "Two", found._replace(probabilities=probabilities))
+    rows = read_csv(layout.table, ["model", "log_evidence", "probability"])
+    assert [row.number("probability") for row in rows[:2]] == pytest.approx([0.9, 0.1])
+    assert [row.text("probability") for row in rows[2:]] == ["", ""]
+    assert "Log evidence" in layout.page.read_text()
 
 
 def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:

@@ -1,0 +1,103 @@
+"""Log prior and log likelihood of a model at any unconstrained positions, for analyses that leave the stored draws.
+
+The likelihood is summed over blocks of rows, so that memory is bounded by positions x rows of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, blocks_of_rows
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.models.base import Latents, Rows
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+
+class LogDensity:
+    """The log density of a posterior in unconstrained coordinates, not normalised.
+
+    Args:
+        bound: model and data.
+
+    Attributes:
+        num_coordinates: length of a position.
+    """
+
+    def __init__(self, bound: BoundModel) -> None:
+        self._model, self._spec, self._shards = bound
+        # As in sampling, the prior is taken in float64 and the likelihood in the dtype of the experiment.
+        self._prior = self._model.prior(self._spec.with_dtype("float64"))
+        self._bijector = self._prior.experimental_default_event_space_bijector()
+        latents = jax.eval_shape(lambda key: self._prior.sample(seed=key), jax.random.key(0))
+        free = dict(jax.eval_shape(self._bijector.inverse, latents))
+        self._shapes = {name: free[name].shape for name in sorted(free)}
+        self.num_coordinates = sum(int(np.prod(shape)) for shape in self._shapes.values())
+        self._prior_program = jax.jit(jax.vmap(self._log_prior))
+        self._row_program = jax.jit(jax.vmap(self._sum_rows, in_axes=(0, None, None, None)))
+        self._free_program = jax.jit(jax.vmap(self._flatten))
+
+    def _flatten(self, latents: Latents) -> jax.Array:
+        free = dict(self._bijector.inverse({k: v.astype(jnp.float64) for k, v in latents.items()}))
+        return jnp.concatenate([jnp.ravel(free[name]) for name in self._shapes])
+
+    def _split(self, position: jax.Array) -> dict[str, jax.Array]:
+        found, stop = {}, 0
+        for name, shape in self._shapes.items():
+            start, stop = stop, stop + int(np.prod(shape))
+            found[name] = position[start:stop].reshape(shape)
+        return found
+
+    def _log_prior(self, position: jax.Array) -> jax.Array:
+        free = self._split(position)
+        return self._prior.log_prob(self._bijector.forward(free)) + self._bijector.forward_log_det_jacobian(free)
+
+    def _sum_rows(self, position: jax.Array, rows: Rows, entries: jax.Array, is_row: jax.Array) -> jax.Array:
+        latents = self._bijector.forward(self._split(position))
+        draw = {k: v.astype(self._spec.dtype) for k, v in latents.items()}
+        local = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
+        values = self._model.log_likelihood({**draw, **local}, rows)
+        return jnp.sum(jnp.where(is_row, values, 0), dtype=jnp.float64)
+
+    def positions(self, posterior: Posterior, most: int) -> Float[np.ndarray, "chain draw coordinate"]:
+        """Return unconstrained positions of at most `most` draws of all chains, evenly spread; not finite at the edge of the support."""
+        stride = max(1, -(-posterior.num_chains * posterior.num_draws // most))
+        parts, done = [], 0
+        for block in posterior.blocks(block_bytes=BLOCK_BYTES):
+            of_chains = {k: v.reshape(-1, posterior.num_chains, *v.shape[1:]) for k, v in block.items()}
+            length = len(next(iter(of_chains.values())))
+            chosen = np.flatnonzero((done + np.arange(length)) % stride == 0)
+            done += length
+            flat = {k: v[chosen].reshape(-1, *v.shape[2:]) for k, v in of_chains.items()}
+            if chosen.size:
+                free = np.asarray(self._free_program(flat))
+                parts.append(free.reshape(chosen.size, posterior.num_chains, -1))
+        return np.swapaxes(np.concatenate(parts), 0, 1)
+
+    def log_prior(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
+        """Return the log prior density with the Jacobian of the map to the latents, in nats."""
+        return _in_chunks(self._prior_program, positions)
+
+    def log_likelihood(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
+        """Return the log likelihood summed over all training rows, in nats."""
+        num_rows = self._shards.num_rows
+        block_rows = max(1, CHUNK_CELLS // min(CHUNK_DRAWS, max(1, len(positions))))
+        total = np.zeros(len(positions))
+        for block in blocks_of_rows(self._spec, self._shards.read_rows, num_rows, block_rows):
+            is_row = np.arange(len(block.entries)) < block.num_rows
+            total += _in_chunks(self._row_program, positions, block.rows, block.entries, is_row)
+        return total
+
+
+def _in_chunks(program: Callable[..., jax.Array], positions: np.ndarray, *given: object) -> np.ndarray:
+    """Apply a program to chunks of one size, the last of which is padded by repeating its last position."""
+    size = min(CHUNK_DRAWS, len(positions))
+    parts = []
+    for start in range(0, len(positions), size):
+        places = np.minimum(start + np.arange(size), len(positions) - 1)
+        parts.append(np.asarray(program(positions[places], *given))[: len(positions) - start])
+    return np.concatenate(parts)

@@ -1,0 +1,113 @@
+"""Estimate the evidence of one experiment by all methods that its draws allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.analyses._draw_blocks import blocks_of_rows
+from bayesmesh.analyses._log_density import LogDensity
+from bayesmesh.analyses.base import BoundModel, unsuitable
+from bayesmesh.analyses.evidence.bridge import MIN_DRAWS, bridge
+from bayesmesh.analyses.evidence.settings import Options
+from bayesmesh.analyses.evidence.tempered import tempered_evidence
+from bayesmesh.figures.evidence_table import Estimate, write_evidence
+from bayesmesh.models.base import Model
+from bayesmesh.store.pointwise import digest_outcomes
+from bayesmesh.store.posterior_reader import Posterior
+
+KEY = "evidence"
+
+MOST_COORDINATES = 4096
+"""Of a normal with all correlations."""
+
+POSITION_BYTES = 256 * 2**20
+"""Limit on positions in memory; fewer draws are used of more coordinates."""
+
+DIGEST_ROWS = 65_536
+
+
+def check_evidence(bound: BoundModel) -> None:
+    """Check that the evidence exists, and that a normal can be fitted.
+
+    Raises:
+        ConfigError: the prior has no integral, or there are too many coordinates.
+    """
+    name = type(bound.model).__name__
+    if not bound.model.has_proper_prior:
+        raise unsuitable(KEY, f"the prior of model {name} has no integral, so the likelihood has no mean under it")
+    number = LogDensity(bound).num_coordinates
+    if number > MOST_COORDINATES:
+        problem = (
+            f"model {name} has {number:,} coordinates; bridge sampling fits a normal to at most {MOST_COORDINATES:,}"
+        )
+        raise unsuitable(KEY, problem)
+
+
+def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options, path: Path) -> str:
+    """Write the estimates, and return them as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        options: settings.
+        path: of the table.
+
+    Raises:
+        ConfigError: see `check_evidence`.
+    """
+    jax.config.update("jax_enable_x64", True)
+    check_evidence(bound)
+    found = [_bridged(bound, posterior, options), tempered_evidence(posterior)]
+    digest = outcome_digest(bound)
+    estimates = [each._replace(digest=digest) for each in found if each is not None]
+    write_evidence(path, estimates)
+    return "; ".join(
+        f"{each.method} {each.log_evidence:.2f} ± {each.error:.2f}"
+        if each.is_usable
+        else f"{each.method}: {each.problem}"
+        for each in estimates
+    )
+
+
+def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estimate:
+    density = LogDensity(bound)
+    most = min(options.draws, POSITION_BYTES // (8 * density.num_coordinates))
+    positions = density.positions(posterior, most)
+    # Draws are left out of all chains together, so that chains stay equally long.
+    is_finite = np.isfinite(positions).all(axis=(0, 2))
+    kept = positions[:, is_finite]
+    num_left_out = int((~is_finite).sum()) * positions.shape[0]
+    if kept.shape[1] < 2 * MIN_DRAWS:
+        problem = f"fewer than {2 * MIN_DRAWS} draws of a chain inside the support"
+        return Estimate(
+            "bridge", math.nan, math.nan, num_draws=kept[..., 0].size, num_left_out=num_left_out, problem=problem
+        )
+
+    def log_density(points: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return density.log_prior(points) + density.log_likelihood(points)
+
+    found = bridge(kept, log_density, options.seed)
+    return Estimate(
+        "bridge", *found, kept[..., 0].size, num_left_out, "", "" if math.isfinite(found[0]) else "not finite"
+    )
+
+
+def outcome_digest(bound: BoundModel) -> str:
+    """Return the digest of all training outcomes in the order of the source; empty for a model without outcomes."""
+    model, spec, shards = bound
+    if not model.has_predictions or type(model).outcome is Model.outcome:
+        return ""
+
+    def outcome_of(stored: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
+
+    blocks = blocks_of_rows(spec, shards.read_rows, shards.num_rows, DIGEST_ROWS, outcome_of=outcome_of)
+    outcome = np.concatenate([block.outcome for block in blocks])
+    return digest_outcomes(outcome[np.argsort(shards.source_rows())])

@@ -1,0 +1,77 @@
+"""Show the evidence: a section of the page and a cell of the index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayesmesh.figures import formats
+from bayesmesh.figures.evidence_table import MOST_ERROR, Estimate, best_estimate, read_evidence
+from bayesmesh.figures.sections import KeyNumber, Section, render
+
+METHODS = {"bridge": "bridge sampling", "tempered": "tempered chains"}
+
+AGREE = 3.0
+"""Standard errors of a difference between methods beyond which one of them must be wrong."""
+
+
+def build_section(path: Path) -> Section | None:
+    """Build the section; None if nothing was computed.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return None
+    estimates, best = read_evidence(path), None
+    best = best_estimate(estimates)
+    rows = [(METHODS.get(each.method, each.method), each) for each in estimates]
+    body = render(Path(__file__).with_name("section.html"), sentences=sentences(estimates), rows=rows)
+    if best is None:
+        return Section(body, [KeyNumber("Log evidence", "not known", "", "warn")])
+    return Section(body, [KeyNumber("Log evidence", _text(best), f"nats, {METHODS.get(best.method, best.method)}")])
+
+
+def describe(path: Path) -> str:
+    """Return the best estimate; empty if nothing was computed or nothing is usable."""
+    best = best_estimate(read_evidence(path)) if path.exists() else None
+    return f"log evidence {_text(best)}" if best is not None else ""
+
+
+def _text(estimate: Estimate) -> str:
+    return f"{formats.fixed(estimate.log_evidence, 2)} ± {formats.fixed(estimate.error, 2)}"
+
+
+def sentences(estimates: Sequence[Estimate]) -> list[str]:
+    """Return what the estimates say, in words."""
+    best = best_estimate(estimates)
+    if best is None:
+        said = ["The evidence is not known well enough to be used."]
+    else:
+        said = [
+            f"The log of the evidence, the mean likelihood under the prior, is {_text(best)} nats "
+            f"({METHODS.get(best.method, best.method)})."
+        ]
+    for each in estimates:
+        name = METHODS.get(each.method, each.method).capitalize()
+        if each.problem:
+            said.append(f"{name}: {each.problem}.")
+        elif not each.error <= MOST_ERROR:
+            said.append(f"{name} has an error above {MOST_ERROR:g} nat, and is not used.")
+        if each.num_left_out:
+            part = each.num_left_out / (each.num_left_out + each.num_draws)
+            said.append(f"{name} leaves out {formats.share(part)} of the draws, which lie on the edge of the support.")
+    usable = [each for each in estimates if each.is_usable]
+    if len(usable) == 2:
+        gap = usable[0].log_evidence - usable[1].log_evidence
+        error = math.hypot(usable[0].error, usable[1].error)
+        size = f"{formats.fixed(abs(gap), 2)} ± {formats.fixed(error, 2)} nats"
+        if abs(gap) <= AGREE * error:
+            said.append(f"Both methods agree within their errors: they differ by {size}.")
+        else:
+            said.append(f"The methods differ by {size}, more than their errors allow: at least one of them is wrong.")
+    said.append(
+        "It depends on the width of the prior even where the posterior does not: compare models by it only if their priors say what was known before."
+    )
+    return said
