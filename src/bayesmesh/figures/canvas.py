@@ -99,9 +99,15 @@ def tip(text: str) -> str:
     return f"{_TIP}{text}"
 
 
-_TIP = "tip:"
+def chain_id(chain: int) -> str:
+    """Return the ``gid`` of the line of a chain, which a reader can switch off, and which says its number."""
+    return f"{_CHAIN}{chain}"
+
+
+_TIP, _CHAIN = "tip:", "chain:"
 
 _REWRITES = (
+    (rf'<g id="{_CHAIN}(\d+)"([^>]*)>', r'<g\2 data-chain="\1"><title>chain \1</title>'),
     (rf'<g id="{_TIP}([^"]*)"([^>]*)>', r"<g\2><title>\1</title>"),
     (r'<metadata>.*?</metadata>|<!--.*?-->|<style type="text/css">.*?</style>', ""),
     (r"<defs>\s*</defs>", ""),

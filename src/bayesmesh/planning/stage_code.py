@@ -76,6 +76,6 @@ def _templates(stage: str) -> list[Path]:
     """Return the templates of the pages, and the words of the gates."""
     pages = ("figures/templates", "report/templates", "diagnostics")
     folders = {"report": pages, "sweep": pages, "diagnose": ("diagnostics",)}
-    shown = (".html", ".css", ".mplstyle", ".yaml")
+    shown = (".html", ".css", ".js", ".mplstyle", ".yaml")
     found = (path for folder in folders.get(stage, ()) for path in (PACKAGE_ROOT / folder).glob("*.*"))
     return sorted(path for path in found if path.suffix in shown)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, draw, log_axis, series
+from bayesmesh.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
 from bayesmesh.report.draw_summaries import RankDifference, thin_by_extremes
 from bayesmesh.report.tables import Coordinate
 
@@ -55,7 +55,7 @@ def draw_trace(
             _fill_range(axes, draws, first_draw)
         for position, chain in enumerate(chains):
             x, y = thin_by_extremes(draws[chain], NUM_BLOCKS)
-            axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85)
+            axes.plot(x + first_draw, y, color=series(position), linewidth=0.8, alpha=0.85, gid=chain_id(chain))
         axes.set_xlim(first_draw, first_draw + max(1, num_draws - 1))
         axes.set_xlabel("draw")
 
@@ -89,7 +89,8 @@ def draw_ranks(name: str, found: RankDifference, label: str, reach: float) -> Pa
             axes.plot(found.at, found.difference.min(0), color=MUTED, linewidth=0.7, linestyle=":")
             axes.plot(found.at, found.difference.max(0), color=MUTED, linewidth=0.7, linestyle=":")
         for position, chain in enumerate(chains):
-            axes.step(found.at, found.difference[chain], where="post", color=series(position), linewidth=1.1)
+            line = found.difference[chain]
+            axes.step(found.at, line, where="post", color=series(position), linewidth=1.1, gid=chain_id(chain))
         axes.set_xlim(0, 1)
         axes.set_ylim(-reach, reach)
         axes.set_xlabel("fractional rank")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
+
+from markupsafe import Markup
 
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
@@ -20,6 +25,7 @@ from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.learned.section import build_learned
+from bayesmesh.report.repeat import build_repeat
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
@@ -31,7 +37,18 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> str:
     """Render a template of a folder, which may extend the templates of the report; every value is escaped."""
-    return sections.render(folder / template, _TEMPLATES, reading=verdict_text, **context)
+    about = {"experiment": "", "script": _script(), "script_digest": _script_digest(), "reading": verdict_text}
+    return sections.render(folder / template, _TEMPLATES, **about | context)
+
+
+@functools.cache
+def _script() -> Markup:
+    return Markup((_TEMPLATES / "page.js").read_text(encoding="utf-8"))  # noqa: S704 - our own
+
+
+def _script_digest() -> str:
+    """Return what the policy of a page allows to run: its own script, and none that came with a name."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
 
 
 def write_page(
@@ -41,6 +58,7 @@ def write_page(
     caption: str,
     data_manifest: Path | None,
     settings: ReportSettings,
+    commit: str = "",
 ) -> Path:
     """Write ``ledger.csv`` and then ``report.html`` of an experiment.
 
@@ -51,6 +69,7 @@ def write_page(
         caption: paragraph under it.
         data_manifest: manifest of the shard stage, or None.
         settings: limits of the page.
+        commit: of the project; empty if unknown.
 
     Returns:
         The path of the page, which is replaced atomically.
@@ -82,6 +101,7 @@ def write_page(
         timing=build_timing(time),
         data=read_facts(data_manifest),
         config=dump_settings(config),
+        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, commit),
         **_describe_programs(layout),
         **_describe_origin(layout, reader),
     )

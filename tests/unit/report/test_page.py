@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +19,9 @@ from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
+from bayesmesh.report.repeat import describe_commit
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.receipts import receipt_file, write_receipts
 
 Minimal = Callable[..., ExperimentLayout]
 
@@ -59,7 +65,8 @@ def without_drawings(layout: ExperimentLayout) -> ExperimentLayout:
 
 
 def text_of(page: str) -> str:
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+    shown = re.sub(r"<(script|style)>.*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", shown)))
 
 
 def test_page_has_every_section_in_the_order_of_the_flow(whole_page: str) -> None:
@@ -71,6 +78,7 @@ def test_page_has_every_section_in_the_order_of_the_flow(whole_page: str) -> Non
         "convergence",
         "averaging",
         "recommendation",
+        "repeat",
         "time",
         "program",
         "data",
@@ -118,7 +126,7 @@ def test_page_needs_verdict_and_summary(minimal: Minimal, name: str) -> None:
 def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentLayout, demo: SimpleNamespace) -> None:
     demo.write_recommendations(complete, first_title=ATTACK)
     page = write(without_drawings(complete), title=ATTACK, caption=ATTACK)
-    assert "<script" not in page
+    assert page.count("<script") == 1, "that of the page"
     assert "<img" not in page
     assert page.count(html.escape(ATTACK, quote=False).split("alert")[0]) >= 5
 
@@ -127,16 +135,63 @@ def test_variable_names_are_escaped(minimal: Minimal) -> None:
     page = write(
         minimal(summary=f'"{ATTACK}",0,,0.1,1.0,0.02,1.002,900,800', where=ATTACK, message=ATTACK, verdict="fail")
     )
-    assert "<script" not in page
+    assert page.count("<script") == 1, "that of the page"
     assert "<img" not in page
+
+
+def test_only_the_script_of_the_page_may_run(whole_page: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", whole_page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html.unescape(whole_page)
+    assert "default-src 'none'" in html.unescape(whole_page)
 
 
 def test_page_needs_nothing_beside_it(whole_page: str) -> None:
     page = whole_page
     assert not re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?\s*(?:https?:)?//""", page)
     assert "@import" not in page
-    assert "<script" not in page
-    assert set(re.findall(r'href="([^"#]*)', page)) == {"data:,", "../index.html", ""}
+    tables = {"diagnostics/summary.csv", "diagnostics/verdict.json", "ledger.csv", "averaging/scores.csv"}
+    tables |= {f"recommendations/{name}.csv" for name in ("top", "genres", "users", "scores")}
+    assert set(re.findall(r'href="([^"#]*)', page)) == {"data:,", "../index.html", "", *tables}
+
+
+def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: ExperimentLayout) -> None:
+    write_receipts(complete.results, "diagnose everything", [complete.verdict])
+    manifest = complete.results / "data" / "digits" / "sharded.json"
+    settings = ReportSettings()
+    path = write_page(
+        without_drawings(complete), {"sampling": {"seed": 77}}, "T", "", manifest, settings, "abc123 with changes"
+    )
+    page = path.read_text(encoding="utf-8")
+    box = text_of(page[page.index('id="repeat"') : page.index('id="time"')])
+    receipt = json.loads(receipt_file(complete.verdict).read_text())
+    for said in (
+        "snakemake --cores all everything",
+        "abc123 with changes",
+        "Seed 77",
+        receipt["written_at"],
+        receipt["machine"],
+        "sha256:9d1f",
+    ):
+        assert said in box
+    complete.settings.write_text("title: T")
+    page = write(complete)
+    assert "asked for from Python" in page
+    assert 'class="command"' not in page
+
+
+def test_the_commit_is_that_of_the_project(tmp_path: Path) -> None:
+    assert describe_commit(tmp_path) == ""
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    commit = describe_commit(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    (tmp_path / "file").write_text("x")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "file"], check=True)
+    assert describe_commit(tmp_path) == f"{commit} with changes"
 
 
 def test_ids_are_unique(whole_page: str) -> None:

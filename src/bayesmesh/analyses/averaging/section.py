@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from bayesmesh.analyses.averaging.scores import COLUMNS
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import MUTED, Panel, draw, log_axis, series
+from bayesmesh.figures.canvas import INK, MUTED, Panel, draw, log_axis, series
 from bayesmesh.figures.comparison import Comparison, error_text
 from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
@@ -170,7 +170,7 @@ def draw_score(scores: pd.DataFrame, measure: str, *, is_main: bool = False) -> 
             line.set_markersize(3.5 if is_main else 2.5)
             if is_main:
                 text, end = f"{values[-1]:.4f}", (num_draws[-1], values[-1])
-                axes.annotate(text, end, (7, 0), textcoords="offset points", color=colour, va="center", fontsize=10)
+                axes.annotate(text, end, (7, 0), textcoords="offset points", color=INK, va="center", fontsize=10)
         axes.set_xscale("log")
         log_axis(axes.xaxis)
         axes.set_xlabel("draws in the average")

@@ -61,6 +61,12 @@ class ShownFinding:
         """Whether a truth is known."""
         return any(math.isfinite(each.truth) for each in self.rows)
 
+    def error(self, row: Estimate) -> float:
+        """Return the Monte Carlo error to whose second digit the numbers of a row are written: one for all if they are alike."""
+        errors = [each.item.mcse_mean for each in self.rows if each.item.mcse_mean > 0]
+        is_alike = bool(errors) and max(errors) < 10 * min(errors)
+        return max(errors) if is_alike and math.isfinite(row.item.mcse_mean) else row.item.mcse_mean
+
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
