@@ -35,7 +35,8 @@ addEventListener("load", async () => {
   found.jumps = all("[tabindex]").filter((item) => item.tabIndex > 0).length;
   const parse = (colour) => {
     const [red, green, blue, alpha = 1] = (colour.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-    return {rgb: [red, green, blue], alpha};
+    const unit = colour.startsWith("color(srgb") ? 255 : 1;
+    return {rgb: [unit * red, unit * green, unit * blue], alpha};
   };
   const luminance = (rgb) => rgb.map((part) => part / 255)
     .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))

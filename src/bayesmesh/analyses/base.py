@@ -56,10 +56,16 @@ class Subject:
     Args:
         layout: the files of the experiment.
         bind: opens the data and binds the model to them; None if the analysis does not read them.
+        image_shape: rows and columns of the image in the field ``features``; None if it holds none.
     """
 
-    def __init__(self, layout: ExperimentLayout, bind: Callable[[], BoundModel] | None = None) -> None:
-        self.layout, self._bind = layout, bind
+    def __init__(
+        self,
+        layout: ExperimentLayout,
+        bind: Callable[[], BoundModel] | None = None,
+        image_shape: tuple[int, int] | None = None,
+    ) -> None:
+        self.layout, self._bind, self.image_shape = layout, bind, image_shape
 
     @property
     def name(self) -> str:

@@ -233,7 +233,7 @@ def read_mirror_files(name: str) -> tuple[str, ...]:
     return value
 
 
-def read_image_shape(name: str) -> tuple[int, ...] | None:
+def read_image_shape(name: str) -> tuple[int, int] | None:
     """Return ``image_shape`` of a source class, read from its source text: rows and columns of the image in ``features``.
 
     None if the class does not assign it, or not as two whole numbers.

@@ -109,7 +109,7 @@ def write_page(
     return layout.page
 
 
-def _image_shape(config: Mapping[str, object]) -> tuple[int, ...] | None:
+def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:
     """Return rows and columns of the image that the features of a source form; None if they do not."""
     data = config.get("data")
     name = data.get("source") if isinstance(data, Mapping) else None

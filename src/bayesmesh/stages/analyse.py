@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Subject
-from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb
+from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb, read_image_shape
 from bayesmesh.config.registry import load_component
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -87,7 +87,7 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
         shards, data_spec = shards_of(spec)
         return BoundModel(model_of(spec, data_spec), data_spec, shards)
 
-    return Subject(spec.layout, bind if "data" in declaration.reads else None)
+    return Subject(spec.layout, bind if "data" in declaration.reads else None, read_image_shape(spec.data.source))
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:

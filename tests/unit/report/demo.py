@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bayesmesh.analyses.averaging.cases import Entropies, entropy, write_cases
 from bayesmesh.config.blocks import GateSettings, ReportSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.report.index import write_index
@@ -124,6 +125,7 @@ def write_averaging(layout: ExperimentLayout) -> None:
         rows.append((
             n, 0.91885, 0.91885 + 0.00755 * gain, -0.31, -0.31 + 0.045 * gain, 0.121, 0.121 - 0.012 * gain, 0.018,
             0.018 + 0.009 * gain, "" if n == 1 else 0.0021, 0.0011 * gain, 0.002 * gain, 0.0009 * gain, 0.0012 * gain,
+            0.0026, 0.009, 0.0031, 0.0024,
         ))  # fmt: skip
     names = ("accuracy", "log_score", "brier", "ece")
     header = ",".join(
@@ -132,6 +134,7 @@ def write_averaging(layout: ExperimentLayout) -> None:
             *(f"{kind}_{name}" for name in names for kind in ("single", "average")),
             "single_accuracy_sd",
             *(f"gain_{name}_se" for name in names),
+            *(f"average_{name}_se" for name in names),
         ]
     )
     folder = layout.folder / "averaging"
@@ -142,6 +145,9 @@ def write_averaging(layout: ExperimentLayout) -> None:
     group = open_group(folder / "predictions.zarr", "w")
     write_array(group, "probabilities", probabilities.astype(np.float32), ("row", "class"))
     write_array(group, "label", label, ("row",))
+    entropies = Entropies(entropy(probabilities), 0.8 * entropy(probabilities))
+    rows = {"features": rng.integers(0, 255, (2000, 64), np.uint8)}
+    write_cases(group, entropies, rows, (8, 8), ())
 
 
 def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][0]) -> None:

@@ -127,7 +127,7 @@ def test_what_comes_from_configuration_and_data_is_escaped(complete: ExperimentL
     demo.write_recommendations(complete, first_title=ATTACK)
     page = write(without_drawings(complete), title=ATTACK, caption=ATTACK)
     assert page.count("<script") == 1, "that of the page"
-    assert "<img" not in page
+    assert "<img src=x" not in page
     assert page.count(html.escape(ATTACK, quote=False).split("alert")[0]) >= 5
 
 

@@ -33,7 +33,15 @@ class Averaging(Analysis):
 
         del others
         model, data_spec, shards = subject.bound
-        last = average(model, data_spec, subject.posterior, shards.test_rows(), self.options, files)
+        last = average(
+            model,
+            data_spec,
+            subject.posterior,
+            shards.test_rows(),
+            self.options,
+            files,
+            image_shape=subject.image_shape,
+        )
         return (
             f"accuracy {last['single_accuracy']:.4f} of single draws, {last['average_accuracy']:.4f} of their average"
         )

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses.averaging.cases import Entropies, entropy, write_cases
 from bayesmesh.analyses.averaging.predictive import WORK_BYTES, BlockSums, Predictor, check_averaging
 from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options
@@ -49,6 +50,7 @@ def average(
     settings: Options,
     files: Mapping[str, Path],
     *,
+    image_shape: tuple[int, int] | None = None,
     work_bytes: int = WORK_BYTES,
     block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, float]:
@@ -64,6 +66,7 @@ def average(
         test_rows: name -> (rows, ...), with the outcome.
         settings: calibration bins and draw counts.
         files: paths of ``scores.csv`` and ``predictions.zarr``; each appears when complete.
+        image_shape: rows and columns of the image in the field ``features``; None if it holds none.
         work_bytes, block_bytes: memory limits.
 
     Returns:
@@ -76,7 +79,8 @@ def average(
     labels, num_classes = check_averaging(model, draw_shapes(posterior, spec.dtype), test_rows)
     points = draw_counts(posterior.num_chains * posterior.num_draws, settings.points_per_decade)
     predictor: Predictor | None = None
-    groups, summed, singles, table = row_groups(len(labels)), np.zeros((len(labels), num_classes)), [], []
+    groups, singles, table = row_groups(len(labels)), [], []
+    summed, entropies = np.zeros((len(labels), num_classes)), np.zeros(len(labels))
     for first, count, latents in iterate_chunks(posterior, spec.dtype, MAX_BLOCK_DRAWS, block_bytes, ends=points):
         predictor = predictor or Predictor(
             model,
@@ -89,11 +93,19 @@ def average(
         )
         sums = predictor.sum_block(latents, count)
         summed += sums.probabilities
+        entropies += sums.entropies
         singles.append(_score_singles(sums, groups))
         if first + count in points:
             averaged = _score_average(summed / (first + count), labels, groups, settings.calibration_bins)
             table.append(_table_row(np.concatenate(singles), averaged))
-    _write_predictions(files["predictions.zarr"], (summed / points[-1]).astype(np.float32), labels, points[-1])
+    mean = summed / points[-1]
+    with atomic_folder(files["predictions.zarr"]) as partial:
+        group = open_group(partial, "w")
+        group.attrs["num_draws"] = points[-1]
+        write_array(group, "probabilities", mean.astype(np.float32), (ROW, "class"))
+        write_array(group, "label", labels, (ROW,))
+        found = Entropies(entropy(mean), entropies / points[-1])
+        write_cases(group, found, test_rows, image_shape, _class_names(spec, num_classes))
     write_text(files["scores.csv"], pd.DataFrame(table, columns=COLUMNS).to_csv(index=False))
     last = table[-1]
     return {**last, "num_rows": len(labels), "gain_accuracy": last["average_accuracy"] - last["single_accuracy"]}
@@ -126,18 +138,13 @@ def _table_row(singles: np.ndarray, averaged: np.ndarray) -> dict[str, float]:
     # Average and single draws share their rows, so rows that are easy for both cancel in the difference.
     errors = jackknife_se((averaged - of_singles)[:, 1:])
     for name, single, together, error in zip(Scores._fields, of_singles[:, 0], averaged[:, 0], errors, strict=True):
+        row[f"average_{name}_se"] = float(jackknife_se(averaged[list(Scores._fields).index(name), 1:]))
         row |= {f"single_{name}": float(single), f"average_{name}": float(together), f"gain_{name}_se": float(error)}
     row["single_accuracy_sd"] = float(singles[:, 0, 0].std(ddof=1)) if len(singles) > 1 else math.nan
     return row
 
 
-def _write_predictions(path: Path, probabilities: np.ndarray, labels: np.ndarray, num_draws: int) -> None:
-    """Write averaged probabilities, (row, class) float32, and labels, (row,), as a Zarr group.
-
-    An earlier group is replaced when the new one is complete.
-    """
-    with atomic_folder(path) as partial:
-        group = open_group(partial, "w")
-        group.attrs["num_draws"] = num_draws
-        write_array(group, "probabilities", probabilities, (ROW, "class"))
-        write_array(group, "label", labels, (ROW,))
+def _class_names(spec: DataSpec, num_classes: int) -> tuple[str, ...]:
+    """Return the levels of the column ``label``; empty if it has none, or others than the classes."""
+    about = spec.variables.get("label")
+    return about.levels if about is not None and len(about.levels) == num_classes else ()

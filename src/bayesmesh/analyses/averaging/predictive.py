@@ -49,11 +49,13 @@ class BlockSums(NamedTuple):
         probabilities: (rows, classes), summed over the counted draws.
         scores: (draws, 3, groups), summed over the rows of a group: correct, log score in nats, Brier score.
         calibration: (draws, bins, groups), correct minus confidence, summed over the rows of a bin and a group.
+        entropies: (rows,), entropy in nats, summed over the counted draws.
     """
 
     probabilities: Any
     scores: Any
     calibration: Any
+    entropies: Any
 
 
 def class_probabilities(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
@@ -121,12 +123,15 @@ def make_block_fn(model: Model, num_bins: int, num_groups: int) -> Callable[[Lat
         gap = jnp.where(tile.group >= 0, is_correct - confidence, 0.0)
         empty = jnp.zeros((num_bins, num_groups), jnp.float64)
         calibration = jax.vmap(lambda where, what: empty.at[where, tile.group].add(what))(bins, gap)
-        return BlockSums(summed, scores, calibration)
+        logs = jnp.log(jnp.where(probabilities > 0, probabilities, 1))
+        entropies = jnp.sum(-jnp.sum(probabilities * logs, axis=-1).astype(jnp.float64) * weights[:, None], axis=0)
+        return BlockSums(summed, scores, calibration, entropies)
 
     def sum_block(latents: Latents, weights: jax.Array, tiles: RowTiles) -> BlockSums:
         sums = jax.lax.map(lambda tile: sum_tile(latents, weights, tile), tiles)
         probabilities = sums.probabilities.reshape(-1, sums.probabilities.shape[-1])
-        return BlockSums(probabilities, sums.scores.sum(axis=0), sums.calibration.sum(axis=0))
+        of_rows = sums.entropies.reshape(-1)
+        return BlockSums(probabilities, sums.scores.sum(axis=0), sums.calibration.sum(axis=0), of_rows)
 
     return sum_block
 
@@ -187,6 +192,7 @@ class Predictor:
             np.concatenate([np.asarray(s.probabilities)[:n] for s, n in zip(pending, counts, strict=True)]),
             np.sum([np.asarray(s.scores)[:num_counted] for s in pending], axis=0),
             np.sum([np.asarray(s.calibration)[:num_counted] for s in pending], axis=0),
+            np.concatenate([np.asarray(s.entropies)[:n] for s, n in zip(pending, counts, strict=True)]),
         )
 
 

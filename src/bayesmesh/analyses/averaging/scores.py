@@ -33,10 +33,11 @@ COLUMNS = [
     *(f"{kind}_{name}" for name in Scores._fields for kind in ("single", "average")),
     "single_accuracy_sd",
     *(f"gain_{name}_se" for name in Scores._fields),
+    *(f"average_{name}_se" for name in Scores._fields),
 ]
 """Columns of the scores: per draw count, mean scores of single draws and scores of their average.
 
-``single_accuracy_sd`` is the standard deviation over draws, empty for one draw. ``gain_accuracy_se`` and the like are the
+``average_accuracy_se`` and the like are standard errors over test rows. ``single_accuracy_sd`` is the standard deviation over draws, empty for one draw. ``gain_accuracy_se`` and the like are the
 standard errors over test rows of the average's score minus that of single draws on the same rows, empty for one row.
 """
 

@@ -12,6 +12,7 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
+from bayesmesh.analyses.averaging.confusion import read_mistakes, wilson
 from bayesmesh.analyses.averaging.scores import COLUMNS
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
@@ -52,13 +53,15 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         main=draw_score(scores, "accuracy", is_main=True),
         calibration=draw_reliability(*predictions) if predictions else None,
         others=[panel for panel in others if panel],
+        mistakes=read_mistakes(files["predictions.zarr"], *predictions) if predictions else None,
         sentence=_gain_sentence(last),
         rows=[_score_row(last, name) for name in MEASURES],
         num_draws=last["num_draws"],
         scores=scores.to_dict("records"),
     )
     accuracy = float(last["average_accuracy"])
-    number = KeyNumber("Accuracy of the average", formats.fixed(accuracy, 4))
+    value = formats.fixed(accuracy, 4) + error_text(float(last["average_accuracy_se"]), 4)
+    number = KeyNumber("Accuracy of the average", value, "± one standard error over test rows")
     return Section(body, [number] if math.isfinite(accuracy) else [])
 
 
@@ -74,6 +77,7 @@ class ScoreRow(NamedTuple):
     heading: str
     single: str
     average: str
+    average_error: str
     change: str
     error: str
     outcome: str
@@ -92,7 +96,8 @@ def _score_row(last: pd.Series, name: str) -> ScoreRow:
     words = ("worse", "better") if name in LOWER_IS_BETTER else ("better", "worse")
     outcome = gain.words(*words)
     change, error = gain.signed(5), error_text(gain.error, 5, "error not known").strip()
-    return ScoreRow(MEASURES[name][0], single, average, change, error, outcome, outcome == "worse")
+    own = error_text(float(last[f"average_{name}_se"]), 5, "error not known").strip()
+    return ScoreRow(MEASURES[name][0], single, average, own, change, error, outcome, outcome == "worse")
 
 
 def _gain_sentence(last: pd.Series) -> str:
@@ -202,14 +207,11 @@ def draw_reliability(probabilities: np.ndarray, labels: np.ndarray, num_bins: in
     kept = rows > 0
     mean = np.bincount(bins, confidence, num_bins)[kept] / rows[kept]
     right = np.bincount(bins, is_right, num_bins)[kept] / rows[kept]
-    # Wilson's interval stays inside [0, 1] and has positive width even if all rows of a bin are correct.
-    z, n = 1.96, rows[kept]
-    centre = (right + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * np.sqrt(right * (1 - right) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    low, high = wilson(right, rows[kept])
 
     def plot(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
-        axes.vlines(mean, centre - half, centre + half, color=series(0), linewidth=1.2)
+        axes.vlines(mean, low, high, color=series(0), linewidth=1.2)
         axes.plot(mean, right, color=series(0), marker="o", markersize=4, linewidth=0)
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
         axes.yaxis.set_major_locator(axes.xaxis.get_major_locator())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import io
 import math
 from collections.abc import Sequence
 
@@ -12,6 +10,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.figures import formats
+from bayesmesh.figures.images import png_address
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned.estimates import INTERVAL, READ_BYTES
 from bayesmesh.report.tables import Coordinate
@@ -99,11 +98,7 @@ def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _png(values: np.ndarray, largest: float) -> str:
     """Return an image as a data address: the colour is the sign, the opacity the size, relative to the largest."""
-    from PIL import Image
-
     pixels = np.zeros((*values.shape, 4), np.uint8)
     pixels[values > 0, :3], pixels[values < 0, :3] = ABOVE, BELOW
     pixels[..., 3] = np.round(255 * np.sqrt(np.abs(values) / (largest or 1.0)))
-    out = io.BytesIO()
-    Image.fromarray(pixels, "RGBA").save(out, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return png_address(pixels)

@@ -11,6 +11,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.averaging import predictive
 from bayesmesh.analyses.averaging.average import _score_average, _score_singles, _table_row, average, draw_counts
+from bayesmesh.analyses.averaging.cases import entropy
 from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
 from bayesmesh.analyses.base import iterate_chunks
@@ -51,6 +52,8 @@ def test_average_equals_the_direct_computation(model, spec, write_posterior, lat
         for place, name in enumerate(Scores._fields):
             expected = np.sqrt((len(sets) - 1) * left_out[:, place].var())
             assert row[f"gain_{name}_se"] == pytest.approx(expected, rel=1e-3, abs=1e-6), (count, name)
+            expected = np.sqrt((len(sets) - 1) * np.array(of_average)[:, place].var())
+            assert row[f"average_{name}_se"] == pytest.approx(expected, rel=1e-3, abs=1e-6), (count, name)
         if count > 1:
             assert row["single_accuracy_sd"] == pytest.approx(singles[:count, 0].std(ddof=1))
     assert np.isnan(table.single_accuracy_sd[0])
@@ -86,7 +89,7 @@ def _block_sums(draws, labels, groups, num_bins):
         for place, values in enumerate((correct[draw], np.log(of_label[draw]), squares[draw])):
             np.add.at(scores[draw, place], groups, values)
         np.add.at(calibration[draw], (bins[draw], groups), correct[draw] - confidence[draw])
-    return predictive.BlockSums(draws.sum(axis=0), scores, calibration)
+    return predictive.BlockSums(draws.sum(axis=0), scores, calibration, entropy(draws).sum(axis=0))
 
 
 def test_one_row_has_no_error(model, spec, write_posterior, latents, test_rows, files):
@@ -107,6 +110,23 @@ def test_predictions_are_stored_with_names_and_labels(model, spec, write_posteri
     np.testing.assert_allclose(probabilities[...], direct.mean(axis=0), atol=2e-6)
     np.testing.assert_array_equal(group["label"][...], test_rows["label"])
     assert sorted(p.name for p in files["scores.csv"].parent.iterdir()) == ["predictions.zarr", "scores.csv"]
+
+
+def test_the_least_certain_rows_are_stored_with_their_images(
+    model, spec, write_posterior, latents, test_rows, direct, files
+):
+    average(model, spec, write_posterior(latents), test_rows, SETTINGS, files, image_shape=(2, 3))
+    group = zarr.open_group(files["predictions.zarr"], mode="r")
+    total, of_draws = entropy(direct.mean(axis=0)), entropy(direct).mean(axis=0)
+    np.testing.assert_allclose(group["entropy"][...], total, atol=2e-6)
+    np.testing.assert_allclose(group["entropy_of_draws"][...], of_draws, atol=2e-6)
+    assert (total >= of_draws - 1e-9).all(), "concavity"
+    cases = group["case"][...]
+    assert len(cases) == 24
+    assert total[cases].min() >= np.delete(total, cases).max() - 2e-6
+    np.testing.assert_array_equal(group["image"][...], test_rows["features"][cases])
+    average(model, spec, write_posterior(latents), test_rows, SETTINGS, files, image_shape=(2, 2))
+    assert "image" not in zarr.open_group(files["predictions.zarr"], mode="r"), "of another size"
 
 
 @pytest.mark.parametrize(("work_bytes", "block_bytes"), [(1, 2**26), (7 * 14 * 3 * 16, 2**26), (900, 500)])

@@ -22,11 +22,11 @@ def write_scores(files: dict[str, Path], **values: float) -> None:
 
 
 def test_the_average_is_compared_with_single_draws(files: dict[str, Path]) -> None:
-    write_scores(files, single_accuracy=0.5, average_accuracy=0.75, gain_accuracy_se=0.01)
+    write_scores(files, single_accuracy=0.5, average_accuracy=0.75, gain_accuracy_se=0.01, average_accuracy_se=0.004)
     section = build_section(files)
     assert section is not None
     assert "25.00 ± 1.00 percentage points above" in section.body
-    assert [number.value for number in section.numbers] == ["0.7500"]
+    assert [number.value for number in section.numbers] == ["0.7500 ± 0.0040"]
 
 
 @pytest.mark.parametrize(
