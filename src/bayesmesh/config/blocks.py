@@ -27,6 +27,9 @@ class DataSettings(Settings):
     """Field, such as a school: whole groups of rows that share a value of it are held out, chosen at random."""
     held_out_last: str | None = None
     """Field, such as a time: the rows with its largest values are held out, never some rows of one value alone."""
+    held_out_users: float = Field(0.0, ge=0, lt=1)
+    """Share of the users of a watch matrix kept from the chains whole, to be predicted from some of their films:
+    `held_out_fraction` of each such user's films are scored, given the rest. The other users then keep all their films."""
     replicates: str | None = Field(None, min_length=1)
     """Field, such as an experiment's number: the rows of each of its values are a dataset of their own. The model is
     sampled for all of them in one run, and each has a verdict."""
@@ -40,6 +43,14 @@ class DataSettings(Settings):
             )
         if len(named) == 2:
             raise does_not_fit(named[0], "not together with held_out_last", "remove one of the two")
+        if self.held_out_users and not self.held_out_fraction:
+            raise does_not_fit(
+                "held_out_users",
+                "none of their films are held out",
+                "use\n    data:\n      held_out_users: 0.2\n      held_out_fraction: 0.2\n  or remove held_out_users",
+            )
+        if self.held_out_users and named:
+            raise does_not_fit("held_out_users", f"not together with {named[0]}", "remove one of the two")
         if named and not self.held_out_fraction:
             raise does_not_fit(
                 named[0], "nothing is held out", f"use\n    data:\n      held_out_fraction: 0.2\n  or remove {named[0]}"

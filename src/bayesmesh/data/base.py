@@ -55,7 +55,8 @@ class Dataset:
         columns: name -> one value per column of a row (film titles, genres), as plain lists; for tables and reports.
         constants: scalars that models need, such as ``num_classes`` or ``feature_scale``.
         declared_counts: counts that the source guarantees, such as ``{"rows": 60000, "test_rows": 10000}``; checked.
-        truth: latent name -> array, for simulated data.
+        truth: latent name -> array, for simulated data. Those of a watch matrix with an entry per user have names that begin
+            with ``user_``.
         variables: column of a table -> what its numbers are, in the field of its name or in one of `labels`.
         labels: field -> names along its last axis, such as the columns of a matrix.
         roles: ``weights``, ``offset`` or ``exposure`` -> field, see the source `table`.

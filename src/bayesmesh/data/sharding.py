@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,8 +12,15 @@ import zarr
 
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data.base import Dataset, RowArray
-from bayesmesh.data.shards import PARTS, describe, fingerprint_data
-from bayesmesh.data.split import hold_out_groups, hold_out_interactions, hold_out_last, hold_out_rows
+from bayesmesh.data.shards import PARTS, UNSEEN, describe, fingerprint_data
+from bayesmesh.data.split import (
+    UnseenUsers,
+    hold_out_groups,
+    hold_out_interactions,
+    hold_out_last,
+    hold_out_rows,
+    hold_out_users,
+)
 from bayesmesh.errors import DataError, suggest
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
@@ -25,6 +33,9 @@ SHARD_ROWS = 8192
 
 CHUNK_ROWS = 1024
 SHARD_BYTES = 2**28
+
+OF_USERS = "user_"
+"""Beginning of the names of true latents of a watch matrix that have an entry per user."""
 
 BLOCK_BYTES = 2**23
 """Size of a block of rows of one field that is read and written at a time, if a shard is smaller."""
@@ -49,10 +60,19 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
             cannot be split so.
     """
     counts = check_counts(dataset)
-    described = describe(dataset)
+    unseen = None
+    if data_settings.held_out_users:
+        unseen, left = _take_users_out(dataset, data_settings)
+    else:
+        left = dataset
+    described = describe(left)
     with atomic_folder(layout.shards) as partial:
         group = open_group(partial, "w")
-        num_rows, num_held_out = _write(group, dataset, data_settings)
+        if unseen is None:
+            num_rows, num_held_out = _write(group, left, data_settings)
+        else:
+            num_rows, _ = _write(group, left, data_settings.model_copy(update={"held_out_fraction": 0.0}))
+            num_held_out = _write_unseen(group, unseen, dataset.truth)
         arrays = {f"{part}/{name}": array for part in PARTS for name, array in _arrays_in(group, part).items()}
         fingerprint = fingerprint_data(arrays, described)
         fields: JSON = {
@@ -63,6 +83,9 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     chosen_by = {
         key: value for key in ("held_out_groups", "held_out_last") if (value := getattr(data_settings, key)) is not None
     }
+    if unseen is not None:
+        chosen_by["held_out_users"] = data_settings.held_out_users
+        counts["unseen_users"] = len(unseen.rows)
     manifest: dict[str, Any] = {
         "counts": {**counts, "training_rows": num_rows, "held_out": num_held_out},
         "fingerprint": fingerprint,
@@ -168,6 +191,40 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
         truth = np.asarray(values)
         write_array(group, f"truth/{name}", truth, [f"{name}_dim_{axis}" for axis in range(truth.ndim)])
     return int((~is_hidden).sum()), num_held_out
+
+
+def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUsers, Dataset]:
+    """Return the users that the chains do not see, and the dataset of the others, with their columns and truth."""
+    if dataset.kind != "interactions":
+        raise DataError(
+            f"key 'data.held_out_users': the dataset is of kind '{dataset.kind}', not a watch matrix",
+            "use held_out_fraction, or held_out_groups for whole groups of rows",
+        )
+    watched = dataset.rows["watched"][:]
+    unseen = hold_out_users(watched, settings.held_out_users, settings.held_out_fraction, settings.split_seed)
+    stays = np.ones(len(watched), bool)
+    stays[unseen.rows] = False
+    if not len(unseen.rows) or stays.sum() < 2:
+        raise DataError(
+            f"key 'data.held_out_users': {settings.held_out_users:g} of {len(watched)} users leaves {stays.sum()} to sample from",
+            "use a smaller or larger share",
+        )
+    columns, ids = dict(dataset.columns), dataset.columns.get("user_id", [])
+    if ids:
+        kept = [each for each, stay in zip(ids, stays, strict=True) if stay]
+        columns |= {"user_id": kept, "unseen_user_id": [ids[row] for row in unseen.rows]}  # type: ignore[dict-item]
+    truth = {n: np.asarray(v)[stays] if n.startswith(OF_USERS) else v for n, v in dataset.truth.items()}
+    rows = {name: values[:][stays] for name, values in dataset.rows.items()}
+    return unseen, dataclasses.replace(dataset, rows=rows, columns=columns, truth=truth)
+
+
+def _write_unseen(group: zarr.Group, unseen: UnseenUsers, truth: Mapping[str, np.ndarray]) -> int:
+    """Write users that the chains do not see, with their true latents if those are known; return their hidden films."""
+    of_users = {f"truth_{n}": np.asarray(v)[unseen.rows] for n, v in truth.items() if n.startswith(OF_USERS)}
+    arrays = {"rows": unseen.rows, "given": unseen.given, **unseen.hidden._asdict(), **of_users}
+    for name, values in arrays.items():
+        write_array(group, f"{UNSEEN}/{name}", values, [f"{name}_dim_{axis}" for axis in range(values.ndim)])
+    return len(unseen.hidden.indices)
 
 
 def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.ndarray:

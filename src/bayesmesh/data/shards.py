@@ -15,14 +15,17 @@ import numpy as np
 import zarr
 
 from bayesmesh.data.base import Column, Dataset, DataSpec, FieldSpec, RowArray, Variable
-from bayesmesh.data.split import Interactions
+from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON
 from bayesmesh.store.arrays import open_group
 
 REMEDY = "run the shard stage again"
 
-PARTS = ("rows", "test_rows", "held_out_rows", "held_out", "truth")
+UNSEEN = "unseen"
+"""Group of the users whom the chains do not see."""
+
+PARTS = ("rows", "test_rows", "held_out_rows", "held_out", UNSEEN, "truth")
 """Groups of arrays whose values the fingerprint covers."""
 
 READ_ROWS = 8192
@@ -143,6 +146,18 @@ class Shards:
             return self._read_part("held_out_rows") or None
         found = self._read_part("held_out")
         return Interactions(**found) if found else None
+
+    def unseen(self) -> UnseenUsers | None:
+        """Return the users whom the chains do not see; None if all users stayed."""
+        found = self._read_part(UNSEEN)
+        if not found:
+            return None
+        return UnseenUsers(found["rows"], found["given"], Interactions(found["indptr"], found["indices"]))
+
+    def unseen_truth(self) -> dict[str, np.ndarray]:
+        """Return the latents of these users that generated simulated data; empty for real data."""
+        found = self._read_part(UNSEEN)
+        return {name.removeprefix("truth_"): values for name, values in found.items() if name.startswith("truth_")}
 
     def truth(self) -> dict[str, np.ndarray]:
         """Return the latents that generated simulated data; empty for real data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,20 @@ class Interactions(NamedTuple):
 
     indptr: np.ndarray
     indices: np.ndarray
+
+
+class UnseenUsers(NamedTuple):
+    """Users whom the chains have not seen.
+
+    Attributes:
+        rows: (users,) int64, their rows in the order of the source, ascending.
+        given: (users, films) uint8, films from which to predict.
+        hidden: films to predict.
+    """
+
+    rows: np.ndarray
+    given: np.ndarray
+    hidden: Interactions
 
 
 def held_out_count(total: int, fraction: float) -> int:
@@ -83,7 +98,9 @@ def hold_out_last(values: np.ndarray, fraction: float) -> np.ndarray:
     return values >= first if len(later) else np.zeros(len(values), bool)
 
 
-def hold_out_interactions(watched: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, Interactions]:
+def hold_out_interactions(
+    watched: np.ndarray, fraction: float, seed: int, users: Sequence[int] | None = None
+) -> tuple[np.ndarray, Interactions]:
     """Hide a share of each user's films.
 
     The choice for a user depends on the seed, the user's index and the user's own films only, so adding or dropping
@@ -93,6 +110,7 @@ def hold_out_interactions(watched: np.ndarray, fraction: float, seed: int) -> tu
         watched: (users, films), non-zero where watched.
         fraction: share of each user's films, in [0, 1).
         seed: seed of the split.
+        users: index of each user; 0, 1, ... if None.
 
     Returns:
         A copy of `watched` with the hidden cells at 0, and the hidden films.
@@ -104,9 +122,23 @@ def hold_out_interactions(watched: np.ndarray, fraction: float, seed: int) -> tu
         films = np.flatnonzero(row)
         count = held_out_count(len(films), fraction)
         if count:
-            chosen = np.sort(np.random.default_rng([seed, user]).permutation(films)[:count])
+            index = user if users is None else int(users[user])
+            chosen = np.sort(np.random.default_rng([seed, index]).permutation(films)[:count])
             training[user, chosen] = 0
             hidden.append(chosen)
         indptr[user + 1] = indptr[user] + count
     indices = np.concatenate(hidden) if hidden else np.empty(0)
     return training, Interactions(indptr, indices.astype(np.int32))
+
+
+def hold_out_users(watched: np.ndarray, user_fraction: float, fraction: float, seed: int) -> UnseenUsers:
+    """Choose users at random, and hide a share of the films of each.
+
+    Args:
+        watched: (users, films), non-zero where watched.
+        user_fraction: share of the users, in (0, 1).
+        fraction: share of each one's films, in (0, 1).
+        seed: seed of both choices.
+    """
+    _, rows = hold_out_rows(len(watched), user_fraction, seed)
+    return UnseenUsers(rows, *hold_out_interactions(watched[rows], fraction, seed, rows.tolist()))

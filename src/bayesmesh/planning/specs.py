@@ -56,7 +56,9 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
     "compile": {
         "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
     },
-    "fetch": {"data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last", "replicates"}},
+    "fetch": {
+        "data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last", "held_out_users", "replicates"}
+    },
     # Rows are sorted by dataset when they are read.
     "shard": {"data": {"replicates"}},
 }
@@ -300,6 +302,8 @@ def split_name(data: Mapping[str, object]) -> str:
     fraction = data["held_out_fraction"]
     if not fraction:
         return "all"
+    if data.get("held_out_users"):
+        return f"held-out-{_digest([fraction, data['split_seed'], 'users', data['held_out_users']])}"
     chosen_by = [data[key] for key in ("held_out_groups", "held_out_last") if data.get(key) is not None]
     if chosen_by:
         return f"held-out-{_digest([fraction, data['split_seed'], data.get('held_out_groups'), *chosen_by])}"

@@ -56,6 +56,8 @@ def test_there_is_a_module_for_every_stage() -> None:
         "new_chains",
         "planned_code",
         "predict",
+        "recommend_user",
+        "stored_settings",
         "requirements",
         "sealing",
         "stop_rule",

@@ -14,7 +14,10 @@ class Recommendation(Analysis):
     """Films for a few users with their uncertainty, and held-out scores for all users."""
 
     pretty_name = "Recommendation"
-    outputs = ("top.csv", "genres.csv", "users.csv", "scores.csv")
+    outputs = (
+        "top.csv", "genres.csv", "users.csv", "scores.csv", "differences.csv", "activity.csv", "calibration.csv",
+        "new_users.csv",
+    )  # fmt: skip
     verb = "recommend"
     folder = "recommendations"
     message = "Recommend films in {experiment}"

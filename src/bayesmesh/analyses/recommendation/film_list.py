@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses.recommendation.fold_in import sigmoid
+
 Order = Literal["mean", "best", "thompson"]
 """``mean``: by the posterior mean of the watch probability. ``best``: by the share of draws in which the film is the first.
 ``thompson``: by the logits of a single draw, chosen at random, so that uncertain films get their turn."""
@@ -56,7 +58,7 @@ def list_films(
     ranked = np.argsort(-chosen, axis=1, kind="stable")[:, :depth]
     p_best = np.bincount(ranked[:, 0], minlength=len(candidates)) / len(chosen)
     p_top = np.bincount(ranked.ravel(), minlength=len(candidates)) / len(chosen)
-    mean = _sigmoid(chosen).mean(axis=0, dtype=np.float64)
+    mean = sigmoid(chosen).mean(axis=0, dtype=np.float64)
     keys: dict[Order, Sequence[np.ndarray]] = {
         "mean": (-mean,),
         "best": (-mean, -p_top, -p_best),
@@ -65,11 +67,6 @@ def list_films(
     listed = np.lexsort(keys[order])[:num_films]
     # Quantiles go through the map of logits to probabilities.
     tail = (1 - INTERVAL) / 2
-    low, high = _sigmoid(np.quantile(chosen[:, listed], [tail, 1 - tail], axis=0))
+    low, high = sigmoid(np.quantile(chosen[:, listed], [tail, 1 - tail], axis=0))
     numbers = zip(candidates[listed], mean[listed], low, high, p_best[listed], p_top[listed], strict=True)
     return [ListedFilm(int(film), *map(float, rest)) for film, *rest in numbers]
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    decay = np.exp(-np.abs(logits))
-    return np.where(logits >= 0, 1, decay) / (1 + decay)

@@ -29,11 +29,13 @@ MIN_DEGREES = 4.0
 
 MAX_NEWTON_STEPS = 60
 
-STEP_TOLERANCE = 0.05
+STEP_TOLERANCE = 0.1
 """Length of the last Newton step, in posterior standard deviations; the sampler corrects what is left."""
 
-TILE_CELLS = 2**18
-"""Users x films of the logits that are in memory at a time, times a few arrays of that size, float32."""
+TILE_CELLS = 2**20
+"""Users x films of the logits that are in memory at a time, and of a few arrays of that size, float32."""
+
+_FACTORS = 16
 
 
 class Films(NamedTuple):
@@ -117,32 +119,41 @@ def carried(old: Films, new: Films, latents: Float[np.ndarray, "users size"]) ->
     return latents @ turned.T + shift
 
 
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities from logits, in their dtype, without overflow."""
+    decay = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1, decay) / (1 + decay)
+
+
 class _Posterior:
     """The posterior of some users given one draw of the films, up to a constant."""
 
     def __init__(self, films: Films, pairs: np.ndarray | None, watched: np.ndarray, prior_scale: float) -> None:
         self._films, self._pairs, self._precision = films, pairs, prior_scale**-2
-        # The watched films enter through these sums alone.
-        self._linear = watched.astype(np.float32) @ films.design.astype(np.float32)
+        # The watched films enter through these sums alone. Half of all logits is subtracted: see `_log_density`.
+        self._linear = (watched.astype(np.float32) @ films.design).astype(np.float64)
+        self._halved = self._linear - 0.5 * films.design.sum(axis=0, dtype=np.float64)
+        self._half_offset = 0.5 * films.offset.sum(dtype=np.float64)
 
-    def log_density(self, latents: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the log density at latents, (points, size), of the users `rows`, (points,), float64."""
-        logits = self._logits(latents)
-        decay = np.exp(-np.abs(logits))
-        ended = np.log(1 + decay).sum(axis=1, dtype=np.float64) + np.maximum(logits, 0).sum(axis=1, dtype=np.float64)
-        prior = 0.5 * self._precision * (latents**2).sum(axis=1)
-        return (self._linear[rows] * latents).sum(axis=1) - ended - prior
+    def log_density(self, latents: np.ndarray) -> np.ndarray:
+        """Return the log density at the latents of each user, (users, size), float64."""
+        distance = np.abs(self._logits(latents))
+        total = distance.sum(axis=1, dtype=np.float64)
+        return self._log_density(latents, total, np.exp(np.negative(distance, out=distance), out=distance))
 
     def expansion(self, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log density (users,), gradient (users, size) and negative Hessian (users, size, size) at latents."""
         logits = self._logits(latents)
-        decay = np.exp(-np.abs(logits))
-        ended = np.log(1 + decay).sum(axis=1, dtype=np.float64) + np.maximum(logits, 0).sum(axis=1, dtype=np.float64)
+        is_negative = logits < 0
+        distance = np.abs(logits, out=logits)
+        total = distance.sum(axis=1, dtype=np.float64)
+        decay = np.exp(np.negative(distance, out=distance), out=distance)
+        log_density = self._log_density(latents, total, decay)
         share = 1 / (1 + decay)
-        probability = np.where(logits >= 0, share, decay * share)
-        log_density = (self._linear * latents).sum(axis=1) - ended - 0.5 * self._precision * (latents**2).sum(axis=1)
+        weights = np.multiply(decay, share, out=decay)  # the smaller of both probabilities
+        probability = np.where(is_negative, weights, share)
         gradient = self._linear - probability @ self._films.design - self._precision * latents
-        weights = decay * share**2
+        weights *= share
         size = latents.shape[1]
         if self._pairs is None:
             design = self._films.design
@@ -154,8 +165,23 @@ class _Posterior:
             curvature[:, *upper[::-1]] = curvature[:, *upper]
         return log_density, gradient, curvature + self._precision * np.eye(size)
 
+    def _log_density(self, latents: np.ndarray, total: np.ndarray, decay: np.ndarray) -> np.ndarray:
+        """Return the log density from the sums of |logit| and from exp(-|logit|).
+
+        log(1 + exp(x)) is x / 2 + |x| / 2 + log(1 + exp(-|x|)). The sum of x is linear in the latents, and the last terms are
+        logs of products of `_FACTORS` factors of at most 2.
+        """
+        films = decay.shape[1]
+        whole = films - films % _FACTORS
+        products = np.multiply.reduce((1 + decay[:, :whole]).reshape(len(decay), _FACTORS, -1), axis=1)
+        logs = np.log(products).sum(axis=1, dtype=np.float64) + np.log1p(decay[:, whole:]).sum(axis=1, dtype=np.float64)
+        prior = 0.5 * self._precision * (latents**2).sum(axis=1)
+        return (self._halved * latents).sum(axis=1) - self._half_offset - 0.5 * total - logs - prior
+
     def _logits(self, latents: np.ndarray) -> np.ndarray:
-        return latents.astype(np.float32) @ self._films.design.T + self._films.offset
+        logits: np.ndarray = latents.astype(np.float32) @ self._films.design.T
+        logits += self._films.offset
+        return logits
 
 
 def _pairs(design: np.ndarray) -> np.ndarray:
@@ -201,9 +227,9 @@ def _sample(
     scaled = normal * radius[..., None]
     shifts = np.linalg.solve(np.swapaxes(factor, 1, 2)[:, None], scaled[..., None])[..., 0]
     points = mode[:, None] + shifts
-    density = posterior.log_density(points.reshape(-1, size), np.repeat(np.arange(users), num_proposals))
+    density = np.stack([posterior.log_density(points[:, place]) for place in range(num_proposals)], axis=1)
     proposal = -0.5 * (degrees + size) * np.log1p((scaled**2).sum(axis=-1) / degrees)
-    weight = density.reshape(users, num_proposals) - proposal
+    weight = density - proposal
     threshold = np.log(generator.random((users, num_proposals)))
     state = np.zeros(users, np.int64)
     accepted = np.zeros(users)

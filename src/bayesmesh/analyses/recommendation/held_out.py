@@ -16,7 +16,8 @@ import numpy as np
 
 from bayesmesh.analyses.base import Chunks, cut_tiles, iterate_chunks
 from bayesmesh.analyses.recommendation.logits import read_users, split_latents, take_users, watch_logits
-from bayesmesh.analyses.recommendation.ranking_scores import ndcg, random_ndcg, random_recall, recall
+from bayesmesh.analyses.recommendation.ranked_lists import Ranked, join_users, rank_draws, rank_once, rank_randomly
+from bayesmesh.analyses.recommendation.ranking_scores import self_information
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Latents, Model, Rows
@@ -36,18 +37,6 @@ DEVICE_TILE_BYTES = 2**26
 """The same on an accelerator, which needs more work per step."""
 
 _MAX_DRAWS = 32
-
-
-class UserScores(NamedTuple):
-    """Scores of one ranking, per user with held-out films.
-
-    Attributes:
-        recall: (users,) float64.
-        ndcg: (users,) float64.
-    """
-
-    recall: np.ndarray
-    ndcg: np.ndarray
 
 
 _Programs = tuple[Callable[..., jax.Array], Callable[..., jax.Array]]
@@ -72,7 +61,7 @@ def score_held_out(
     *,
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
-) -> dict[str, UserScores]:
+) -> dict[str, Ranked]:
     """Score rankings of the held-out films.
 
     Args:
@@ -108,25 +97,20 @@ def score_held_out(
         ranker = _Ranker(model, programs, read_users(shards, some), dtype, cutoff)
         select = functools.partial(take_users, model, some)
         chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select)
-        pieces.append(_score_tile(ranker, chunks, single, is_hidden, popularity))
-    return {
-        name: UserScores(*map(np.concatenate, zip(*(piece[name] for piece in pieces), strict=True)))
-        for name in pieces[0]
-    }
+        pieces.append(_score_tile(ranker, chunks, single, is_hidden, popularity, shards.num_rows))
+    return join_users(pieces)
 
 
 def _score_tile(
-    ranker: _Ranker, chunks: Chunks, single: set[int], is_hidden: np.ndarray, popularity: np.ndarray
-) -> dict[str, UserScores]:
+    ranker: _Ranker, chunks: Chunks, single: set[int], is_hidden: np.ndarray, popularity: np.ndarray, num_users: int
+) -> dict[str, Ranked]:
     """Score the rankings of some users; `single` are the positions of the draws to rank by themselves."""
-    num_hidden, cutoff = is_hidden.sum(axis=1), ranker.cutoff
-    num_candidates = is_hidden.shape[1] - (ranker.watched > 0).sum(axis=1)
+    information = self_information(popularity, num_users)
 
-    def score(films: np.ndarray) -> UserScores:
-        is_hit = np.take_along_axis(is_hidden, films, axis=1)
-        return UserScores(recall(is_hit, num_hidden), ndcg(is_hit, num_hidden))
+    def score(films: np.ndarray) -> Ranked:
+        return rank_once(films, is_hidden, information)
 
-    of_single: list[UserScores] = []
+    of_single: list[Ranked] = []
     sums = ranker.zeros()
     for first, count, latents in chunks:
         sums = ranker.add(sums, latents, count)
@@ -135,9 +119,9 @@ def _score_tile(
             of_single.append(score(ranker.list_best(ranker.add(ranker.zeros(), one, 1))))
     return {
         "posterior_average": score(ranker.list_best(sums)),
-        "single_draw": UserScores(*(np.mean(values, axis=0) for values in zip(*of_single, strict=True))),
+        "single_draw": rank_draws(of_single),
         "popularity": score(ranker.list_best([popularity[None, None, :]] * len(sums))),
-        "random": UserScores(random_recall(num_candidates, cutoff), random_ndcg(num_candidates, num_hidden, cutoff)),
+        "random": rank_randomly(ranker.watched > 0, is_hidden, information, ranker.cutoff),
     }
 
 

@@ -62,6 +62,11 @@ def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:
     if shards.kind != "interactions" or "watched" not in shards.fields:
         fields = ", ".join(sorted(shards.fields))
         raise unsuitable(KEY, f"the dataset is of kind '{shards.kind}' with the fields {fields}, not a watch matrix")
+    if shards.unseen() is not None and not model.folds_in:
+        raise ConfigError(
+            f"key 'data.held_out_users': model {type(model).__name__} does not declare `folds_in`",
+            "remove held_out_users: new users are folded in where logits are products of embeddings, as in matrix_factorization",
+        )
     if not model.local_latents:
         raise unsuitable(KEY, f"model {type(model).__name__} has no latents per user")
     of_one_user: dict[str, Any] = dict(latents)

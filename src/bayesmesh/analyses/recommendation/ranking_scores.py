@@ -9,8 +9,77 @@ References:
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+
+
+class UserScores(NamedTuple):
+    """Scores of one ranking, per user with held-out films, (users,) float64 each.
+
+    Attributes:
+        recall: share of the held-out films that are listed.
+        ndcg: normalised discounted cumulated gain.
+        average_precision: mean over hits of the precision at their rank, relative to the best list.
+        novelty: mean self-information of the listed films, in bits: -log2 of the share of training users who watched one.
+    """
+
+    recall: np.ndarray
+    ndcg: np.ndarray
+    average_precision: np.ndarray
+    novelty: np.ndarray
+
+
+def score_lists(films: np.ndarray, is_hidden: np.ndarray, information: np.ndarray) -> UserScores:
+    """Score the lists of some users.
+
+    Args:
+        films: (users, cutoff), the first films.
+        is_hidden: (users, films) bool, held-out films, at least one of each user.
+        information: (films,), see `self_information`.
+    """
+    num_hidden = is_hidden.sum(axis=1)
+    is_hit = np.take_along_axis(is_hidden, films, axis=1)
+    precision = average_precision(is_hit, num_hidden)
+    return UserScores(recall(is_hit, num_hidden), ndcg(is_hit, num_hidden), precision, information[films].mean(axis=1))
+
+
+def self_information(popularity: np.ndarray, num_users: int) -> np.ndarray:
+    """Return -log2 of the share of users who watched each film; a film that no one watched counts as if half a user had.
+
+    >>> self_information(np.array([4, 1, 0]), 4)
+    array([0., 2., 3.])
+    """
+    return -np.log2(np.maximum(popularity, 0.5) / num_users)
+
+
+def average_precision(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
+    """Return the average precision of each user, (users,): 1 if the list begins with as many hits as it can have.
+
+    Args:
+        is_hit: (users, cutoff) bool.
+        num_held_out: (users,), at least 1.
+
+    >>> average_precision(np.array([[True, False, True], [False, False, False]]), np.array([4, 1])).round(4)
+    array([0.5556, 0.    ])
+    """
+    precision = np.cumsum(is_hit, axis=1) / np.arange(1, is_hit.shape[1] + 1)
+    return (precision * is_hit).sum(axis=1) / np.minimum(num_held_out, is_hit.shape[1])
+
+
+def random_average_precision(num_candidates: np.ndarray, num_held_out: np.ndarray, cutoff: int) -> np.ndarray:
+    """Return the expected average precision of a random order of each user's candidates, (users,).
+
+    The film at rank r is a hit with probability h / n; given that, each of the r - 1 before it with (h - 1) / (n - 1).
+
+    >>> random_average_precision(np.array([2]), np.array([1]), 2)
+    array([0.75])
+    """
+    held, count = np.asarray(num_held_out, float)[:, None], np.asarray(num_candidates, float)[:, None]
+    rank = np.arange(1, cutoff + 1)
+    before = (held - 1) / np.maximum(1, count - 1)
+    terms = held / count * (1 + (rank - 1) * before) / rank * (rank <= count)
+    return terms.sum(axis=1) / np.minimum(num_held_out, cutoff)
 
 
 def recall(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation import tables
+from bayesmesh.analyses.recommendation import tables, user_tables
+from bayesmesh.analyses.recommendation.film_draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
+from bayesmesh.analyses.recommendation.hidden_cells import Calibration, calibrate
 from bayesmesh.analyses.recommendation.logits import check_inputs, check_users
+from bayesmesh.analyses.recommendation.ranked_lists import Ranked
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
+from bayesmesh.analyses.recommendation.unseen_scores import hidden_matrix, score_unseen
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
-from bayesmesh.data.split import Interactions
+from bayesmesh.data.split import Interactions, UnseenUsers
 from bayesmesh.files import write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+UNSEEN_READ_BYTES = 2**30
+"""Limit on the chunks that are decoded for unseen users, in bytes."""
+
+SEED = 0
+"""Seed of folds, simulated counts and bootstrap samples."""
 
 
 def count_watched(shards: Shards, block_rows: int = 8192) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +76,76 @@ def choose_users(
     ]
 
 
+class Scored(NamedTuple):
+    """Held-out scores of all users.
+
+    Attributes:
+        rankings: name -> scores; empty when nothing was held out.
+        num_known: (users,), films of each scored user that the rankings know of.
+        calibration: of the watch probabilities of unseen users, or None.
+        acceptance: (users,), of the sampler of unseen users; empty without them.
+        num_draws: of the films, for unseen users.
+    """
+
+    rankings: Mapping[str, Ranked]
+    num_known: np.ndarray
+    calibration: Calibration | None = None
+    acceptance: np.ndarray = np.empty(0)
+    num_draws: int = 0
+
+
+def score_users(
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    popularity: np.ndarray,
+    dtype: str,
+    settings: Options,
+    accumulator_bytes: int,
+    block_bytes: int,
+) -> Scored:
+    """Score rankings of held-out films: of users of the chains, or of those whom they have not seen."""
+    unseen = shards.unseen()
+    if unseen is not None:
+        return _score_unseen(model, posterior, shards, unseen, popularity, settings)
+    bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
+    rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
+    held_out = shards.held_out()
+    if not rankings or not isinstance(held_out, Interactions):
+        return Scored({}, np.empty(0, np.int64))
+    num_watched, _ = count_watched(shards)
+    num_hidden = np.diff(held_out.indptr)
+    return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0])
+
+
+def _score_unseen(
+    model: Model,
+    posterior: Posterior,
+    shards: Shards,
+    unseen: UnseenUsers,
+    popularity: np.ndarray,
+    settings: Options,
+) -> Scored:
+    draws = read_factors(posterior, None, settings.draws, read_bytes=UNSEEN_READ_BYTES)
+    scale = float(model.options.prior_scale)  # type: ignore[attr-defined]  # of a model that folds in
+    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff)
+    everyone = np.arange(len(unseen.rows))
+    hidden = hidden_matrix(unseen.hidden, everyone, len(popularity))
+    calibration = calibrate(draws, (unseen.given > 0) | hidden, scale, SEED, true_logits(shards))
+    scored = np.flatnonzero(hidden.any(axis=1))
+    num_given = unseen.given[scored].sum(axis=1, dtype=np.int64)
+    return Scored(found.rankings, num_given, calibration, found.acceptance, len(draws))
+
+
+def true_logits(shards: Shards) -> np.ndarray | None:
+    """Return the logits of unseen users that generated simulated data, (users, films); None for real data."""
+    users, films = shards.unseen_truth(), shards.truth()
+    if not users.keys() >= set(USER_LATENTS) or not films.keys() >= set(FILM_LATENTS):
+        return None
+    product: np.ndarray = users["user_embeddings"] @ films["film_embeddings"].T
+    return product + users["user_biases"][:, None] + films["film_biases"]
+
+
 def recommend(
     model: Model,
     spec: DataSpec,
@@ -78,7 +158,7 @@ def recommend(
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
 ) -> int:
-    """Rank the unwatched films of a few users in every draw, score held-out films of all users, write four tables.
+    """Rank the unwatched films of a few users in every draw, score held-out films of all users, write the tables.
 
     Every draw of every chain counts once. Films held out from a user count as unwatched. Without a held-out split,
     ``scores.csv`` has only its header.
@@ -89,7 +169,7 @@ def recommend(
         posterior: the draws.
         shards: training matrix, held-out films, titles and genres.
         settings: users, and depths of lists.
-        files: paths of the four tables.
+        files: paths of the tables.
         work_bytes, accumulator_bytes, block_bytes: memory limits, see `rank_films` and `score_held_out`.
 
     Returns:
@@ -104,10 +184,11 @@ def recommend(
     num_watched, popularity = count_watched(shards)
     columns, dtype = shards.columns, spec.dtype
     users = choose_users(num_watched, settings.users, list(columns.get("user_id", [])))
-    rows, bounds = np.array([user.row for user in users]), {"block_bytes": block_bytes}
-    ranking = rank_films(model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, **bounds)
-    bounds["accumulator_bytes"] = accumulator_bytes
-    scores = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
+    rows = np.array([user.row for user in users])
+    ranking = rank_films(
+        model, posterior, shards, rows, dtype, settings.top, work_bytes=work_bytes, block_bytes=block_bytes
+    )
+    scored = score_users(model, posterior, shards, popularity, dtype, settings, accumulator_bytes, block_bytes)
     # By the contract of a source, the column genres has a list for each film.
     genres = cast(list[list[str]], columns.get("genres", []))
     of_genres = [tables.genre_table(user, ranking.p_best[user.place], genres) for user in users if genres]
@@ -116,7 +197,11 @@ def recommend(
         "top.csv": pd.concat([tables.top_table(user, ranking, columns, genres, settings.num_films) for user in users]),
         "genres.csv": pd.concat(of_genres) if genres else pd.DataFrame(columns=tables.GENRE_COLUMNS),
         "users.csv": pd.DataFrame(of_users),
-        "scores.csv": tables.score_table(scores, settings.cutoff),
+        "scores.csv": user_tables.score_table(scored.rankings, settings.cutoff),
+        "differences.csv": user_tables.difference_table(scored.rankings, SEED),
+        "activity.csv": user_tables.activity_table(scored.rankings, scored.num_known),
+        "calibration.csv": user_tables.calibration_table(scored.calibration),
+        "new_users.csv": user_tables.new_user_table(scored.calibration, scored.acceptance, scored.num_draws),
     }
     for name, table in written.items():
         write_text(files[name], table.to_csv(index=False))

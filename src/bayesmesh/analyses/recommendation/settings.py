@@ -18,3 +18,9 @@ class Options(Settings):
     )
     top: int = Field(10, ge=1, le=1000, description="Depth of 'is among the best'.")
     cutoff: int = Field(20, ge=1, le=1000, description="Depth of held-out recall and NDCG.")
+    draws: int = Field(
+        64,
+        ge=1,
+        le=100_000,
+        description="Draws of the films in which users whom the chains have not seen are folded in.",
+    )

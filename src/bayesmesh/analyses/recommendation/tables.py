@@ -1,4 +1,4 @@
-"""Build the tables of recommendation."""
+"""Build the tables of ranked users: their films, genres and entropies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.recommendation.held_out import UserScores
 from bayesmesh.analyses.recommendation.ranking import Ranking
-from bayesmesh.analyses.recommendation.ranking_scores import entropy, left_out_entropies, mean_and_se, ratio_se
+from bayesmesh.analyses.recommendation.ranking_scores import entropy, left_out_entropies
 from bayesmesh.data.base import Column
 from bayesmesh.diagnostics.jackknife import jackknife_se
 
@@ -96,19 +95,3 @@ def user_row(user: RankedUser, ranking: Ranking, num_chains: int, num_watched: i
         "num_films_ever_best": np.count_nonzero(p_best),
         "num_draws": len(ranking.best),
     }
-
-
-def score_table(scores: Mapping[str, UserScores], cutoff: int) -> pd.DataFrame:
-    """Return means over users with their standard errors, one row per ranking.
-
-    ``ndcg_ratio_se`` is the error of the ratio to the NDCG of popularity for the same users.
-    """
-    rows = [
-        (
-            name, cutoff, *mean_and_se(of_users.recall), *mean_and_se(of_users.ndcg),
-            ratio_se(of_users.ndcg, scores["popularity"].ndcg), len(of_users.recall),
-        )
-        for name, of_users in scores.items()
-    ]  # fmt: skip
-    columns = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"]
-    return pd.DataFrame(rows, columns=columns)

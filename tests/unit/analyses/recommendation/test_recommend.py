@@ -21,7 +21,7 @@ from bayesmesh.models.matrix_factorization import MatrixFactorization, Options
 
 NUM_USERS, NUM_FILMS, WIDTH = 29, 17, 3
 SETTINGS = RecommendationOptions(num_films=6, users=(4, 11), top=3, cutoff=5)
-TABLES = ("top", "genres", "users", "scores")
+TABLES = ("top", "genres", "users", "scores", "differences", "activity", "calibration", "new_users")
 
 
 def tables(files):
@@ -43,19 +43,23 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def list_scores(order, hidden, cutoff):
-    """Recall and NDCG of one user, written out."""
+def list_scores(order, hidden, cutoff, information):
+    """Recall, NDCG, average precision and novelty of one user, written out."""
     hits = [film in hidden for film in order[:cutoff]]
     gain = sum(1 / math.log2(rank + 2) for rank, hit in enumerate(hits) if hit)
-    return sum(hits) / len(hidden), gain / sum(1 / math.log2(rank + 2) for rank in range(min(cutoff, len(hidden))))
+    best = min(cutoff, len(hidden))
+    precision = sum(sum(hits[: rank + 1]) / (rank + 1) for rank, hit in enumerate(hits) if hit) / best
+    novelty = np.mean([information[film] for film in order[:cutoff]])
+    return sum(hits) / len(hidden), gain / sum(1 / math.log2(rank + 2) for rank in range(best)), precision, novelty
 
 
 def mean_scores(score, seen, hidden, cutoff):
     users = [user for user in range(NUM_USERS) if hidden[user].any()]
+    information = -np.log2(np.maximum(seen.sum(axis=0), 0.5) / NUM_USERS)
     per_user = []
     for user in users:
         order = [f for f in np.argsort(-score[user], kind="stable") if not seen[user, f]]
-        per_user.append(list_scores(order, set(np.flatnonzero(hidden[user])), cutoff))
+        per_user.append(list_scores(order, set(np.flatnonzero(hidden[user])), cutoff, information))
     return np.array(per_user)
 
 
@@ -99,14 +103,14 @@ def test_held_out_scores_equal_the_direct_computation(model, posterior, shards, 
     popularity = seen.sum(axis=0)
     scores = held_out.score_held_out(model, posterior, shards, popularity, "float32", 5)
     average = mean_scores(sigmoid(logits).mean(axis=0), seen, hidden, 5)
-    np.testing.assert_allclose(np.stack(scores["posterior_average"], 1), average, atol=1e-12)
+    np.testing.assert_allclose(np.stack(scores["posterior_average"].scores, 1), average, atol=1e-12)
     popular = mean_scores(np.tile(popularity, (NUM_USERS, 1)), seen, hidden, 5)
-    np.testing.assert_allclose(np.stack(scores["popularity"], 1), popular, atol=1e-12)
+    np.testing.assert_allclose(np.stack(scores["popularity"].scores, 1), popular, atol=1e-12)
     chosen = np.unique(np.linspace(0, len(logits) - 1, held_out.NUM_SINGLE_DRAWS).round().astype(int))
     single = np.mean([mean_scores(logits[draw], seen, hidden, 5) for draw in chosen], axis=0)
-    np.testing.assert_allclose(np.stack(scores["single_draw"], 1), single, atol=1e-12)
+    np.testing.assert_allclose(np.stack(scores["single_draw"].scores, 1), single, atol=1e-12)
     # Informative draws, and rankings that differ: else the comparison above proves little.
-    means = {name: value.ndcg.mean() for name, value in scores.items()}
+    means = {name: value.scores.ndcg.mean() for name, value in scores.items()}
     assert means["posterior_average"] > means["single_draw"] > means["random"]
     assert means["posterior_average"] != pytest.approx(means["popularity"])
 
@@ -121,7 +125,7 @@ def test_popularity_never_lists_a_training_film(model, write_posterior, write_sh
     assert 0 < hidden[:, 0].sum() < NUM_USERS
     _, popularity = count_watched(shards)
     scores = held_out.score_held_out(model, write_posterior(latents), shards, popularity, "float32", 1)
-    np.testing.assert_array_equal(scores["popularity"].recall, 1.0)
+    np.testing.assert_array_equal(scores["popularity"].scores.recall, 1.0)
 
 
 @pytest.mark.parametrize(("accumulator_bytes", "work_bytes", "block_bytes"), [(17 * 4 * 10, 17 * 48, 3000)])
@@ -145,7 +149,8 @@ def test_small_tiles_and_devices_do_not_change_the_scores(model, posterior, shar
     monkeypatch.setattr(held_out.jax, "local_devices", lambda: [device] * 3)
     parts = held_out.score_held_out(model, posterior, shards, popularity, "float32", 5)
     for name, scores in whole.items():
-        np.testing.assert_allclose(parts[name], scores)
+        np.testing.assert_allclose(parts[name].scores, scores.scores)
+        np.testing.assert_array_equal(parts[name].listed, scores.listed)
 
 
 def test_tables_are_consistent(model, posterior, shards, files, dataset):
@@ -192,9 +197,8 @@ def test_without_a_split_there_are_no_scores(model, posterior, write_shards, dat
     recommend(model, shards.spec(), posterior, shards, SETTINGS, files)
     scores = tables(files)["scores"]
     assert len(scores) == 0
-    assert list(scores.columns) == [
-        "ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"
-    ]  # fmt: skip
+    assert list(scores.columns)[:6] == ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se"]
+    assert all(tables(files)[name].empty for name in ("differences", "activity", "calibration", "new_users"))
 
 
 def test_a_user_who_watched_everything_gets_nothing(model, posterior, write_shards, files):
@@ -248,7 +252,7 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
     np.testing.assert_array_equal(found.best, expected.best)
     found_scores = held_out.score_held_out(model, turned, shards, popularity, "float32", 5)
     for name, scores in expected_scores.items():
-        np.testing.assert_allclose(found_scores[name], scores)
+        np.testing.assert_allclose(found_scores[name].scores, scores.scores)
 
 
 def test_refuses_users_who_are_not_there(model, posterior, shards, files):
