@@ -36,7 +36,7 @@ class MatrixFactorization(Model):
     """A row is a user, with ``watched`` of shape (num_films,), 0 or 1; user latents follow the rows."""
 
     pretty_name = "Matrix factorisation"
-    offers = ("recommendation",)
+    offers = ("recommendation", "neighbours")
     folds_in = True
     options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}

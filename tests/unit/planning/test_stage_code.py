@@ -54,7 +54,7 @@ class Own(Model):
     "own/unused.py": "X = 1\n",
 }
 
-RUN = [stage for stage in STAGES if stage != "recommend"]
+RUN = [stage for stage in STAGES if stage not in ("neighbours", "recommend")]
 MODEL = {"compile", "sample", "assemble", "average", "evidence", "loo", "predictive_checks"}
 LATER = {"assemble", "average", "evidence", "loo", "predictive_checks"}
 MONITORED = {"sample", *LATER}
@@ -129,9 +129,11 @@ EDITS: list[tuple[str, str, str, set[str]]] = [
     ("errors.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", set(RUN)),
     ("kernels/hmc.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"compile", "sample"}),
     ("kernels/nuts.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", set()),
-    ("diagnostics/ranks.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"diagnose"}),
+    # The page computes the errors of intervals.
+    ("diagnostics/ranks.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nX = 1\n", {"diagnose", "report"}),
     ("report/templates/page.html", "<", "<!-- text --><", {"report"}),
     ("report/templates/style.css", "{", "{ /* text */", {"report"}),
+    ("report/templates/page.js", "make(", "make (", {"report"}),
     ("diagnostics/wordings.yaml", "chains disagree", "the chains disagree", {"diagnose", "report"}),
     ("figures/templates/panel.mplstyle", "font.size: 10", "font.size: 11", {"report"}),
     ("figures/templates/macros.html", "{", " {", {"report"}),

@@ -30,7 +30,7 @@ class Source(base.Source):
     """Field ``watched`` (users, films) uint8; truth under the names of the latents of `matrix_factorization`."""
 
     pretty_name = "Simulated watch matrix"
-    offers = ("recommendation",)
+    offers = ("recommendation", "neighbours")
     options: Options
 
     def read(self, folder: Path) -> Dataset:

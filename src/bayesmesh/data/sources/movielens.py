@@ -46,7 +46,7 @@ class Source(base.Source):
 
     pretty_name = "MovieLens-1M"
     mirror_files = ("ml-1m.zip", "ml-1m/*.zip", "ml-1m/*.dat")
-    offers = ("recommendation",)
+    offers = ("recommendation", "neighbours")
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:
