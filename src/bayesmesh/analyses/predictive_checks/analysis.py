@@ -14,7 +14,7 @@ class PredictiveChecks(Analysis):
     """Posterior predictive checks."""
 
     pretty_name = "Predictive checks"
-    outputs = ("checks.csv", "quantities.zarr")
+    outputs = ("checks.csv", "bins.csv", "quantities.zarr")
     message = "Compare outcomes simulated from {experiment} with the observed ones"
     options: Options
 

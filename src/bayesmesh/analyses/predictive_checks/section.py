@@ -10,17 +10,28 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
-from bayesmesh.analyses.predictive_checks.quantities import LEVEL
+from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
-from bayesmesh.figures.canvas import Panel, draw, series
+from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
 from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")
+BIN_NUMBERS = ("num_rows", "predicted", "observed", "low", "high")
 
 MOST_PANELS = 6
+
+MOST_DRAWN_BINS = 60
+
+OF_RESIDUALS = {
+    "residuals by prediction": "outcomes differ from their predictions by more than chance where predictions are low, middling or high",
+    "spread of residuals by prediction": "the spread around the predictions changes with the prediction in a way that the model does not have",
+    "residuals by column": "outcomes differ from their predictions along the column {column}",
+    "spread of residuals by column": "the spread around the predictions changes along the column {column}",
+}
+"""Quantities whose unit means nothing to a reader -> what a large value says."""
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -36,12 +47,14 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     if not isinstance(simulated, zarr.Array) or simulated.shape[1:] != (len(table),):
         raise StoreError(f"{files['quantities.zarr']}: does not fit {files['checks.csv']}", "run the analysis again")
     values, missed = read_part(simulated), differing(table)
-    order = np.argsort(table["p_value"], kind="stable")[:MOST_PANELS]
+    marginal = np.flatnonzero(~table["quantity"].isin(OF_RESIDUALS))
+    order = marginal[np.argsort(table["p_value"].to_numpy()[marginal], kind="stable")[:MOST_PANELS]]
     body = render(
         Path(__file__).with_name("section.html"),
         sentence=sentence(table),
         rows=[(row, row["quantity"] in missed) for row in table.to_dict("records")],
         panels=[draw_quantity(table.iloc[i], values[:, i]) for i in sorted(order)],
+        calibrations=calibrations(read_bins(files["bins.csv"]), table),
     )
     number = KeyNumber(
         "Predictive checks missed", f"{len(missed)} of {len(table)}", ", ".join(missed), "warn" if missed else ""
@@ -64,7 +77,7 @@ def read_checks(path: Path) -> pd.DataFrame | None:
     Raises:
         StoreError: the file is damaged.
     """
-    return read_table(path, texts=("quantity",), numbers=NUMBERS) if path.exists() else None
+    return read_table(path, texts=("quantity", "largest_for"), numbers=NUMBERS) if path.exists() else None
 
 
 def differing(table: pd.DataFrame) -> list[str]:
@@ -77,13 +90,63 @@ def sentence(table: pd.DataFrame) -> str:
     missed = table[table["quantity"].isin(differing(table))]
     if missed.empty:
         return f"Outcomes simulated from the posterior resemble the observed ones in all {len(table)} quantities."
-    parts = [
-        f"{row['quantity']} {formats.real(row['observed'])}, but {formats.real(row['low'])} to {formats.real(row['high'])}"
-        for row in missed.to_dict("records")
-    ]
-    return (
-        f"The model does not produce outcomes like the observed ones. Observed, and 95% of the simulated: {'; '.join(parts)}. "
-        "Predictions that depend on this are wrong."
+    parts, said = [], []
+    for row in missed.to_dict("records"):
+        if row["quantity"] in OF_RESIDUALS:
+            said.append(OF_RESIDUALS[row["quantity"]].format(column=row["largest_for"]))
+        else:
+            numbers = [formats.real(row[name]) for name in ("observed", "low", "high")]
+            parts.append("{} {}, but {} to {}".format(row["quantity"], *numbers))
+    text = "The model does not produce outcomes like the observed ones."
+    if parts:
+        text += f" Observed, and 95% of the simulated: {'; '.join(parts)}."
+    for each in said:
+        text += f" {each[0].upper()}{each[1:]}."
+    return text + " Predictions that depend on this are wrong."
+
+
+def read_bins(path: Path) -> pd.DataFrame:
+    """Return predicted and observed means by bin; empty where outcomes are not binned.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    return read_table(path, texts=("variable", "label"), numbers=BIN_NUMBERS)
+
+
+def calibrations(bins: pd.DataFrame, table: pd.DataFrame) -> list[Panel]:
+    """Draw observed and predicted means by prediction, and by the columns along which residuals are largest."""
+    missed = table[table["quantity"].isin(differing(table))]
+    wanted = [FITTED, *(name for name in dict.fromkeys(missed["largest_for"]) if name)]
+    return [draw_bins(name, bins[bins["variable"] == name]) for name in wanted if (bins["variable"] == name).any()]
+
+
+def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
+    """Draw observed minus predicted means by bin, with the band that holds all bins of a right model together."""
+    chosen = bins.iloc[:MOST_DRAWN_BINS]
+    places = np.arange(len(chosen))
+    gap = (chosen["observed"] - chosen["predicted"]).to_numpy()
+    low, high = ((chosen[end] - chosen["predicted"]).to_numpy() for end in ("low", "high"))
+    num_out = int(((gap < low) | (gap > high)).sum())
+
+    def plot(axes: Axes) -> None:
+        axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
+        axes.vlines(places, low, high, color=series(0), linewidth=3, alpha=0.4)
+        axes.plot(places, gap, color=series(3), marker="o", markersize=4, linestyle="none")
+        if name == FITTED:
+            texts = [f"{value:.3g}" for value in chosen["predicted"]]
+        else:
+            texts = [str(label) for label in chosen["label"]]
+        step = -(-len(texts) // 10)
+        axes.set_xticks(places[::step], texts[::step], rotation=30, ha="right")
+        axes.set_ylabel("observed minus predicted")
+
+    of = "prediction" if name == FITTED else name
+    words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside of the band"
+    note = f"{num_out} of {len(chosen)} bins lie outside of the band, which holds all of them together with 95% probability if the model is right."
+    slug = "".join(c if c.isalnum() else "-" for c in of)
+    return draw(
+        f"bins-{slug}", plot, size=(520, 250), label=words, title=f"Observed minus predicted, by {of}", note=note
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +14,19 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, RowsOfBlock
 from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
+from bayesmesh.analyses.predictive_checks.bins import Variable, bin_columns
 from bayesmesh.analyses.predictive_checks.quantities import (
     LEVEL,
     MOST_CLASSES,
     Kind,
     add_sums,
     kind_of,
+    num_quantities,
     p_value,
     quantities_of,
     sum_powers,
 )
+from bayesmesh.analyses.predictive_checks.residuals import Bin, Residuals
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -31,8 +35,13 @@ from bayesmesh.store.posterior_reader import Posterior
 
 KEY = "predictive_checks"
 
-COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value")
-"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values."""
+COLUMNS = ("quantity", "observed", "simulated_mean", "low", "high", "p_value", "largest_for")
+"""Columns of ``checks.csv``; `low` and `high` hold 95% of the simulated values; `largest_for` is a column of the data."""
+
+KEPT_CELLS = 2**21
+"""Simulated outcomes of a block of rows in memory at a time."""
+
+_MOST_REPEATS = 64
 
 
 def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, files: Mapping[str, Path]) -> str:
@@ -51,18 +60,26 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     model, _, shards = bound
     total = posterior.num_chains * posterior.num_draws
     draws = DrawBlocks(KEY, model, bound.data_spec, posterior, stride=math.ceil(total / max_draws))
-    simulator = _Simulator(model, draws)
-    width = math.prod(_outcome_shape(bound))
-    block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * width))
+    shape = _outcome_shape(bound)
+    block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, draws.num_draws) * math.prod(shape)))
+    columns: list[Variable] = []
+    if not shape:
+        blocks = draws.blocks(shards.read_rows, shards.num_rows, block_rows)
+        columns = bin_columns(shards, np.concatenate([block.outcome for block in blocks]))
+        block_rows = max(1, min(block_rows, KEPT_CELLS // max(draws.num_draws, 1000)))
+    simulator = _Simulator(model, draws, None if shape else columns)
     for block in draws.blocks(shards.read_rows, shards.num_rows, block_rows):
         simulator.add(block)
-    observed, simulated = simulator.quantities()
-    rows = [_row(name, observed[name], simulated[name]) for name in observed]
+    values, largest_for, upper = simulator.quantities()
+    observed, simulated = {k: float(v[0]) for k, v in values.items()}, {k: v[1:] for k, v in values.items()}
+    p_values = {k: p_value(simulated[k], observed[k], is_upper=k in upper) for k in values}
+    rows = [[*_row(k, observed[k], simulated[k]), p_values[k], largest_for.get(k, "")] for k in values]
     with atomic_folder(files["quantities.zarr"]) as partial:
         group = open_group(partial, "w")
         write_array(group, "simulated", np.stack([simulated[name] for name in observed], axis=1), ("draw", "quantity"))
+    write_text(files["bins.csv"], render_csv(Bin._fields, simulator.bins()))
     write_text(files["checks.csv"], render_csv(COLUMNS, rows))
-    differing = [name for name in observed if p_value(simulated[name], observed[name]) < LEVEL / len(rows)]
+    differing = [name for name, value in p_values.items() if value < LEVEL / len(rows)]
     return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
 
 
@@ -85,14 +102,22 @@ def _outcome_shape(bound: BoundModel) -> tuple[int, ...]:
 
 def _row(name: str, observed: float, simulated: np.ndarray) -> list[object]:
     low, high = np.quantile(simulated, (0.025, 0.975))
-    return [name, observed, float(simulated.mean()), float(low), float(high), p_value(simulated, observed)]
+    return [name, observed, float(simulated.mean()), float(low), float(high)]
 
 
 class _Simulator:
-    """Adds up sums over rows of simulated and of observed outcomes."""
+    """Adds up sums over rows of simulated and of observed outcomes.
 
-    def __init__(self, model: Model, draws: DrawBlocks) -> None:
-        self._model, self._draws = model, draws
+    Args:
+        model: the model.
+        draws: of its posterior.
+        columns: bins of the data's columns; None where an outcome is more than a number.
+    """
+
+    def __init__(self, model: Model, draws: DrawBlocks, columns: list[Variable] | None) -> None:
+        self._model, self._draws, self._columns = model, draws, columns
+        self._residuals: Residuals | None = None
+        self._num_repeats = 1
         self._program = jax.jit(self._of_chunk)
         self._kind: Kind = "real"
         self._centre, self._scale, self._num_classes = 0.0, 1.0, 0
@@ -122,16 +147,26 @@ class _Simulator:
         if not np.isfinite(values).all():
             raise unsuitable(KEY, f"model {type(self._model).__name__} has outcomes that are not finite")
         self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
+        if self._columns is not None:
+            self._residuals = Residuals(self._kind, self._columns)
+        # The smallest p value that sets can have must lie below the level of one quantity.
+        needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
+        self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))
 
     def add(self, block: RowsOfBlock) -> None:
         """Add the rows of a block."""
         if not self._sums:
             self._begin(block)
-        found = [self._sum(block.outcome.reshape(1, -1))]
-        for first, count, latents in self._draws.chunks():
-            number = np.uint32((block.start * (self._draws.num_draws + 1) + first) % 2**32)
-            simulated = np.asarray(self._program(latents, number, block.rows, block.entries))
-            found.append(self._sum(simulated[:count, : block.num_rows].reshape(count, -1)))
+        found, kept = [self._sum(block.outcome.reshape(1, -1))], []
+        num_draws = self._draws.num_draws
+        for repeat, (first, count, latents) in itertools.product(range(self._num_repeats), self._draws.chunks()):
+            number = np.uint32(((block.start * self._num_repeats + repeat) * (num_draws + 1) + first) % 2**32)
+            made = np.asarray(self._program(latents, number, block.rows, block.entries))[:count, : block.num_rows]
+            found.append(self._sum(made.reshape(count, -1)))
+            if self._residuals is not None:
+                kept.append(made)
+        if self._residuals is not None:
+            self._residuals.add(block.outcome, np.concatenate(kept), block.start)
         sums = np.concatenate(found)
         together = np.add if self._kind == "class" else add_sums
         self._sums = [together(self._sums[0], sums)] if self._sums else [sums]
@@ -141,8 +176,12 @@ class _Simulator:
             return np.stack([(values == code).sum(axis=1) for code in range(self._num_classes)], axis=1).astype(float)
         return sum_powers(values.astype(np.float64), self._centre, self._scale)
 
-    def quantities(self) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Return quantity -> observed value, and quantity -> (draw,) simulated values."""
+    def bins(self) -> list[Bin]:
+        """Return predicted and observed means by bin."""
+        return [] if self._residuals is None else self._residuals.bins()
+
+    def quantities(self) -> tuple[dict[str, np.ndarray], dict[str, str], set[str]]:
+        """Return quantity -> (set,) observed and simulated values, columns for which some are largest, and which are one-sided."""
         (sums,) = self._sums
         if self._kind == "class":
             # The rarest classes of very many are left out.
@@ -151,6 +190,7 @@ class _Simulator:
             values = {f"share of class {code}": shares[:, code] for code in shown}
         else:
             values = quantities_of(sums, self._kind, self._centre, self._scale)
-        return {name: float(each[0]) for name, each in values.items()}, {
-            name: each[1:] for name, each in values.items()
-        }
+        if self._residuals is None:
+            return values, {}, set()
+        of_residuals, largest_for = self._residuals.quantities()
+        return values | of_residuals, largest_for, set(of_residuals)
