@@ -38,6 +38,9 @@ class LogDensity:
         self._shapes = {name: free[name].shape for name in sorted(free)}
         self.num_coordinates = sum(int(np.prod(shape)) for shape in self._shapes.values())
         self._prior_program = jax.jit(jax.vmap(self._log_prior))
+        self._latent_program = jax.jit(
+            jax.vmap(lambda position: self._prior.log_prob(self._bijector.forward(self._split(position))))
+        )
         self._row_program = jax.jit(jax.vmap(self._sum_rows, in_axes=(0, None, None, None)))
         self._free_program = jax.jit(jax.vmap(self._flatten))
 
@@ -81,6 +84,10 @@ class LogDensity:
     def log_prior(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
         """Return the log prior density with the Jacobian of the map to the latents, in nats."""
         return _in_chunks(self._prior_program, positions)
+
+    def log_prior_of_latents(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
+        """Return the log prior density of the latents themselves, without a Jacobian, in nats."""
+        return _in_chunks(self._latent_program, positions)
 
     def log_likelihood(self, positions: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " draw"]:
         """Return the log likelihood summed over all training rows, in nats."""

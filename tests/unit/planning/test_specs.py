@@ -37,6 +37,7 @@ EXPERIMENT: dict[str, Any] = {
     "loo": {},
     "neighbours": {},
     "predictive_checks": {},
+    "sensitivity": {},
     "recommendation": {"users": [1, 2]},
 }
 
@@ -118,6 +119,7 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
             "predictive_checks",
             "recommend",
             "report",
+            "sensitivity",
         },
     ),
     (
@@ -134,6 +136,7 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
             "predictive_checks",
             "recommend",
             "report",
+            "sensitivity",
         },
     ),
     ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),

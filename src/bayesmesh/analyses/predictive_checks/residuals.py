@@ -1,7 +1,7 @@
 """Test quantities that depend on predictors, groups and predictions, from sums of residuals within bins.
 
 A residual is the outcome minus the predicted mean of its row, in units of the predicted standard deviation. Of classes
-it is that of the most probable class: 1 or 0, minus its probability.
+each is 1 or 0, minus its probability.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from bayesmesh.analyses.predictive_checks.bins import Variable, bin_numbers
-from bayesmesh.analyses.predictive_checks.quantities import FITTED, Kind
+from bayesmesh.analyses.predictive_checks.quantities import FITTED, MOST_CLASSES, Kind
 
 LEVEL_OF_BANDS = 0.95
 
@@ -24,8 +24,8 @@ class Bin(NamedTuple):
     Attributes:
         variable, label: of the bin.
         num_rows: rows in it.
-        predicted: their predicted mean outcome, or probability of the predicted class.
-        observed: their observed mean outcome, or share of rows in the predicted class.
+        predicted: their predicted mean outcome, or probability of a class.
+        observed: their observed mean outcome, or share of rows in it.
         low, high: band that holds the observed values of all bins of the variable together with 95% probability.
     """
 
@@ -44,13 +44,14 @@ class Residuals:
     Args:
         kind: of the outcome.
         variables: bins of the columns.
+        num_classes: of an outcome that is a class, each of which is a 0 or 1 of its own; the first `MOST_CLASSES` count.
     """
 
-    def __init__(self, kind: Kind, variables: Sequence[Variable]) -> None:
+    def __init__(self, kind: Kind, variables: Sequence[Variable], num_classes: int = 0) -> None:
         self._kind, self._columns = kind, list(variables)
-        self._fitted: Variable | None = None
+        self._num_parts = min(num_classes, MOST_CLASSES) if kind == "class" else 1
         self._edges: np.ndarray | None = None
-        self._sums: dict[str, np.ndarray] = {}
+        self._sums: dict[tuple[str, int], np.ndarray] = {}
 
     def add(
         self,
@@ -65,40 +66,37 @@ class Residuals:
             simulated: from each draw.
             start: number of the first row.
         """
-        every = np.concatenate([outcome[None], simulated]).astype(np.float64)
-        if self._kind == "class":
-            every = _in_top_class(every)
-        mean, scale = _predicted(every[1:], self._kind)
-        residual = (every - mean) / scale
-        for variable in (self._by_prediction(mean), *self._columns):
-            if variable is None:
-                continue
-            codes = variable.codes[start : start + len(mean)] if variable.name != FITTED else variable.codes
-            is_in = np.zeros((len(mean), len(variable.labels)))
-            at = np.flatnonzero(codes >= 0)
-            is_in[at, codes[at]] = 1.0
-            # Rows, predicted means and scales beside the sums of each data set.
-            about = np.stack([is_in.sum(axis=0), mean @ is_in])
-            sums = np.stack([residual @ is_in, np.square(residual) @ is_in, every @ is_in])
-            given = np.broadcast_to(about[:, None], (2, *sums.shape[1:]))
-            found = np.concatenate([sums, given])
-            before = self._sums.get(variable.name)
-            self._sums[variable.name] = found if before is None else before + found
-
-    def _by_prediction(self, mean: Float[np.ndarray, " row"]) -> Variable | None:
-        """Return bins of the predicted means, whose edges are those of the first block."""
+        every = np.concatenate([outcome[None], simulated])
         if self._edges is None:
-            first = bin_numbers(FITTED, mean)
-            if first is None:
-                self._edges = np.zeros(0)
-                return None
-            self._edges = np.array(
-                [mean[first.codes == code].min() for code in range(1, len(first.labels)) if (first.codes == code).any()]
-            )
-        if not self._edges.size:
-            return None
-        codes = np.searchsorted(self._edges, mean, side="right")
-        return Variable(FITTED, codes, tuple(str(i + 1) for i in range(len(self._edges) + 1)))
+            means = [_predicted(self._part(every, part)[1:], self._kind)[0] for part in range(self._num_parts)]
+            self._edges = _edges(np.concatenate(means))
+        for part in range(self._num_parts):
+            values = self._part(every, part)
+            mean, scale = _predicted(values[1:], self._kind)
+            residual = (values - mean) / scale
+            if self._edges.size:
+                codes = np.searchsorted(self._edges, mean, side="right")
+                self._add_to((FITTED, 0), codes, len(self._edges) + 1, (residual, values, mean))
+            for column in self._columns:
+                codes = column.codes[start : start + len(mean)]
+                self._add_to((column.name, part), codes, len(column.labels), (residual, values, mean))
+
+    def _part(self, every: Shaped[np.ndarray, "set row"], part: int) -> Float[np.ndarray, "set row"]:
+        """Return the outcomes, or of classes whether they are a certain one."""
+        return (every == part if self._kind == "class" else every).astype(np.float64)
+
+    def _add_to(
+        self, key: tuple[str, int], codes: np.ndarray, num_bins: int, of_rows: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> None:
+        """Add, for each bin: sums of residuals, of their squares and of outcomes (set, bin), rows and predicted means."""
+        residual, values, mean = of_rows
+        is_in = np.zeros((len(mean), num_bins))
+        at = np.flatnonzero(codes >= 0)
+        is_in[at, codes[at]] = 1.0
+        sums = np.stack([residual @ is_in, np.square(residual) @ is_in, values @ is_in])
+        about = np.stack([is_in.sum(axis=0), mean @ is_in])
+        found = np.concatenate([sums, np.broadcast_to(about[:, None], (2, *sums.shape[1:]))])
+        self._sums[key] = self._sums[key] + found if key in self._sums else found
 
     def quantities(self) -> tuple[dict[str, Float[np.ndarray, " set"]], dict[str, str]]:
         """Return quantity -> its value for the observed outcomes and each simulated set, and what some are largest for.
@@ -107,43 +105,53 @@ class Residuals:
         """
         found: dict[str, np.ndarray] = {}
         worst: dict[str, str] = {}
-        has_spread = self._kind in ("real", "whole")
-        if FITTED in self._sums:
-            found["residuals by prediction"] = _of_means(self._sums[FITTED])
-            if has_spread:
-                found["spread of residuals by prediction"] = _of_spreads(self._sums[FITTED])
-        names = [each.name for each in self._columns if each.name in self._sums]
-        if names:
-            for quantity, of in (("residuals by column", _of_means), ("spread of residuals by column", _of_spreads)):
-                if quantity == "residuals by column" or has_spread:
-                    found[quantity], place = _largest([of(self._sums[name]) for name in names])
-                    worst[quantity] = names[place]
+        of_kind = {"residuals": _of_means}
+        if self._kind in ("real", "whole"):
+            of_kind["spread of residuals"] = _of_spreads
+        names = [each.name for each in self._columns if (each.name, 0) in self._sums]
+        for quantity, measure in of_kind.items():
+            if (FITTED, 0) in self._sums:
+                found[f"{quantity} by prediction"] = measure(self._sums[FITTED, 0])
+            if names:
+                by_column = [np.sum([measure(each) for each in self._of(name)], axis=0) for name in names]
+                found[f"{quantity} by column"], place = _largest(by_column)
+                worst[f"{quantity} by column"] = names[place]
         return found, worst
 
+    def _of(self, name: str) -> list[np.ndarray]:
+        return [self._sums[name, part] for part in range(self._num_parts)]
+
     def bins(self) -> list[Bin]:
-        """Return predicted and observed means by bin, of all variables."""
-        labels = {each.name: each.labels for each in self._columns}
+        """Return predicted and observed means by bin, of all variables; of classes, of that with the largest residuals."""
         found = []
-        for name, sums in self._sums.items():
-            num_rows, predicted = sums[3, 0], sums[4, 0]
-            is_used = num_rows > 0
-            of_sets = sums[2][:, is_used] / num_rows[is_used]
-            low, high = simultaneous_band(of_sets[1:])
-            if self._edges is not None and name == FITTED:
-                labels[FITTED] = tuple(str(i + 1) for i in range(len(num_rows)))
-            about = [labels[name][i] for i in np.flatnonzero(is_used)]
-            numbers = zip(num_rows[is_used], predicted[is_used] / num_rows[is_used], of_sets[0], low, high, strict=True)
-            found += [
-                Bin(name, label, int(n), *map(float, rest)) for label, (n, *rest) in zip(about, numbers, strict=True)
-            ]
+        if (FITTED, 0) in self._sums:
+            sums = self._sums[FITTED, 0]
+            found += _bins_of(FITTED, [str(i + 1) for i in range(sums.shape[2])], sums)
+        for column in self._columns:
+            parts = self._of(column.name) if (column.name, 0) in self._sums else []
+            if parts:
+                worst = int(np.argmax([_of_means(each)[0] for each in parts]))
+                of = f" (class {worst})" if self._kind == "class" else ""
+                found += _bins_of(column.name, [f"{label}{of}" for label in column.labels], parts[worst])
         return found
 
 
-def _in_top_class(every: Float[np.ndarray, "set row"]) -> Float[np.ndarray, "set row"]:
-    """Return 1 where the class is the one that most simulated sets have in that row."""
-    number = int(every.max()) + 1
-    counts = np.stack([(every[1:] == code).sum(axis=0) for code in range(number)])
-    return (every == counts.argmax(axis=0)).astype(np.float64)
+def _edges(mean: Float[np.ndarray, " row"]) -> Float[np.ndarray, " edge"]:
+    """Return the edges of bins of predicted means; empty if all are alike."""
+    made = bin_numbers(FITTED, mean)
+    if made is None:
+        return np.zeros(0)
+    codes = [code for code in range(1, len(made.labels)) if (made.codes == code).any()]
+    return np.array([mean[made.codes == code].min() for code in codes])
+
+
+def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set bin"]) -> list[Bin]:
+    num_rows = sums[3, 0]
+    used = np.flatnonzero(num_rows > 0).tolist()
+    of_sets, predicted = sums[2][:, used] / num_rows[used], sums[4, 0, used] / num_rows[used]
+    low, high = simultaneous_band(of_sets[1:])
+    numbers = np.stack([predicted, of_sets[0], low, high], axis=1).tolist()
+    return [Bin(name, labels[i], int(num_rows[i]), *each) for i, each in zip(used, numbers, strict=True)]
 
 
 def _predicted(

@@ -148,7 +148,7 @@ class _Simulator:
             raise unsuitable(KEY, f"model {type(self._model).__name__} has outcomes that are not finite")
         self._centre, self._scale = float(values.mean()), float(values.std()) or 1.0
         if self._columns is not None:
-            self._residuals = Residuals(self._kind, self._columns)
+            self._residuals = Residuals(self._kind, self._columns, self._num_classes)
         # The smallest p value that sets can have must lie below the level of one quantity.
         needed = 2.5 * num_quantities(self._kind, self._num_classes) / LEVEL
         self._num_repeats = min(_MOST_REPEATS, math.ceil(needed / self._draws.num_draws))

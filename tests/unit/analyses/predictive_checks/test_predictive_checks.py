@@ -71,8 +71,8 @@ def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch:
     marginal = ["mean", "variance / mean", "share of zeros", "largest"]
     of_residuals = [
         "residuals by prediction",
-        "spread of residuals by prediction",
         "residuals by column",
+        "spread of residuals by prediction",
         "spread of residuals by column",
     ]
     assert list(table.index) == marginal + of_residuals

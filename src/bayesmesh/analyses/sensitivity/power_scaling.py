@@ -1,0 +1,120 @@
+"""Weight draws as if prior or likelihood had another power, and measure how far each quantity moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from arviz_stats.base import array_stats
+from jaxtyping import Float
+
+from bayesmesh.analyses._log_density import LogDensity
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.sensitivity.settings import Options
+from bayesmesh.diagnostics.coordinates import (
+    choose_coordinates,
+    coordinate_blocks,
+    coordinate_index,
+    drawn_arrays,
+    event_size,
+)
+from bayesmesh.figures.documents import render_csv
+from bayesmesh.files import write_text
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+POWERS = (0.99, 1.01)
+"""Powers between which the change is measured."""
+
+THRESHOLD = 0.05
+"""From here on, a quantity counts as sensitive (Kallioinen et al. 2024, section 3.4)."""
+
+MIN_DRAWS = 40
+"""Fewest draws from which tails can be smoothed."""
+
+
+class Sensitive(NamedTuple):
+    """Sensitivities of one number, or NaN; a number of a summary or of a latent.
+
+    Attributes:
+        quantity: name, with its index if it has one.
+        prior, likelihood: change of the distribution by a power, as a distance for each doubling.
+    """
+
+    quantity: str
+    prior: float
+    likelihood: float
+
+    @property
+    def diagnosis(self) -> str:
+        """``conflict``, ``weak data``, or empty."""
+        if not self.prior >= THRESHOLD:
+            return ""
+        return "conflict" if self.likelihood >= THRESHOLD else "weak data"
+
+
+def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path: Path) -> str:
+    """Write the sensitivities of all listed quantities, and return counts as text.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        options: settings.
+        path: of the table.
+
+    Reference:
+        Kallioinen, Paananen, Bürkner and Vehtari 2024, doi:10.1007/s11222-023-10366-5.
+    """
+    jax.config.update("jax_enable_x64", True)
+    density = LogDensity(bound)
+    positions = density.positions(posterior, options.draws)
+    flat = positions.reshape(-1, density.num_coordinates)
+    log_prior, log_likelihood = density.log_prior_of_latents(flat), density.log_likelihood(flat)
+    is_used = np.isfinite(log_prior) & np.isfinite(log_likelihood)
+    stride = max(1, -(-posterior.num_chains * posterior.num_draws // options.draws))
+    if is_used.sum() < MIN_DRAWS:
+        found = [Sensitive(name, np.nan, np.nan) for name, _ in _quantities(posterior, options.quantities, stride)]
+    else:
+        weights = [_weights(values[is_used]) for values in (log_prior, log_likelihood)]
+        found = [
+            Sensitive(name, *(_sensitivity(draws.ravel()[is_used], each) for each in weights))
+            for name, draws in _quantities(posterior, options.quantities, stride)
+        ]
+    write_text(path, render_csv(Sensitive._fields, found))
+    conflicts, weak = (sum(each.diagnosis == word for each in found) for word in ("conflict", "weak data"))
+    return f"{len(found)} quantities: {conflicts} with prior and data in conflict, {weak} that follow the prior"
+
+
+def _weights(log_values: Float[np.ndarray, " draw"]) -> list[Float[np.ndarray, " draw"]]:
+    """Return the weights of draws at both powers."""
+    found = []
+    for power in POWERS:
+        weights = np.exp(array_stats.power_scale_lw(log_values, alpha=power))
+        found.append(weights / weights.sum())
+    return found
+
+
+def _sensitivity(draws: Float[np.ndarray, " draw"], weights: list[Float[np.ndarray, " draw"]]) -> float:
+    if not np.isfinite(draws).all() or np.ptp(draws) == 0:
+        return float("nan")
+    alone = [each[None] for each in (draws, *weights)]
+    return float(array_stats.power_scale_sense(alone[0], alone[1], alone[2], *POWERS))
+
+
+def _quantities(posterior: Posterior, most: int, stride: int) -> Iterator[tuple[str, Float[np.ndarray, "chain draw"]]]:
+    """Yield name and draws of summaries that are not latents, and of latents: at most `most` in all."""
+    arrays = {name: posterior.array("posterior", name) for name in posterior.latents}
+    if posterior.find("summaries/log_density") is not None:
+        about = ("log_density", "log_likelihood")
+        summaries = {k: v for k, v in drawn_arrays(posterior.group("summaries")).items() if k not in about}
+        arrays = {**{k: v for k, v in summaries.items() if k not in arrays}, **arrays}
+    share = max(1, most // len(arrays))
+    for name, array in arrays.items():
+        shape = tuple(array.shape[2:])
+        positions = choose_coordinates(event_size(array), share)
+        for part, draws in coordinate_blocks(array, positions, BLOCK_BYTES):
+            for position, values in zip(positions[part], np.moveaxis(draws[:, ::stride], -1, 0), strict=True):
+                index = coordinate_index(int(position), shape)
+                yield f"{name}[{index}]" if index else name, values.astype(np.float64)
