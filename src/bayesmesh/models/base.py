@@ -252,8 +252,11 @@ class Model(ABC):
         """
         return {}
 
-    def shown(self) -> Sequence[Shown]:
-        """Return what the page shows as findings, in this order; all else is folded away. By default all summaries."""
+    def shown(self) -> Sequence[Shown | tuple[object, ...]]:
+        """Return what the page shows as findings, in this order; all else is folded away. By default all summaries.
+
+        Plain tuples of the same items do as well: a new import in the model's file would be another model.
+        """
         return ()
 
     @property

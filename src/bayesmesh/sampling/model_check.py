@@ -107,6 +107,20 @@ def check_axes(model: Model, latents: Shapes, summaries: Shapes) -> None:
                     _refuse(model.axes, f"names {len(given)} entries of an axis of '{name}', which has shape {about.shape}", "give one label for each entry")  # fmt: skip
 
 
+def check_shown(model: Model, latents: Shapes, summaries: Shapes) -> None:
+    """Check that what the model shows first are latents or summaries, each with a heading.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    valid = {*latents, *summaries}
+    for each in model.shown():
+        if not 2 <= len(each) <= 4 or not all(isinstance(text, str) and text for text in each[:2]):
+            _refuse(model.shown, f"returns {each!r} instead of a name and a heading", 'for example `return [("slope", "Slope", 0.0)]`')  # fmt: skip
+        if each[0] not in valid:
+            _refuse(model.shown, f"'{each[0]}' is neither a latent nor a summary", suggest(str(each[0]), valid))
+
+
 def check_predictions(model: Model, latents: Shapes, spec: DataSpec) -> None:
     """Check `predict` and `outcome`, from which the pointwise groups of a posterior are made.
 

@@ -16,7 +16,7 @@ from bayesmesh.data.replicated_shards import ReplicatedShards
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.files import JSON, atomic_folder
-from bayesmesh.models.base import Model
+from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.cache import use_cache
@@ -92,7 +92,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             named |= _derive(spec, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
-        root.attrs.update({**_attributes(spec, manifests), SHOWN: [each._asdict() for each in model.shown()]})
+        root.attrs.update({**_attributes(spec, manifests), SHOWN: [Shown(*each)._asdict() for each in model.shown()]})
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)

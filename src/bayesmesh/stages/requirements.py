@@ -12,7 +12,14 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.sampling.model_check import Shapes, check_axes, check_model, check_predictions, check_summaries
+from bayesmesh.sampling.model_check import (
+    Shapes,
+    check_axes,
+    check_model,
+    check_predictions,
+    check_shown,
+    check_summaries,
+)
 from bayesmesh.sampling.monitored import summary_names
 from bayesmesh.sampling.row_check import NUM_ROWS, check_rows
 from bayesmesh.stages.context import in_file_of
@@ -82,7 +89,9 @@ def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: S
         ConfigError: a mistake in one of the model's methods; the message names the experiment's file.
     """
     with in_file_of(spec, "model.name"):
-        check_axes(model, latents, check_summaries(model, latents, data_spec))
+        summaries = check_summaries(model, latents, data_spec)
+        check_axes(model, latents, summaries)
+        check_shown(model, latents, summaries)
         if spec.posterior.pointwise_mebibytes and model.has_predictions:
             check_predictions(model, latents, data_spec)
 

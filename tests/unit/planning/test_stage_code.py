@@ -122,6 +122,7 @@ EDITS: list[tuple[str, str, str, set[str]]] = [
     ("own/model.py", '{"a": latents', '{"b": latents', LATER),
     ("own/model.py", 'return inputs["x"]', 'return inputs["y"]', LATER),
     ("own/model.py", '"Own"', '"Other"', LATER),
+    ("own/model.py", "    def outcome", '    def shown(self):\n        return [("a", "A")]\n\n    def outcome', LATER),
     ("own/parts.py", "return 2", "return 3", MODEL),
     ("own/parts.py", "return 2", "return 2  # two", set()),
     ("own/unused.py", "X = 1", "X = 2", set()),

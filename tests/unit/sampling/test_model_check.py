@@ -10,7 +10,7 @@ import pytest
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
-from bayesmesh.sampling.model_check import check_axes, check_model, check_predictions, check_summaries
+from bayesmesh.sampling.model_check import check_axes, check_model, check_predictions, check_shown, check_summaries
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -22,6 +22,7 @@ def test_a_model_of_the_registry_is_accepted(make_case, name: str, dtype: str) -
     summaries = check_summaries(case.model, latents, case.spec)
     assert summaries
     check_axes(case.model, latents, summaries)
+    check_shown(case.model, latents, summaries)
     check_predictions(case.model, latents, case.spec)
 
 
@@ -38,3 +39,20 @@ def test_axes_that_do_not_fit_are_refused(make_case, axes: tuple[Axis | None, ..
     model.axes = lambda: {"mean": axes}
     with pytest.raises(ConfigError, match=re.escape(says)):
         check_axes(model, shapes, {})
+
+
+@pytest.mark.parametrize(
+    ("shown", "says", "remedy"),
+    [
+        (("mean",), "returns ('mean',) instead of a name and a heading", "slope"),
+        (("mean", ""), "returns ('mean', '') instead of a name and a heading", "slope"),
+        (("maen", "Mean"), "'maen' is neither a latent nor a summary", "mean"),
+    ],
+)
+def test_findings_that_do_not_exist_are_refused(make_case, shown: tuple[str, ...], says: str, remedy: str) -> None:
+    case = make_case("gaussian")
+    model, shapes = case.model, {"mean": jax.ShapeDtypeStruct((2,), "float64")}
+    model.shown = lambda: [("mean", "Mean", 0.0), shown]
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
+        check_shown(model, shapes, {})
+    assert remedy in caught.value.remedy
