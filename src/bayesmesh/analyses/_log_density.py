@@ -99,6 +99,14 @@ class LogDensity:
             total += _in_chunks(self._row_program, positions, block.rows, block.entries, is_row)
         return total
 
+    def log_likelihood_of(
+        self, positions: Float[np.ndarray, "draw coordinate"], row: int
+    ) -> Float[np.ndarray, " draw"]:
+        """Return the log likelihood of one training row, in the model's order, in nats."""
+        (block,) = blocks_of_rows(self._spec, lambda start, stop: self._shards.read_rows(row + start, row + stop), 1, 1)
+        entries = self._spec.entries_of(np.array([row]))
+        return _in_chunks(self._row_program, positions, block.rows, entries, np.ones(1, bool))
+
 
 def _in_chunks(program: Callable[..., jax.Array], positions: np.ndarray, *given: object) -> np.ndarray:
     """Apply a program to chunks of one size, the last of which is padded by repeating its last position."""

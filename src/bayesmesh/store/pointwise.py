@@ -17,7 +17,7 @@ from bayesmesh.store.layout import ROW
 POINTWISE = "pointwise.zarr"
 """Name of the output of an analysis that scores every row."""
 
-_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit")
+_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit", "is_matched")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,7 @@ class RowScores:
             standard error of `elpd`.
         pit: (row,) float64 or None: probability of a smaller outcome, predicted from all other rows; uniform if the model
             is right.
+        is_matched: (row,) float64 or None: 1 where moment matching has improved the score and k.
     """
 
     elpd: np.ndarray
@@ -43,6 +44,7 @@ class RowScores:
     effective_parameters: np.ndarray | None = None
     mcse: np.ndarray | None = None
     pit: np.ndarray | None = None
+    is_matched: np.ndarray | None = None
 
     @property
     def total(self) -> tuple[float, float]:

@@ -31,7 +31,9 @@ class Loo(Analysis):
         from bayesmesh.analyses.loo.leave_one_out import leave_out_rows
 
         del others
-        return leave_out_rows(subject.bound, subject.posterior, self.options.block_mebibytes * 2**20, files)
+        options = self.options
+        block_bytes = options.block_mebibytes * 2**20
+        return leave_out_rows(subject.bound, subject.posterior, block_bytes, files, options.moment_matching_rows)
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the sums, Pareto k of the rows, and the rows with the largest."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
+from bayesmesh.analyses._log_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
 from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
-from bayesmesh.diagnostics.psis import smooth_weights
+from bayesmesh.diagnostics.psis import good_k, smooth_weights
 from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
 from bayesmesh.store.posterior_reader import Posterior
 
@@ -27,7 +30,9 @@ MIN_DRAWS = 8
 """Fewest draws of a chain from which an effective sample size is estimated."""
 
 
-def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, files: Mapping[str, Path]) -> str:
+def leave_out_rows(
+    bound: BoundModel, posterior: Posterior, block_bytes: int, files: Mapping[str, Path], most_matched: int = 0
+) -> str:
     """Write the scores of all rows and their sums, and return the sums as text.
 
     Args:
@@ -35,6 +40,7 @@ def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, fi
         posterior: the draws.
         block_bytes: limit on the log likelihoods in memory.
         files: paths of the outputs.
+        most_matched: rows at most that moment matching repairs.
 
     Raises:
         ConfigError: single rows of this model cannot be left out.
@@ -43,7 +49,7 @@ def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, fi
     model, spec, shards = bound
     check_rows(model, spec)
     likelihood = RowLikelihood(model, spec, posterior, block_bytes)
-    left_out = _score_left_out(likelihood, shards)
+    left_out = _score_left_out(likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched))
     held_out = _score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     sums = summarise(left_out, held_out)
@@ -52,7 +58,11 @@ def leave_out_rows(bound: BoundModel, posterior: Posterior, block_bytes: int, fi
     return f"elpd {sums['elpd']:.1f} ± {sums['elpd_se']:.1f}, {high}"
 
 
-def _score_left_out(likelihood: RowLikelihood, shards: Shards) -> RowScores:
+Repair = Callable[[Float[np.ndarray, "statistic row"]], Int[np.ndarray, " repaired"]]
+"""Improves statistics of rows in place, and returns the numbers of these rows."""
+
+
+def _score_left_out(likelihood: RowLikelihood, shards: Shards, repair: Repair) -> RowScores:
     parts, outcomes = [], []
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
@@ -64,10 +74,43 @@ def _score_left_out(likelihood: RowLikelihood, shards: Shards) -> RowScores:
         outcomes.append(block.outcome)
     order = np.argsort(shards.source_rows())
     outcome = np.concatenate(outcomes)[order]
-    elpd, k, effective, mcse, pit = np.concatenate(parts, axis=1)[:, order]
+    statistics = np.concatenate(parts, axis=1)
+    matched = np.zeros(statistics.shape[1])
+    matched[repair(statistics)] = 1
+    elpd, k, effective, mcse, pit = statistics[:, order]
     is_ordered = bool(np.isfinite(pit).any())
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
-    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None)
+    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order])
+
+
+def _repair(
+    bound: BoundModel, posterior: Posterior, statistics: Float[np.ndarray, "statistic row"], most: int
+) -> Int[np.ndarray, " repaired"]:
+    """Match moments for the rows with the highest k; see `leave_one_out` for the statistics."""
+    k = statistics[1]
+    limit = good_k(posterior.num_chains * posterior.num_draws)
+    chosen = np.argsort(-k, kind="stable")[:most]
+    chosen = chosen[(k[chosen] > limit) & np.isfinite(statistics[0, chosen])]
+    density = LogDensity(bound) if len(chosen) else None
+    if density is None or density.num_coordinates > MOST_COORDINATES:
+        return chosen[:0]
+    positions = density.positions(posterior, posterior.num_chains * posterior.num_draws)
+    flat = positions.reshape(-1, density.num_coordinates)
+    if not np.isfinite(flat).all():
+        return chosen[:0]
+
+    def log_density(points: np.ndarray) -> np.ndarray:
+        return density.log_prior(points) + density.log_likelihood(points)
+
+    repaired = []
+    for row in chosen.tolist():
+        own = functools.partial(density.log_likelihood_of, row=row)
+        r_eff = float(relative_efficiency(own(flat).reshape(1, *positions.shape[:2]))[0])
+        if (found := match_moments(flat, log_density, own, r_eff, limit)) is not None:
+            with_all = statistics[0, row] + statistics[2, row]
+            statistics[:4, row] = found.elpd, found.pareto_k, with_all - found.elpd, found.mcse
+            repaired.append(row)
+    return np.array(repaired, np.int64)
 
 
 def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:

@@ -90,19 +90,22 @@ def sentences(sums: Mapping[str, float]) -> list[str]:
 def _trust(sums: Mapping[str, float]) -> str:
     """Say whether importance sampling was good enough."""
     limit, num_high = formats.fixed(sums["good_k"], 2), sums["num_high_k"]
+    matched = sums["num_matched"]
+    rows = "row was" if matched == 1 else "rows were"
+    repaired = f" {formats.count(matched)} {rows} repaired by moment matching." if matched else ""
     if not num_high:
         largest = formats.fixed(sums["largest_k"], 2)
         return (
             f"The estimate can be relied on: Pareto k is at most {largest}, below the limit of {limit} for "
             f"{formats.count(sums['num_draws'])} draws, and the Monte Carlo error of the sum is "
-            f"{formats.real(sums['elpd_mcse'], 2)} nats."
+            f"{formats.real(sums['elpd_mcse'], 2)} nats.{repaired}"
         )
     part = f"{formats.count(num_high)} of {formats.count(sums['num_rows'])} rows ({formats.share(num_high / sums['num_rows'])})"
     beyond = sums["num_k_above_1"]
     more = f" For {formats.count(beyond)} of them it is above 1, where even the mean does not exist." if beyond else ""
     return (
         f"The estimate is unreliable: Pareto k is above {limit} for {part}. The posterior without such a row is too far from the one "
-        f"with it, and the sum is probably too high.{more} Fit again without these rows, or use a model that is less "
+        f"with it, and the sum is probably too high.{repaired}{more} Fit again without these rows, or use a model that is less "
         "surprised by them."
     )
 
