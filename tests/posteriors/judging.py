@@ -71,6 +71,7 @@ def run(built: Any, num_draws: int, seed: int) -> programs.Run:
 def judge(name: str, built: Any, run: Any) -> Judged:
     """Assess a run as the diagnose stage does, and compare it with the reference."""
     from bayesmesh.config.blocks import GateSettings
+    from bayesmesh.diagnostics.chance import chance_of_r_hat
     from bayesmesh.diagnostics.convergence import convergence_table
     from bayesmesh.diagnostics.energy import bfmi, divergence_share
     from bayesmesh.diagnostics.finite import NonFinite
@@ -88,7 +89,8 @@ def judge(name: str, built: Any, run: Any) -> Judged:
         index = [str(i) for i in range(draws.shape[-1])]
         movement.add(draws)
         finite.add(draws, [f"{latent}[{i}]" for i in index])
-        parts.append(pd.DataFrame({"variable": latent, "index": index, "label": "", **convergence_table(draws)}))
+        columns = {"variable": latent, "index": index, "label": "", **convergence_table(draws)}
+        parts.append(pd.DataFrame(columns | {"chance": chance_of_r_hat(draws)}))
     table = pd.concat(parts, ignore_index=True)
     gates = evaluate_gates(table, divergence_share(statistics["diverging"]), bfmi(statistics["energy"]), GateSettings())
     in_modes = modes_gate(statistics["lp"])

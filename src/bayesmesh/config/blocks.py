@@ -288,9 +288,9 @@ class GateSettings(Settings):
     mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
     divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
-    max_coordinates: int = Field(2000, ge=1, le=10_000_000)
-    """Most coordinates of each latent in summary.csv, evenly spaced if there are more. Gates assess summaries, which
-    are always listed in full."""
+    max_coordinates: int | None = Field(None, ge=1)
+    """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess
+    summaries, which are always listed in full."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import zarr
@@ -12,6 +14,9 @@ from jaxtyping import Int, Shaped
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.layout import CHAIN, DRAW
+
+_FEWEST_PARTS = 3
+"""Blocks from which writing and reading a file costs less than decompressing the array once for each block."""
 
 
 def drawn_arrays(group: zarr.Group) -> dict[str, zarr.Array]:
@@ -56,6 +61,35 @@ def coordinate_index(position: int, shape: tuple[int, ...]) -> str:
     return ",".join(str(int(i)) for i in np.unravel_index(position, shape)) if shape else ""
 
 
+def coordinate_indices(positions: Int[np.ndarray, " n"], shape: tuple[int, ...]) -> list[str]:
+    """Return the indices of many coordinates; see `coordinate_index`.
+
+    >>> coordinate_indices(np.array([0, 23]), (4, 8))
+    ['0,0', '2,7']
+    """
+    if not shape:
+        return [""] * len(positions)
+    return list(
+        map(",".join, zip(*(axis.astype(str).tolist() for axis in np.unravel_index(positions, shape)), strict=True))
+    )
+
+
+def coordinate_labels(
+    positions: Int[np.ndarray, " n"], shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]
+) -> list[str]:
+    """Return the labels of many coordinates; see `coordinate_label`.
+
+    >>> coordinate_labels(np.array([0, 3]), (2, 2), [["ash", "elm"], None])
+    ['ash,0', 'elm,1']
+    """
+    if all(names is None for names in labels):
+        return [""] * len(positions)
+    axes = []
+    for names, axis in zip(labels, np.unravel_index(positions, shape), strict=True):
+        axes.append(axis.astype(str).tolist() if names is None else [names[i] for i in axis.tolist()])
+    return list(map(",".join, zip(*axes, strict=True)))
+
+
 def coordinate_label(position: int, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None]) -> str:
     """Return a coordinate's index with names in place of numbers where axes have them; empty if none has.
 
@@ -74,24 +108,54 @@ def coordinate_label(position: int, shape: tuple[int, ...], labels: Sequence[Seq
 
 
 def coordinate_blocks(
-    array: zarr.Array, positions: Int[np.ndarray, " n"], block_bytes: int
+    array: zarr.Array, positions: Int[np.ndarray, " n"], block_bytes: int, scratch: Path | None = None
 ) -> Iterator[tuple[slice, Shaped[np.ndarray, "chain draw coordinate"]]]:
     """Yield draws of chosen coordinates, block by block.
+
+    A chunk has all coordinates of a few draws. An array of many blocks is therefore read once and put in the order of the
+    blocks in a temporary file of its size; one of a few blocks, or of which a part is chosen, is read once for each block.
 
     Args:
         array: dimensions (chain, draw, ...).
         positions: flat positions in the event, ascending.
         block_bytes: limit of a block, and of the data read at a time for it, in bytes; at least one coordinate and
             one chunk.
+        scratch: folder for the temporary file, which has no name, so that nothing is left of a killed process; None for none.
 
     Yields:
         The part of `positions` and its draws, in the array's dtype.
     """
     num_chains, num_draws = array.shape[:2]
     size = max(1, block_bytes // max(1, num_chains * num_draws * array.dtype.itemsize))
-    for start in range(0, len(positions), size):
-        part = slice(start, start + size)
+    parts = [slice(start, min(start + size, len(positions))) for start in range(0, len(positions), size)]
+    if scratch is not None and len(parts) >= _FEWEST_PARTS and len(positions) == event_size(array):
+        yield from _reordered(array, parts, block_bytes, scratch)
+        return
+    for part in parts:
         yield part, _read(array, positions[part], block_bytes)
+
+
+def _reordered(
+    array: zarr.Array, parts: Sequence[slice], slab_bytes: int, scratch: Path
+) -> Iterator[tuple[slice, Shaped[np.ndarray, "chain draw coordinate"]]]:
+    """Yield all draws of parts of the coordinates, after one pass through the array."""
+    num_chains, num_draws, *event = array.shape
+    row_bytes = num_chains * num_draws * array.dtype.itemsize
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=scratch) as file:
+        for chains, draws in _slabs(array, math.prod(event), slab_bytes):
+            slab = read_part(array, chains, draws).reshape(chains.stop - chains.start, draws.stop - draws.start, -1)
+            for part in parts:
+                piece = np.ascontiguousarray(slab[:, :, part])
+                for number, of_chain in enumerate(piece, chains.start):
+                    first_draw = number * num_draws + draws.start
+                    file.seek(part.start * row_bytes + first_draw * (part.stop - part.start) * array.dtype.itemsize)
+                    file.write(memoryview(of_chain).cast("B"))
+        for part in parts:
+            block = np.empty((num_chains, num_draws, part.stop - part.start), dtype=array.dtype)
+            file.seek(part.start * row_bytes)
+            file.readinto(memoryview(block).cast("B"))
+            yield part, block
 
 
 def _read(
@@ -102,6 +166,11 @@ def _read(
     chosen = np.empty((num_chains, num_draws, len(positions)), dtype=array.dtype)
     if not event:
         chosen[:, :, 0] = read_part(array, slice(None), slice(None))
+        return chosen
+    if len(positions) == math.prod(event):
+        for chains, draws in _slabs(array, len(positions), slab_bytes):
+            slab = read_part(array, chains, draws)
+            chosen[chains, draws] = slab.reshape(*slab.shape[:2], -1)
         return chosen
     index = np.stack(np.unravel_index(positions, tuple(event)), axis=1)
     chunk = index // np.array(array.chunks[2:])

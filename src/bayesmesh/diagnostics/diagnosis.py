@@ -11,15 +11,7 @@ import pandas as pd
 import zarr
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics.convergence import STATISTICS, convergence_table
-from bayesmesh.diagnostics.coordinates import (
-    choose_coordinates,
-    coordinate_blocks,
-    coordinate_index,
-    coordinate_label,
-    drawn_arrays,
-    event_size,
-)
+from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays, event_size
 from bayesmesh.diagnostics.dataset_verdicts import (
     assess_datasets,
     count_outcomes,
@@ -33,21 +25,14 @@ from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
-from bayesmesh.diagnostics.repeats import without_repeats
+from bayesmesh.diagnostics.summary_file import READ_BYTES, SummaryFile, name_coordinates, writing_summary
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
-from bayesmesh.store.named_axes import read_labels
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.receipts import receipt_file
-
-READ_BYTES = 128 * 2**20
-"""Limit of the draws in memory, in bytes, and of the data read at a time."""
-
-SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
-"""Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
 
 
 def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, num_threads: int = 1) -> Verdict:
@@ -73,13 +58,23 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
+    with writing_summary(layout.summary, num_threads) as summary:
+        verdict = _judge(posterior, gates, layout, summary)
+    write_verdict(layout.verdict, verdict)
+    return verdict
+
+
+def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summary: SummaryFile) -> Verdict:
     reader = open_posterior(posterior)
     groups = [reader.group(name) for name in ("summaries", "posterior", "sample_stats")]
     summaries, latents, sample_stats = map(drawn_arrays, groups)
     num_chains, num_draws = _sampled_shape(posterior, {**latents, **summaries, **sample_stats})
     non_finite, movement = NonFinite(), Movement()
-    monitored = _tables(groups[0], summaries, None, num_threads, movement, non_finite)
-    listed = _tables(groups[1], latents, gates.max_coordinates, num_threads, movement)
+    monitored = summary.add_monitored(groups[0], summaries, gates.r_hat.limit, movement, non_finite)
+    listed = {
+        name: summary.add_latent(groups[1], name, array, gates.max_coordinates, monitored, movement)
+        for name, array in latents.items()
+    }
     energies = _energy_content(sample_stats, num_chains)
     recorded = recorded_statistics(reader.group("sample_stats"))
     if names := dataset_names(reader.group("sample_stats"), sample_stats):
@@ -89,33 +84,31 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         write_text(layout.verdicts, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
     else:
         results, counts = (
-            _assess(monitored, (non_finite, movement), energies, recorded, sample_stats, (groups[1], latents), gates),
+            _assess(
+                monitored,
+                (non_finite, movement),
+                energies,
+                recorded,
+                sample_stats,
+                (groups[1], latents, layout.summary.parent),
+                gates,
+            ),
             None,
         )
         for left in (layout.verdicts, receipt_file(layout.verdicts)):
             left.unlink(missing_ok=True)
-    verdict = Verdict(
+    totals = {name: event_size(array) for name, array in latents.items()}
+    return Verdict(
         verdict=overall(results),
         gates=tuple(results),
         experiment=layout.experiment,
         num_chains=num_chains,
         num_draws=num_draws,
-        num_coordinates=NumCoordinates(
-            summaries=len(monitored),
-            latents=sum(event_size(array) for array in latents.values()),
-            listed=len(monitored) + len(without_repeats(listed, monitored)),
-        ),
-        latents={
-            name: Listed(total=event_size(array), listed=int((listed["variable"] == name).sum()))
-            for name, array in latents.items()
-        },
+        num_coordinates=NumCoordinates(summaries=len(monitored), latents=sum(totals.values()), listed=summary.num_rows),
+        latents={name: Listed(total=total, listed=listed[name]) for name, total in totals.items()},
         datasets=counts,
         **energies,
     )
-    table = pd.concat([monitored, without_repeats(listed, monitored)], ignore_index=True)
-    write_text(layout.summary, table.to_csv(index=False, na_rep="NaN", lineterminator="\n"))
-    write_verdict(layout.verdict, verdict)
-    return verdict
 
 
 def _assess(
@@ -124,7 +117,7 @@ def _assess(
     energies: dict[str, Any],
     recorded: set[str],
     sample_stats: dict[str, zarr.Array],
-    drawn: tuple[zarr.Group, dict[str, zarr.Array]],
+    drawn: tuple[zarr.Group, dict[str, zarr.Array], Path],
     gates: GateSettings,
 ) -> list[GateResult]:
     """Return the results of the gates of one dataset."""
@@ -161,52 +154,14 @@ def _sampled_shape(path: Path, arrays: dict[str, zarr.Array]) -> tuple[int, int]
     return int(num_chains), int(num_draws)
 
 
-def _tables(
-    group: zarr.Group,
-    arrays: dict[str, zarr.Array],
-    most: int | None,
-    num_threads: int,
-    movement: Movement,
-    non_finite: NonFinite | None = None,
-) -> pd.DataFrame:
-    """Return the summary rows of some arrays of a group, at most `most` coordinates of each; collect moves and non-finite draws."""
-    parts = [pd.DataFrame({name: [] for name in SUMMARY_COLUMNS})]
-    for name, array in arrays.items():
-        total = event_size(array)
-        positions = choose_coordinates(total, total if most is None else most)
-        index, labels, places = _names(group, name, array, positions)
-        for part, draws in coordinate_blocks(array, positions, READ_BYTES):
-            movement.add(draws)
-            if non_finite is not None:
-                non_finite.add(draws, places[part])
-            rows = {
-                "variable": name,
-                "index": index[part],
-                "label": labels[part],
-                **convergence_table(draws, num_threads=num_threads),
-            }
-            parts.append(pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)))
-    return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
-
-
-def _names(
-    group: zarr.Group, name: str, array: zarr.Array, positions: np.ndarray
-) -> tuple[list[str], list[str], list[str]]:
-    """Return index, label and whole name, such as ``b_species[elm]``, of coordinates of an array."""
-    shape, of_axes = array.shape[2:], read_labels(group, array)
-    index = [coordinate_index(int(position), shape) for position in positions]
-    labels = [coordinate_label(int(position), shape, of_axes) for position in positions]
-    places = [label or number for label, number in zip(labels, index, strict=True)]
-    return index, labels, [f"{name}[{place}]" if place else name for place in places]
-
-
-def _latent_blocks(group: zarr.Group, latents: dict[str, zarr.Array]) -> Iterator[tuple[list[str], np.ndarray]]:
+def _latent_blocks(
+    group: zarr.Group, latents: dict[str, zarr.Array], scratch: Path
+) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yield names and draws (chain, draw, coordinate) of some coordinates of each latent, block by block."""
     for name, array in latents.items():
         positions = choose_coordinates(event_size(array), MOST_LATENTS)
-        _, _, places = _names(group, name, array, positions)
-        for part, draws in coordinate_blocks(array, positions, READ_BYTES):
-            yield places[part], draws
+        for part, draws in coordinate_blocks(array, positions, READ_BYTES, scratch):
+            yield name_coordinates(group, name, array, positions[part]).places(), draws
 
 
 def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dict[str, Any]:

@@ -5,12 +5,14 @@ Every gate requires a finite value within its limit, so NaN never passes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from bayesmesh.config.blocks import Gate, GateSettings
+from bayesmesh.diagnostics.chance import LEVEL
 from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.diagnostics.wording import WORDINGS
@@ -23,7 +25,7 @@ def evaluate_gates(
 
     Args:
         table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index in names, or empty), sd, mcse_mean, r_hat, ess_bulk,
-            ess_tail.
+            ess_tail, and chance, the probability of an R-hat above its limit if chains agree (`chance_of_r_hat`).
         divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded, None for a kernel that records
             none, which has no such gate.
         bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
@@ -31,13 +33,14 @@ def evaluate_gates(
         gates: limits and severities.
 
     Returns:
-        One result per gate; the verdict of a missed gate is its severity.
+        One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
+        above the limit.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
         Betancourt 2016, arXiv:1604.00695, for the fraction of missing information.
 
-    >>> row = {"variable": "level", "index": "", "label": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0}
+    >>> row = {"variable": "level", "index": "", "label": "", "sd": 1.0, "mcse_mean": 0.01, "r_hat": 1.2, "ess_bulk": 900.0, "chance": 0.0}
     >>> gates = evaluate_gates(pd.DataFrame([row | {"ess_tail": 800.0}]), 0.0, np.array([0.9]), GateSettings())
     >>> gates[0].verdict, gates[0].where, gates[0].value
     ('fail', 'level', 1.2)
@@ -56,7 +59,28 @@ def evaluate_gates(
         chains = [f"chain {chain}" for chain in range(len(bfmi))]
         energies = "energies of the chain are constant, not finite or not recorded"
         measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
-    return [_evaluate(getattr(gates, found[0]), *found) for found in measured]
+    results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
+    is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
+    return [_allow_for_chance(results[0], statistics["r_hat"], is_explained, places), *results[1:]]
+
+
+def _allow_for_chance(
+    result: GateResult, r_hat: np.ndarray, is_explained: np.ndarray, places: Sequence[str]
+) -> GateResult:
+    """Return the gate on R-hat as a warning where chance explains every value above the limit, else with how many it does not."""
+    is_missed = ~within(r_hat, result.limit, is_upper=True)
+    beyond = np.flatnonzero(is_missed & ~is_explained)
+    if not is_missed.any() or beyond.size == is_missed.sum():
+        return result
+    if beyond.size:
+        worst = places[int(beyond[r_hat[beyond].argmax()])]
+        said = f"{result.message}; chance explains all but {beyond.size} of them, of which {worst} is the worst"
+        return result.model_copy(update={"message": said})
+    times = (result.value - 1) / (result.limit - 1) if result.limit > 1 else math.inf
+    more = f"about {math.ceil(10 * times) / 10:.1f} times the draws" if times < 100 else "many more draws"
+    said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
+    said += f"; chance explains it: chains that agree reach it with so few effective draws, and {more} would tell"
+    return result.model_copy(update={"verdict": "warn", "message": said})
 
 
 def _reason(sd: float) -> str:

@@ -1,4 +1,4 @@
-"""List a latent that is also a summary once."""
+"""Tell a latent that is also a summary, so that it is listed once."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ import pandas as pd
 from bayesmesh.diagnostics.convergence import STATISTICS
 
 
-def without_repeats(latents: pd.DataFrame, summaries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of latents but those of arrays whose draws a summary of the same name repeats.
+def repeats(latent: pd.DataFrame, summaries: pd.DataFrame) -> bool:
+    """Return whether a summary of the same name repeats all draws of a latent, judged by their statistics.
 
     A model may return a latent among its summaries, as `glm` does with the parameters of its family, or another quantity
-    under the same name, such as biases less their mean; the latter has other statistics and stays.
+    under the same name, such as biases less their mean; the latter has other statistics.
 
     Args:
-        latents, summaries: rows of summary.csv.
+        latent: rows of summary.csv of one variable.
+        summaries: rows of all summaries.
     """
     of_both = [*STATISTICS, "index"]
-    repeated = []
-    for name in sorted(set(latents["variable"]) & set(summaries["variable"])):
-        own, other = (
-            table.loc[table["variable"] == name, of_both].set_index("index") for table in (latents, summaries)
-        )
-        # Of many coordinates, only some of a latent are listed. NaN equals NaN.
-        if own.index.isin(other.index).all() and own.equals(other.loc[own.index]):
-            repeated.append(name)
-    return latents[~latents["variable"].isin(repeated)]
+    other = summaries.loc[summaries["variable"] == latent["variable"].iloc[0], of_both].set_index("index")
+    own = latent[of_both].set_index("index")
+    # Of many coordinates, only some of a latent may be listed. NaN equals NaN.
+    return bool(own.index.isin(other.index).all()) and own.equals(other.loc[own.index])

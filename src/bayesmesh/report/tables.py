@@ -13,7 +13,7 @@ from bayesmesh.figures.documents import read_csv
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Coordinate:
     """A line of ``summary.csv``: one coordinate of one variable.
 

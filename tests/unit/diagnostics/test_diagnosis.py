@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics import diagnosis as stage
+from bayesmesh.diagnostics import coordinates, summary_file
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays
-from bayesmesh.diagnostics.diagnosis import SUMMARY_COLUMNS, diagnose
+from bayesmesh.diagnostics.diagnosis import diagnose
+from bayesmesh.diagnostics.summary_file import SUMMARY_COLUMNS
 from bayesmesh.errors import StoreError
 from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
@@ -206,10 +207,33 @@ def test_blocks_hold_the_chosen_coordinates(tmp_path, chunks, block_bytes) -> No
     assert max(draws.shape[2] for _, draws in parts) <= most
 
 
+@pytest.mark.parametrize("chunks", [(1, 10, 5, 7), (4, 41, 1, 7), (3, 7, 5, 2)], ids=str)
+def test_an_array_of_many_blocks_is_read_once(tmp_path, monkeypatch, chunks) -> None:
+    values = drawn(0, 5, 7)[:, :41]
+    group = open_group(tmp_path / "a.zarr", "w")
+    array = create_array(group, "w", values.shape, values.dtype, ("chain", "draw", "a", "b"), chunks=chunks)
+    array[...] = values
+    num_read, read = 0, coordinates.read_part
+
+    def count(array, *part):
+        nonlocal num_read
+        found = read(array, *part)
+        num_read += found.size
+        return found
+
+    monkeypatch.setattr(coordinates, "read_part", count)
+    block_bytes = 6 * CHAINS * 41 * 4
+    parts = list(coordinate_blocks(array, np.arange(35), block_bytes, tmp_path / "scratch"))
+    assert num_read == values.size
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert [draws.shape[2] for _, draws in parts] == [6] * 5 + [5]
+    np.testing.assert_array_equal(np.concatenate([draws for _, draws in parts], axis=2), values.reshape(CHAINS, 41, -1))
+
+
 def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
     run(good_posterior())
     whole = layout.summary.read_bytes()
-    monkeypatch.setattr(stage, "READ_BYTES", 30_000)
+    monkeypatch.setattr(summary_file, "READ_BYTES", 30_000)
     run(good_posterior())
     assert layout.summary.read_bytes() == whole
 

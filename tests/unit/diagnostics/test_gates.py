@@ -14,7 +14,7 @@ from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
-GOOD = {"label": "", "sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0}
+GOOD = {"label": "", "sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0, "chance": 0.0}
 BAD = {"r_hat": 1.0101, "ess_bulk": 399.0, "ess_tail": 399.0, "mcse_mean": 0.201, "divergences": 1e-4, "bfmi": 0.29}
 
 
@@ -112,3 +112,31 @@ def test_nothing_to_judge_does_not_pass() -> None:
     content = dumped(evaluate_gates(empty, float("nan"), np.array([]), GateSettings()))
     assert {gate["verdict"] for gate in content["gates"]} == {"fail"}
     assert {gate["value"] for gate in content["gates"]} == {None}
+
+
+def r_hat_gate(values: list[tuple[float, float]], limit: float = 1.01) -> dict[str, Any]:
+    """Judge scalars with the given R-hats and chances."""
+    rows = [{"variable": f"v{i}", "index": ""} | GOOD | {"r_hat": r, "chance": p} for i, (r, p) in enumerate(values)]
+    settings = GateSettings.model_validate({"r_hat": limit})
+    return dumped(evaluate_gates(pd.DataFrame(rows), 0.0, np.array([0.9]), settings))["gates"][0]
+
+
+def test_an_r_hat_that_chance_explains_is_a_warning() -> None:
+    gate = r_hat_gate([(1.0117, 0.002), (1.003, 1.0)])
+    assert (gate["verdict"], gate["severity"], gate["value"], gate["where"]) == ("warn", "fail", 1.0117, "v0")
+    assert "R-hat of v0 is 1.0117, limit at most 1.01; 1 of 2 values miss it; chance explains it" in gate["message"]
+    assert "about 1.2 times the draws would tell" in gate["message"]
+    assert "many more draws would tell" in r_hat_gate([(1.02, 0.5)], limit=1.0)["message"]
+
+
+def test_the_more_values_the_less_chance_one_of_them_needs() -> None:
+    assert r_hat_gate([(1.02, 6e-4)])["verdict"] == "fail"
+    assert r_hat_gate([(1.02, 6e-4), (1.0, 1.0)])["verdict"] == "warn"
+
+
+def test_one_value_beyond_chance_fails_and_is_named() -> None:
+    gate = r_hat_gate([(1.03, 0.2), (1.02, 1e-9), (1.0, 1.0)])
+    assert (gate["verdict"], gate["where"]) == ("fail", "v0")
+    assert gate["message"].endswith("chance explains all but 1 of them, of which v1 is the worst")
+    assert r_hat_gate([(np.nan, np.nan), (1.02, 0.5)])["verdict"] == "fail"
+    assert r_hat_gate([(np.inf, 0.0)])["verdict"] == "fail"
