@@ -129,12 +129,12 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def to_error(value: float, error: float) -> str:
-    """Return a number to the second digit of its error; with four digits where the error is not known or 0.
+    """Return a number to the first digit of its error; with four digits where the error is not known or 0.
 
     >>> to_error(0.0720123, 0.0107), to_error(-1335.6, 12.0), to_error(0.25, float("nan")), to_error(float("nan"), 1.0)
-    ('0.072', '−1,336', '0.2500', 'not a number')
+    ('0.07', '−1,336', '0.2500', 'not a number')
     """
     if not (math.isfinite(error) and error > 0):
         return real(value)
-    decimals = 1 - math.floor(math.log10(error))
+    decimals = -math.floor(math.log10(error))
     return fixed(value, max(0, decimals)) if decimals <= 8 else real(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from bayesmesh.report.tables import Coordinate
@@ -28,6 +29,18 @@ class Finding:
     heading: str
     coordinates: tuple[Coordinate, ...]
     references: tuple[float | None, ...]
+
+    @functools.cached_property
+    def names(self) -> Mapping[str, str]:
+        """Label -> what sentences and figures call a coordinate: without what all share, the array and the last entry."""
+        labels = [item.label for item in self.coordinates]
+        if len({item.variable for item in self.coordinates}) > 1 or not all(item.names for item in self.coordinates):
+            return {label: label for label in labels}
+        inside = [item.names for item in self.coordinates]
+        ends = {name.rpartition(",")[2] for name in inside if "," in name}
+        if all("," in name for name in inside) and len(ends) == 1 and len(inside) > 1:
+            inside = [name.rpartition(",")[0] for name in inside]
+        return dict(zip(labels, inside, strict=True))
 
 
 def choose_findings(

@@ -55,13 +55,14 @@ def density(draws: np.ndarray, num_points: int = NUM_POINTS) -> tuple[np.ndarray
     return at, height
 
 
-def draw_density(name: str, estimate: Estimate, draws: np.ndarray) -> Panel | None:
+def draw_density(name: str, estimate: Estimate, draws: np.ndarray, title: str) -> Panel | None:
     """Draw the density of one coordinate, its interval shaded; None where it has none.
 
     Args:
         name: unique in the page.
         estimate: of the coordinate.
         draws: shape (chain, draw).
+        title: what the coordinate is called.
     """
     found = density(draws)
     if found is None:
@@ -83,7 +84,7 @@ def draw_density(name: str, estimate: Estimate, draws: np.ndarray) -> Panel | No
         axes.spines["left"].set_visible(False)
         axes.grid(visible=False)
 
-    return draw(name, plot, size=(250, 130), label=f"Density of {reading(estimate)}", title=estimate.item.label)
+    return draw(name, plot, size=(250, 130), label=f"Density of {reading(estimate)}", title=title)
 
 
 def draw_forest(name: str, estimates: Sequence[Estimate], label: str, names: Sequence[str], gap: int = 0) -> Panel:

@@ -62,10 +62,14 @@ class ShownFinding:
         return any(math.isfinite(each.truth) for each in self.rows)
 
     def error(self, row: Estimate) -> float:
-        """Return the Monte Carlo error to whose second digit the numbers of a row are written: one for all if they are alike."""
-        errors = [each.item.mcse_mean for each in self.rows if each.item.mcse_mean > 0]
+        """Return the error to whose first digit the numbers of a row are written: the Monte Carlo error, or that of all rows.
+
+        It is one for all where they are alike, and never above a tenth of the standard deviation, so that this has two digits.
+        """
+        of_rows = {each: min(each.item.mcse_mean, each.item.sd / 10) for each in self.rows}
+        errors = [error for error in of_rows.values() if error > 0]
         is_alike = bool(errors) and max(errors) < 10 * min(errors)
-        return max(errors) if is_alike and math.isfinite(row.item.mcse_mean) else row.item.mcse_mean
+        return max(errors) if is_alike and math.isfinite(of_rows[row]) else of_rows[row]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,18 +132,18 @@ def _show(
         finding.heading,
         rows,
         [n for n, each in enumerate(rows) if is_unsettled(each, verdict)],
-        _sentences(estimates, verdict),
+        _sentences(finding, estimates, verdict),
         densities,
         panels,
         _note(finding, rows, estimates, verdict),
     )
 
 
-def _sentences(estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
+def _sentences(finding: Finding, estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
     """Return what may be said: of a run that failed, nothing, because its intervals are not those of the posterior."""
     if verdict.verdict == "fail" and verdict.datasets is None:
         return []
-    said = (say_sides(estimates), say_truth(estimates), say_unsettled(estimates, verdict))
+    said = (say_sides(estimates, finding.names), say_truth(estimates), say_unsettled(estimates, verdict))
     return [sentence for sentence in said if sentence]
 
 
@@ -150,8 +154,8 @@ def _figures(
     name, heading = f"learned-{number}", finding.heading or "quantities"
     is_many = len(finding.coordinates) > len(rows)
     if not is_many and (len(rows) <= FEW or not _share_scale(rows)):
-        return _densities(name, rows[:MOST_DENSITIES], reader), []
-    names = [_name_in(finding, each.item) for each in rows]
+        return _densities(name, finding, rows[:MOST_DENSITIES], reader), []
+    names = [finding.names[each.item.label] for each in rows]
     gap = (MOST_ROWS - 4) // 2 if is_many else 0
     panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
     if is_many and len(estimates) > len(rows):
@@ -159,11 +163,13 @@ def _figures(
     return [], panels
 
 
-def _densities(name: str, rows: Sequence[Estimate], reader: DrawReader) -> list[Panel]:
+def _densities(name: str, finding: Finding, rows: Sequence[Estimate], reader: DrawReader) -> list[Panel]:
     panels: dict[int, Panel] = {}
     for places, draws in read_draws(reader, [each.item for each in rows]):
         for column, place in enumerate(places):
-            panel = draw_density(f"{name}-{place}", rows[place], draws[:, :, column])
+            panel = draw_density(
+                f"{name}-{place}", rows[place], draws[:, :, column], finding.names[rows[place].item.label]
+            )
             if panel is not None:
                 panels[place] = panel
     return [panels[place] for place in sorted(panels)]
@@ -174,13 +180,6 @@ def _share_scale(rows: Sequence[Estimate]) -> bool:
     spreads = [each.item.sd for each in rows if math.isfinite(each.item.sd) and each.item.sd > 0]
     means = [abs(each.item.mean) for each in rows if math.isfinite(each.item.mean)]
     return bool(spreads) and max(spreads) / min(spreads) < _SAME_SCALE and max(means) < 100 * max(spreads)
-
-
-def _name_in(finding: Finding, item: Coordinate) -> str:
-    """Return the name of a line of a forest, without the array's where all lines share it."""
-    is_one = len({each.variable for each in finding.coordinates}) == 1
-    inside = item.names or ",".join(map(str, item.index))
-    return inside if is_one and inside else item.label
 
 
 def _note(finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], verdict: Verdict) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
@@ -37,30 +37,30 @@ def trust(verdict: Verdict) -> str:
     )
 
 
-def say_sides(estimates: Sequence[Estimate]) -> str:
+def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
     """Return which intervals exclude their reference; empty without references.
 
     Args:
         estimates: of one finding, all with the same reference, or None.
+        names: label -> what a coordinate is called.
     """
     compared = [each for each in estimates if each.reference is not None and math.isfinite(each.low)]
     if not compared:
         return ""
     above, below = ([each for each in compared if each.side == side] for side in (1, -1))
     rest, value = len(compared) - len(above) - len(below), formats.real(compared[0].reference)
-    if not above and not below:
-        if len(compared) == 1:
-            return f"The 90% interval contains {value}: the sign is not determined."
-        return f"None of the {formats.count(len(compared))} 90% intervals excludes {value}."
+    if len(compared) == 1:
+        where = {1: f"lies above {value}", -1: f"lies below {value}", 0: f"contains {value}"}[compared[0].side]
+        return f"The 90% interval of {_named(compared, names)} {where}."
+    if rest == len(compared):
+        return f"None of the {formats.count(rest)} intervals (90%) excludes {value}."
     parts = [
-        f"{_named(side)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
+        f"{_named(side, names)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
         for side, word in ((above, "above"), (below, "below"))
         if side
     ]
-    tail = f"; {formats.count(rest)} {'contain' if rest > 1 else 'contains'} it" if rest else ""
-    of = f"Of {formats.count(len(compared))} 90% intervals, " if len(compared) > 1 else "The 90% interval of "
-    caution = " Each interval stands for itself." if len(compared) > 1 else ""
-    return f"{of}{' and '.join(parts)}{tail}.{caution}"
+    parts += [f"{formats.count(rest)} {'contain' if rest > 1 else 'contains'} it"] if rest else []
+    return f"90% intervals: {', '.join(parts)}. Each stands for itself."
 
 
 def say_truth(estimates: Sequence[Estimate]) -> str:
@@ -97,7 +97,7 @@ def r_hat_limit(verdict: Verdict) -> float:
     return gate.limit if gate else DEFAULT_R_HAT
 
 
-def _named(side: Sequence[Estimate]) -> str:
+def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
     """Return the names of coordinates, or how many there are.
 
     The farthest from the reference in standard deviations come first.
@@ -105,5 +105,5 @@ def _named(side: Sequence[Estimate]) -> str:
     if len(side) > MOST_NAMED:
         return formats.count(len(side))
     ordered = sorted(side, key=lambda each: -abs(each.item.mean - (each.reference or 0.0)) / (each.item.sd or 1.0))
-    names = [each.item.label for each in ordered]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    called = [names.get(each.item.label, each.item.label) for each in ordered]
+    return called[0] if len(called) == 1 else f"{', '.join(called[:-1])} and {called[-1]}"

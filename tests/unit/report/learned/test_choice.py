@@ -58,3 +58,14 @@ def test_an_entry_that_is_apart_has_no_reference() -> None:
     listed = coordinates("b", names=("intercept", "age", "intercept,elm"))
     findings, _ = choose_findings(listed, {"shown": [shown("b", "Coefficients", 0.0, ("intercept",))]})
     assert findings[0].references == (None, 0.0, None)
+
+
+def test_names_leave_out_what_all_share() -> None:
+    def called(*items: Coordinate) -> list[str]:
+        finding = choose_findings(list(items), {})[0][0]
+        return [finding.names[item.label] for item in items]
+
+    assert called(*coordinates("effects", names=("a,intercept", "b,intercept"))) == ["a", "b"]
+    assert called(*coordinates("effects", names=("a,intercept", "a,age"))) == ["a,intercept", "a,age"]
+    assert called(*coordinates("z", 2)) == ["z[0]", "z[1]"], "a number alone is no name"
+    assert called(*coordinates("z", 1), *coordinates("sd")) == ["z[0]", "sd"]

@@ -62,13 +62,11 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     coefficients, effects = found.findings
     assert found.trust == ""
     assert [panel.title for panel in coefficients.densities] == ["b[0]", "b[1]"]
-    assert coefficients.sentences == [
-        "Of 2 90% intervals, b[0] lies above 0; 1 contains it. Each interval stands for itself."
-    ]
+    assert coefficients.sentences == ["90% intervals: b[0] lies above 0, 1 contains it. Each stands for itself."]
     assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
     assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]
     assert effects.note == "The 10 lowest and the 10 highest means of 60."
-    sides = [each for each in effects.sentences if each.startswith("Of 60 90% intervals, 2")]
+    sides = [each for each in effects.sentences if each.startswith("90% intervals: 2")]
     assert len(sides) == 1, "counts are of all levels, not of those in the table"
     assert [item.variable for item in found.others] == ["unused"]
 

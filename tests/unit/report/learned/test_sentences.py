@@ -22,22 +22,21 @@ def estimate(name: str, low: float, high: float, reference: float | None = 0.0, 
     [
         ([("age", -1, 1, None)], ""),
         ([("age", math.nan, math.nan)], ""),
-        ([("age", -1, 1)], "The 90% interval contains 0: the sign is not determined."),
-        ([("age", -1, 1), ("rain", -2, 1)], "None of the 2 90% intervals excludes 0."),
-        ([("age", 0.5, 1)], "The 90% interval of b[age] lies above 0."),
+        ([("age", -1, 1)], "The 90% interval of age contains 0."),
+        ([("age", -1, 1), ("rain", -2, 1)], "None of the 2 intervals (90%) excludes 0."),
+        ([("age", 0.5, 1)], "The 90% interval of age lies above 0."),
         (
             [("age", 0.5, 1), ("rain", -9, -8), ("elm", -1, 1), ("oak", 4, 5), ("base", 1, 2, None)],
-            "Of 4 90% intervals, b[oak] and b[age] lie above 0 and b[rain] lies below 0; 1 contains it. "
-            "Each interval stands for itself.",
+            "90% intervals: oak and age lie above 0, rain lies below 0, 1 contains it. Each stands for itself.",
         ),
         (
             [(f"level {n}", 1, 2) for n in range(9)] + [("last", -1, 1), ("other", -1, 1)],
-            "Of 11 90% intervals, 9 lie above 0; 2 contain it. Each interval stands for itself.",
+            "90% intervals: 9 lie above 0, 2 contain it. Each stands for itself.",
         ),
     ],
 )
 def test_sides(intervals: list[tuple[str, float, float]], said: str) -> None:
-    assert say_sides([estimate(*each) for each in intervals]) == said
+    assert say_sides([estimate(*each) for each in intervals], {f"b[{name}]": name for name, *_ in intervals}) == said
 
 
 def test_truth() -> None:
