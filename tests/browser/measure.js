@@ -95,9 +95,14 @@ addEventListener("load", async () => {
     found.png = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result.slice(0, 40)); reader.readAsDataURL(saved.pop()); });
 
     const chain = document.querySelector(".legend [data-chain] button");
+    chain.dispatchEvent(new Event("pointerenter"));
+    const faded = all("svg [data-chain]").filter((line) => line.style.opacity === "0.1").map((line) => line.dataset.chain);
+    chain.dispatchEvent(new Event("pointerleave"));
+    const restored = all("svg [data-chain]").every((line) => line.style.opacity === "");
     chain.click();
     const number = chain.parentElement.dataset.chain, lines = all(`svg [data-chain="${number}"]`);
     const hidden = (line) => line.style.display === "none";
+    found.faded = {isOwn: faded.includes(number), some: faded.length > 0, restored};
     found.chains = {lines: lines.length, hidden: lines.filter(hidden).length, others: all("svg [data-chain]").filter((line) => !lines.includes(line) && hidden(line)).length};
 
     document.getElementById("repeat").scrollIntoView();

@@ -164,6 +164,7 @@ def test_figures_are_saved_and_chains_switched_off(opened: Opened) -> None:
     for page in experiments(opened):
         assert page["svg"] == {"root": "svg", "variables": 0, "width": True, "tips": True}, page["name"]
         assert page["png"].startswith("data:image/png;base64,"), page["name"]
+        assert page["faded"] == {"isOwn": False, "some": True, "restored": True}, page["name"]
         assert page["chains"]["lines"] > 4, page["name"]
         assert page["chains"]["hidden"] == page["chains"]["lines"], page["name"]
         assert page["chains"]["others"] == 0, page["name"]

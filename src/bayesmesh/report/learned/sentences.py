@@ -74,7 +74,7 @@ def say_truth(estimates: Sequence[Estimate]) -> str:
     inside = sum(each.contains_truth for each in known)
     if len(known) == 1:
         return f"The 90% interval {'contains' if inside else 'does not contain'} the value that generated the data."
-    return f"{formats.count(inside)} of {formats.count(len(known))} 90% intervals contain the value that generated the data."
+    return f"{formats.count(inside)} of {formats.count(len(known))} intervals (90%) contain the value that generated the data."
 
 
 def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:

@@ -135,6 +135,10 @@
     const button = make("button", {type: "button", "aria-pressed": "true", title: "Show or hide this chain"});
     button.append(...entry.childNodes);
     entry.append(button);
+    // Pointing at a chain makes the others pale: the way to follow one of many.
+    const fade = (opacity) => () => all("svg [data-chain]").forEach((line) => { line.style.opacity = line.dataset.chain === chain ? "" : opacity; });
+    for (const event of ["pointerenter", "focus"]) button.addEventListener(event, fade("0.1"));
+    for (const event of ["pointerleave", "blur"]) button.addEventListener(event, fade(""));
     button.addEventListener("click", () => {
       const isShown = button.getAttribute("aria-pressed") !== "true";
       all(`.legend [data-chain="${chain}"] button`).forEach((each) => each.setAttribute("aria-pressed", isShown));

@@ -83,7 +83,7 @@ def test_the_truth_is_a_column_and_a_count(build: Build) -> None:
     found, _ = build(truth={"b": np.array([3.0, 900.0])})
     coefficients, effects = found.findings
     assert (coefficients.has_truth, effects.has_truth) == (True, False)
-    assert coefficients.sentences[-1] == "1 of 2 90% intervals contain the value that generated the data."
+    assert coefficients.sentences[-1] == "1 of 2 intervals (90%) contain the value that generated the data."
 
 
 def test_intervals_of_too_many_values_are_those_of_the_table(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

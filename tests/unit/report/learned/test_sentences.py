@@ -44,4 +44,4 @@ def test_truth() -> None:
     inside, outside = estimate("a", 0, 1, truth=0.5), estimate("b", 0, 1, truth=1.5)
     assert say_truth([inside]) == "The 90% interval contains the value that generated the data."
     assert say_truth([outside]) == "The 90% interval does not contain the value that generated the data."
-    assert say_truth([inside, outside]).startswith("1 of 2 90% intervals contain")
+    assert say_truth([inside, outside]).startswith("1 of 2 intervals (90%) contain")
