@@ -27,6 +27,8 @@ CHUNK_CELLS = 2**19
 KEPT_BYTES = 256 * 2**20
 """A posterior up to this size is read once."""
 
+_PRIOR_KEY = jax.random.key(5)
+
 ReadRows = Callable[[int, int], Mapping[str, np.ndarray]]
 """From the first row and the one behind the last to the fields of these rows."""
 
@@ -146,6 +148,28 @@ class DrawBlocks:
                 return np.asarray(self._model.outcome({k: jnp.asarray(v) for k, v in stored.items()}))
 
         return blocks_of_rows(self._spec, read, num_rows, block_rows, entries, outcome_of)
+
+
+class PriorDraws(DrawBlocks):
+    """Draws of the prior in place of those of a posterior, made anew whenever they are asked for.
+
+    Args:
+        key: name of the analysis, for messages.
+        model: the model; its prior has an integral.
+        spec: its data.
+        num_draws: number of draws.
+    """
+
+    def __init__(self, key: str, model: Model, spec: DataSpec, num_draws: int) -> None:
+        self._key, self._model, self._spec, self.num_draws, self._kept = key, model, spec, num_draws, None
+        prior = model.prior(spec)
+        self._sample = jax.jit(jax.vmap(lambda number: prior.sample(seed=jax.random.fold_in(_PRIOR_KEY, number))))
+
+    def _read_chunks(self) -> Chunks:
+        size = min(CHUNK_DRAWS, self.num_draws)
+        for first in range(0, self.num_draws, size):
+            latents = self._sample(np.arange(first, first + size, dtype=np.uint32))
+            yield first, min(size, self.num_draws - first), {k: np.asarray(v) for k, v in latents.items()}
 
 
 def blocks_of_rows(

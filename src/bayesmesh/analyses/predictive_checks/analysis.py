@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, unsuitable
 from bayesmesh.analyses.predictive_checks.settings import Options
+from bayesmesh.errors import ConfigError
 from bayesmesh.figures.sections import Section
 
 
@@ -14,7 +15,7 @@ class PredictiveChecks(Analysis):
     """Posterior predictive checks."""
 
     pretty_name = "Predictive checks"
-    outputs = ("checks.csv", "bins.csv", "quantities.zarr")
+    outputs = ("checks.csv", "bins.csv", "prior.csv", "quantities.zarr")
     message = "Compare outcomes simulated from {experiment} with the observed ones"
     options: Options
 
@@ -25,14 +26,21 @@ class PredictiveChecks(Analysis):
 
         if not bound.model.has_predictions:
             raise unsuitable("predictive_checks", f"model {type(bound.model).__name__} does not predict its outcome")
+        if self.options.prior and not bound.model.has_proper_prior:
+            name = type(bound.model).__name__
+            raise ConfigError(
+                f"key 'predictive_checks.prior': the prior of model {name} has no integral, so there are no draws of it",
+                "remove the key, or give the model a prior",
+            )
         check_predictions("predictive_checks", bound, latents, simulate_once)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Simulate outcomes of all rows from draws, in blocks, and compare; return what differs as text."""
-        from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes
+        from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes, check_prior
 
         del others
-        return check_outcomes(subject.bound, subject.posterior, self.options.draws, files)
+        found = check_outcomes(subject.bound, subject.posterior, self.options.draws, files)
+        return found + check_prior(subject.bound, self.options.draws if self.options.prior else 0, files["prior.csv"])
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show each quantity of simulated outcomes with the observed one."""

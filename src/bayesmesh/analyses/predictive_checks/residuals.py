@@ -88,12 +88,13 @@ class Residuals:
     def _add_to(
         self, key: tuple[str, int], codes: np.ndarray, num_bins: int, of_rows: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> None:
-        """Add, for each bin: sums of residuals, of their squares and of outcomes (set, bin), rows and predicted means."""
+        """Add, for each bin: sums of residuals, of outcomes, of squared and fourth powers of residuals, rows, predicted means."""
         residual, values, mean = of_rows
         is_in = np.zeros((len(mean), num_bins))
         at = np.flatnonzero(codes >= 0)
         is_in[at, codes[at]] = 1.0
-        sums = np.stack([residual @ is_in, np.square(residual) @ is_in, values @ is_in])
+        square = np.square(residual)
+        sums = np.stack([residual @ is_in, square @ is_in, values @ is_in, np.square(square) @ is_in])
         about = np.stack([is_in.sum(axis=0), mean @ is_in])
         found = np.concatenate([sums, np.broadcast_to(about[:, None], (2, *sums.shape[1:]))])
         self._sums[key] = self._sums[key] + found if key in self._sums else found
@@ -146,9 +147,9 @@ def _edges(mean: Float[np.ndarray, " row"]) -> Float[np.ndarray, " edge"]:
 
 
 def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set bin"]) -> list[Bin]:
-    num_rows = sums[3, 0]
+    num_rows = sums[4, 0]
     used = np.flatnonzero(num_rows > 0).tolist()
-    of_sets, predicted = sums[2][:, used] / num_rows[used], sums[4, 0, used] / num_rows[used]
+    of_sets, predicted = sums[2][:, used] / num_rows[used], sums[5, 0, used] / num_rows[used]
     low, high = simultaneous_band(of_sets[1:])
     numbers = np.stack([predicted, of_sets[0], low, high], axis=1).tolist()
     return [Bin(name, labels[i], int(num_rows[i]), *each) for i, each in zip(used, numbers, strict=True)]
@@ -173,17 +174,23 @@ def _of_means(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set
 
     Chi-squared if residuals are independent; noise that is too large everywhere does not count.
     """
-    num_rows = sums[3, 0]
+    num_rows = sums[4, 0]
     overall = sums[1].sum(axis=1) / num_rows.sum()
     return (np.square(sums[0]) / np.maximum(num_rows, 1)).sum(axis=1) / np.where(overall > 0, overall, 1.0)
 
 
 def _of_spreads(sums: Float[np.ndarray, "sum set bin"]) -> Float[np.ndarray, " set"]:
-    """Return the same of squared distances from the bin's mean: neither a shift nor one spread in all bins counts."""
-    num_rows = sums[3, 0]
+    """Return the same of squared distances from the bin's mean, over the variance of squared residuals.
+
+    Neither a shift nor a spread or tails that are the same in all bins count.
+    """
+    num_rows = sums[4, 0]
     around = sums[1] - np.square(sums[0]) / np.maximum(num_rows, 1)
     overall = around.sum(axis=1, keepdims=True) / num_rows.sum()
-    return (np.square(around / np.where(overall > 0, overall, 1.0) - num_rows) / np.maximum(num_rows, 1)).sum(axis=1)
+    power = np.square(sums[1].sum(axis=1))
+    tails = sums[3].sum(axis=1) * num_rows.sum() / np.where(power > 0, power, 1.0) - 1
+    found = (np.square(around / np.where(overall > 0, overall, 1.0) - num_rows) / np.maximum(num_rows, 1)).sum(axis=1)
+    return np.asarray(found / np.where(tails > 0, tails, 1.0))
 
 
 def _largest(of_columns: Sequence[Float[np.ndarray, " set"]]) -> tuple[Float[np.ndarray, " set"], int]:

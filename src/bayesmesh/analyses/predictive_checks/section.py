@@ -52,6 +52,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     body = render(
         Path(__file__).with_name("section.html"),
         sentence=sentence(table),
+        prior_sentence=prior_sentence(read_checks(files["prior.csv"])),
         rows=[(row, row["quantity"] in missed) for row in table.to_dict("records")],
         panels=[draw_quantity(table.iloc[i], values[:, i]) for i in sorted(order)],
         calibrations=calibrations(read_bins(files["bins.csv"]), table),
@@ -103,6 +104,33 @@ def sentence(table: pd.DataFrame) -> str:
     for each in said:
         text += f" {each[0].upper()}{each[1:]}."
     return text + " Predictions that depend on this are wrong."
+
+
+WIDE = 100.0
+"""A prior whose typical data set spreads so many times more than the observed is called wide."""
+
+
+def prior_sentence(table: pd.DataFrame | None) -> str:
+    """Return what the checks of the prior say; empty if there are none. `simulated_mean` holds medians."""
+    if table is None or table.empty:
+        return ""
+    missed = table[table["quantity"].isin(differing(table))]
+    if not missed.empty:
+        parts = [
+            f"{row['quantity']} {formats.real(row['observed'])}, but {formats.real(row['low'])} to {formats.real(row['high'])}"
+            for row in missed.to_dict("records")
+        ]
+        return (
+            f"The prior alone hardly ever produces outcomes like the observed ones. Observed, and 95% of data sets simulated from the prior: "
+            f"{'; '.join(parts)}. Check the prior, or the unit of the outcome."
+        )
+    said = "The observed outcomes are among those that the prior alone can produce."
+    spread = table[table["quantity"].isin(["standard deviation", "variance / mean"])]
+    for row in spread.to_dict("records"):
+        if row["observed"] > 0 and row["simulated_mean"] > WIDE * row["observed"]:
+            times = formats.real(row["simulated_mean"] / row["observed"], 2)
+            said += f" It is wide: half of its data sets have a {row['quantity']} more than {times} times the observed."
+    return said
 
 
 def read_bins(path: Path) -> pd.DataFrame:

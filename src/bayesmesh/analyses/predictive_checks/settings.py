@@ -16,3 +16,4 @@ class Options(Settings):
         le=1_000_000,
         description="Draws from which outcomes are simulated, evenly spread; fewer if there are fewer.",
     )
+    prior: bool = Field(False, description="Whether outcomes are also simulated from as many draws of the prior.")

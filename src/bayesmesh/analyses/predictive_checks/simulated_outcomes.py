@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, RowsOfBlock
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, PriorDraws, RowsOfBlock
 from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
 from bayesmesh.analyses.predictive_checks.bins import Variable, bin_columns
 from bayesmesh.analyses.predictive_checks.quantities import (
@@ -81,6 +81,34 @@ def check_outcomes(bound: BoundModel, posterior: Posterior, max_draws: int, file
     write_text(files["checks.csv"], render_csv(COLUMNS, rows))
     differing = [name for name, value in p_values.items() if value < LEVEL / len(rows)]
     return f"{len(differing)} of {len(rows)} quantities differ{': ' if differing else ''}{', '.join(differing)}"
+
+
+def check_prior(bound: BoundModel, num_draws: int, path: Path) -> str:
+    """Write quantities of observed outcomes and of those simulated from the prior, and return those that differ as text.
+
+    Args:
+        bound: model and data.
+        num_draws: draws of the prior; 0 for a table without rows.
+        path: of the table.
+    """
+    values: dict[str, np.ndarray] = {}
+    if num_draws:
+        draws = PriorDraws(KEY, bound.model, bound.data_spec, num_draws)
+        simulator = _Simulator(bound.model, draws, None)
+        width = math.prod(_outcome_shape(bound))
+        block_rows = max(1, CHUNK_CELLS // (min(CHUNK_DRAWS, num_draws) * width))
+        for block in draws.blocks(bound.shards.read_rows, bound.shards.num_rows, block_rows):
+            simulator.add(block)
+        values, _, _ = simulator.quantities()
+    rows = []
+    for name, (observed, *found) in values.items():
+        # A prior may be so wide that outcomes overflow.
+        simulated = np.nan_to_num(found, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        low, middle, high = np.quantile(simulated, (0.025, 0.5, 0.975), method="nearest")
+        rows.append([name, observed, middle, low, high, p_value(simulated, observed), ""])
+    write_text(path, render_csv(COLUMNS, rows))
+    differing = [row[0] for row in rows if row[5] < LEVEL / len(rows)]
+    return f"; of the prior {len(differing)} of {len(rows)} differ" if rows else ""
 
 
 def simulate_once(predictive: Predictive, outcome: jax.Array) -> jax.Array:

@@ -12,13 +12,16 @@ from scipy import stats
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.predictive_checks.quantities import add_sums, quantities_of, sum_powers
 from bayesmesh.analyses.predictive_checks.residuals import simultaneous_band
-from bayesmesh.analyses.predictive_checks.section import build_section, describe, read_bins, read_checks
-from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes
+from bayesmesh.analyses.predictive_checks.section import build_section, describe, prior_sentence, read_bins, read_checks
+from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes, check_prior
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset, Variable
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.gaussian import Gaussian
+from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
@@ -53,7 +56,9 @@ def check(
         write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
     files = declared("predictive_checks").files(layout.folder)
     files["checks.csv"].parent.mkdir()
-    said = check_outcomes(BoundModel(Glm(options, spec), spec, shards), open_posterior(layout.posterior), draws, files)
+    bound = BoundModel(Glm(options, spec), spec, shards)
+    said = check_outcomes(bound, open_posterior(layout.posterior), draws, files)
+    check_prior(bound, 0, files["prior.csv"])
     assert said.endswith(describe(files).removeprefix("predictive checks missed: "))
     return files
 
@@ -156,3 +161,32 @@ def test_of_classes_the_shares_are_checked(tmp_path: Path) -> None:
     ]
     assert table["simulated_mean"].tolist()[:3] == pytest.approx([0.488, 0.488, 0.024], abs=0.02)
     assert table.loc["share of class 2", "p_value"] < 0.05
+
+
+def test_outcomes_of_the_prior_are_compared_too(tmp_path: Path) -> None:
+    jax.config.update("jax_enable_x64", True)
+    generator = np.random.default_rng(7)
+    layout = DataLayout(tmp_path, "data", "all")
+    x = 2 + 0.5 * generator.standard_normal((50, 1))
+    shard(Dataset({"x": x}, constants={"noise_scale": 0.5}), DataSettings(held_out_fraction=0.0), layout)
+    shards = Shards(layout.shards)
+    spec = shards.spec("float64")
+    path = tmp_path / "prior.csv"
+    said = []
+    for scale in (2.0, 0.1, 1e6):
+        bound = BoundModel(Gaussian(GaussianOptions(prior_scale=scale), spec), spec, shards)
+        text = check_prior(bound, 400, path)
+        said.append(prior_sentence(read_checks(path)))
+    table = read_checks(path).set_index("quantity")
+    assert text == "; of the prior 0 of 6 differ"
+    # Of one mean for all rows, data sets are centred anywhere and spread as the noise says.
+    assert table.loc["mean", "high"] == pytest.approx(2e6, rel=0.2)
+    assert table.loc["standard deviation", "simulated_mean"] == pytest.approx(0.5, rel=0.1)
+    assert said[0] == "The observed outcomes are among those that the prior alone can produce."
+    assert "hardly ever produces outcomes like the observed ones" in said[1]
+    assert "mean 1." in said[1] or "mean 2." in said[1]
+    wide = table.reset_index().assign(p_value=0.5)
+    wide.loc[wide["quantity"] == "standard deviation", "simulated_mean"] = 500.0
+    assert "It is wide" in prior_sentence(wide)
+    assert check_prior(bound, 0, path) == ""
+    assert prior_sentence(read_checks(path)) == ""
