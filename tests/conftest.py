@@ -71,7 +71,17 @@ INSTRUMENTED = [
     *("diagnostics", "models", "kernels.base", "kernels.hamiltonian", "kernels.targets", "kernels.adaptation"),
     *(
         f"kernels.{module}"
-        for module in ("chees", "hmc", "mala", "mams", "nuts", "random_walk", "replica_exchange", "tempered_smc")
+        for module in (
+            "chees",
+            "hmc",
+            "mala",
+            "mams",
+            "nuts",
+            "random_walk",
+            "replica_exchange",
+            "tempered_smc",
+            "unit_hmc",
+        )
     ),
     # Of sampling those alone that tests call with what a run gives them: others get shards, or rows of numpy, of a test.
     *(f"sampling.{module}" for module in ("initial", "position", "rows")),

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayesmesh.config.settings import Settings
+from bayesmesh.models._by_unit import ByUnit
 
 Latents = Mapping[str, Array]
 """Latent -> one draw of it."""
@@ -163,7 +164,7 @@ class Predictive(Protocol):
     def log_prob(self, value: Shaped[Array, "rows ..."]) -> Float[Array, "rows ..."]: ...
 
 
-class Model(ABC):
+class Model(ByUnit, ABC):
     """A prior over named latents and a likelihood that is a sum over rows.
 
     Write a model as if all rows were in one place and for one draw; batching over chains, tiles of rows and devices is

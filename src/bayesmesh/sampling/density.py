@@ -20,9 +20,11 @@ from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
+from bayesmesh.kernels.targets.units import Units
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.position import PositionLayout
 from bayesmesh.sampling.rows import RowLayout
+from bayesmesh.sampling.unit_density import BoundUnits
 
 Arrays = Mapping[str, Array]
 
@@ -161,7 +163,7 @@ class Target:
         """Return the log likelihood of one tile, () float64, and its gradient by shared and by local latents."""
         rows = {k: v for k, v in data.items() if k not in ("is_row", "entry_of_row")}
 
-        aligned, to_entries = self._align(local, data)
+        aligned, to_entries = self.align(local, data)
         value, gradient = self.model.log_likelihood_and_gradient({**shared, **aligned}, rows, data["is_row"])
         if self.layout.is_padded:
             # A tile without any row computes with padding alone, and its gradient may be NaN.
@@ -169,7 +171,7 @@ class Target:
         (by_entry,) = to_entries({k: gradient[k] for k in local})
         return value, ({k: gradient[k] for k in shared}, by_entry)
 
-    def _align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Callable[[Arrays], tuple[Arrays]]]:
+    def align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Callable[[Arrays], tuple[Arrays]]]:
         """Return local latents aligned with the rows of a tile, and the map of gradients back to entries."""
         axes = self.model.local_latents
 
@@ -249,6 +251,13 @@ class BoundTarget:
         log_likelihood, gradient = self._likelihood(latents)
         (total,) = pull_back((jnp.ones_like(log_prior), gradient))
         return Density(log_prior, log_likelihood, total)
+
+    @functools.cached_property
+    def units(self) -> Units | None:
+        """The model's groups of units that are independent given the rest; None where it declares none."""
+        if not self.target.model.unit_groups:
+            return None
+        return BoundUnits(self.target, self.data)
 
     def expand(self, position: Position) -> BoundTarget:
         """Return the target with its log likelihood expanded by latents to second order at one chain (1, ...).

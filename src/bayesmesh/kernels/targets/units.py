@@ -1,0 +1,167 @@
+"""A target in units that are independent of each other given the rest, such as users given films, and films given users.
+
+A kernel may then move all units of a group at once and accept or reject each by itself: the step size need not shrink
+with the number of units. A target that knows no units is one unit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from bayesmesh.kernels.base import Position, Target
+
+
+class UnitDensity(NamedTuple):
+    """Densities of the units of a group, up to terms without their coordinates.
+
+    Attributes:
+        log_prior: (chain, unit) float64, nats.
+        log_likelihood: (chain, unit) float64, nats; over all units of any group it sums to that of all rows.
+        gradient: (chain, unit, k), of their sum.
+    """
+
+    log_prior: jax.Array
+    log_likelihood: jax.Array
+    gradient: jax.Array
+
+
+class UnitScale(NamedTuple):
+    """Factors of the units' approximate covariances: of unit i, A = basis diag(stretch_i), the covariance being A A^T.
+
+    Attributes:
+        basis: (chain, k, k), of all units of a group.
+        stretch: (chain, unit, k); 0 for padding, which never moves.
+    """
+
+    basis: jax.Array
+    stretch: jax.Array
+
+    def move(self, momentum: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
+        """Return A p."""
+        return jnp.einsum("cuk,cjk->cuj", momentum * self.stretch, self.basis)
+
+    def whiten(self, gradient: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
+        """Return A^T g."""
+        return jnp.einsum("cuj,cjk->cuk", gradient, self.basis) * self.stretch
+
+
+@runtime_checkable
+class Conditional(Protocol):
+    """The units of one group, given all other coordinates.
+
+    Attributes:
+        start: (chain, unit, k), where they are.
+    """
+
+    start: jax.Array
+
+    def density(self, at: Float[Array, "chain unit k"]) -> UnitDensity:
+        """Return the densities of all units there; one pass over the data."""
+        ...
+
+    def gradient(self, at: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
+        """Return their gradients alone; a shorter pass."""
+        ...
+
+    def scale(self, information: Position) -> UnitScale:
+        """Return their scale from what `Units.information` said, and the other coordinates; not from their own."""
+        ...
+
+    def place(self, at: Float[Array, "chain unit k"]) -> Position:
+        """Return the positions of the chains with these units."""
+        ...
+
+
+@runtime_checkable
+class Units(Protocol):
+    """Groups of units; together they have all coordinates."""
+
+    @property
+    def num_groups(self) -> int: ...
+
+    def given(self, position: Position, group: int) -> Conditional:
+        """Return the units of a group, given all other coordinates of positions."""
+        ...
+
+    def information(self, position: Position) -> Position:
+        """Return how much the data say about each unit, repeated for its coordinates, (chain, ...); one pass over the data."""
+        ...
+
+    def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
+        """Make a transition that leaves target and log likelihood as they are, along what the data do not identify.
+
+        Returns:
+            The positions, and by how much the log prior has changed, (chain,) float64.
+        """
+        ...
+
+
+def units_of(target: Target) -> Units:
+    """Return the units of a target; the whole position as one unit where it knows none."""
+    found: Units | None = getattr(target, "units", None)
+    return WholeUnits(target) if found is None else found
+
+
+class WholeUnits:
+    """All coordinates of a target as one unit."""
+
+    num_groups = 1
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def given(self, position: Position, group: int) -> WholeConditional:
+        """Return the whole position; there is one group."""
+        del group
+        return WholeConditional(self._target, position)
+
+    def information(self, position: Position) -> Position:
+        """Return zeros."""
+        return jax.tree.map(jnp.zeros_like, position)
+
+    def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
+        """Return the positions as they are."""
+        return position, jnp.zeros(key.shape, jnp.float64)
+
+
+class WholeConditional:
+    """The only unit of `WholeUnits`."""
+
+    def __init__(self, target: Target, position: Position) -> None:
+        self._target, self._like = target, position
+        self.start = _flatten(position)
+
+    def density(self, at: Float[Array, "chain unit k"]) -> UnitDensity:
+        """Return the density of the target."""
+        log_prior, log_likelihood, gradient = self._target.log_density(self.place(at))
+        return UnitDensity(log_prior[:, None], log_likelihood[:, None], _flatten(gradient))
+
+    def gradient(self, at: Float[Array, "chain unit k"]) -> Float[Array, "chain unit k"]:
+        """Return its gradient."""
+        return self.density(at).gradient
+
+    def scale(self, information: Position) -> UnitScale:
+        """Return the identity."""
+        del information
+        ones = jax.tree.map(jnp.ones_like, self._like)
+        masked = (x if m is None or x is None else x * m[None] for x, m in zip(ones, self._target.mask, strict=True))
+        size = self.start.shape[2]
+        basis = jnp.broadcast_to(jnp.eye(size, dtype=self.start.dtype), (len(self.start), size, size))
+        return UnitScale(basis, _flatten(Position(*masked)))
+
+    def place(self, at: Float[Array, "chain unit k"]) -> Position:
+        """Return the positions."""
+        parts, begin = [], 0
+        for x in self._like:
+            size = 0 if x is None else x[0].size
+            parts.append(None if x is None else at[:, 0, begin : begin + size].reshape(x.shape))
+            begin += size
+        return Position(*parts)
+
+
+def _flatten(position: Position) -> Float[Array, "chain 1 k"]:
+    return jnp.concatenate([x.reshape(len(x), 1, -1) for x in jax.tree.leaves(position)], axis=2)

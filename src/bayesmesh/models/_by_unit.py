@@ -1,0 +1,90 @@
+"""The part of a model's contract that is about units independent of each other given all other latents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from jaxtyping import Array, Bool, Float, Key
+
+Arrays = Mapping[str, Array]
+"""Latent -> one draw of it; or field -> one entry per row."""
+
+
+class ByUnit:
+    """What a model says of its units; it may say nothing.
+
+    Class attributes:
+        unit_groups: groups of units of which each is independent of the others given all other latents: ``local``, whose
+            units are the entries of `local_latents`, and names of `blocks`. Together they have all latents, which are
+            real and have independent priors. Kernels that update unit by unit then call the methods `unit_...`.
+    """
+
+    unit_groups: ClassVar[tuple[str, ...]] = ()
+
+    def unit_likelihood(
+        self, group: str, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"], *, with_value: bool
+    ) -> tuple[Float[Array, " unit"] | None, Arrays]:
+        """Return the log likelihood of each unit of a group, in nats, and its gradient by the group's latents.
+
+        Without what `unit_linear` returns; together they sum, over units, to the log likelihood of the rows. Units of
+        ``local`` are rows.
+
+        Args:
+            group: one of `unit_groups`.
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+            is_row: False for padding, which does not contribute.
+            with_value: whether values are wanted; None is returned instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_linear(
+        self, group: str, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, " unit"], Arrays] | None:
+        """Return a part of the log likelihood of each unit that is linear in the group's latents: constants and coefficients.
+
+        Outcomes times linear predictors are such a part; it is computed once a trajectory. None by default: there is none.
+        Arguments are those of `unit_likelihood`.
+        """
+        del group, latents, rows, is_row
+        return None
+
+    def unit_prior(self, group: str, latents: Arrays) -> Float[Array, " unit"]:
+        """Return the log prior of each unit of a group, in nats, up to a constant.
+
+        Args:
+            group: one of `unit_groups`.
+            latents: those of the group, with the axis of units first.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_information(self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]) -> Mapping[str, Array]:
+        """Return group -> (unit,), how much these rows say about each unit: sums of the curvature of their log likelihood.
+
+        It scales trajectories and need not be exact. Sums over the units of two groups that meet in a linear predictor agree.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def unit_design(self, group: str, latents: Arrays) -> tuple[str, Arrays]:
+        """Return the other group that a group meets in a linear predictor, and the coefficients of the group's latents there.
+
+        The precision of a unit is then about that of its prior and, times its information, the mean outer product of these
+        coefficients, weighted by the information about the other units.
+
+        Args:
+            group: one of `unit_groups`.
+            latents: one draw; local ones have their entries first.
+
+        Returns:
+            The name of the other group; latent of the group -> (unit of the other group, ...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no groups of units")
+
+    def redraw(self, key: Key[Array, ""], latents: Arrays) -> Arrays:
+        """Make a transition that changes no likelihood and leaves the prior as it is; none by default.
+
+        For directions that the data do not identify, along which the posterior is the prior.
+        """
+        del key
+        return latents

@@ -1,0 +1,126 @@
+"""Exact draws along directions that change no logit of a factorisation  u_i . v_j + a_i + b_j.
+
+For any invertible M, users U M and films V M^-T have the same logits. So have films V + 1 c^T with biases a - U c, users
+shifted in the same way, and biases a + t and b - t. Under independent normal priors the posterior along such directions is
+the prior there. Each move here is a Gibbs or a Metropolis step on the orbit of a one-parameter group, or of a commutative
+one: Lebesgue measure on its parameters is invariant, and the map of all latents has determinant 1 for shears and shifts,
+and exp(s (n - m)) for a column of n users stretched by exp(s) and that of m films shrunk.
+
+Reference:
+    Liu and Sabatti 2000, "Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation", Biometrika 87,
+    theorem 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float, Key
+
+from bayesmesh.models.base import Latents
+
+
+def redraw_factors(key: Key[Array, ""], latents: Latents, prior_scale: float | Float[Array, ""]) -> Latents:
+    """Return latents with the same logits, after a transition that leaves N(0, prior_scale^2) of all of them as it is.
+
+    Args:
+        key: a typed key.
+        latents: ``user_embeddings`` (n, width), ``film_embeddings`` (m, width), ``user_biases`` (n,) and ``film_biases`` (m,).
+        prior_scale: standard deviation of the prior.
+    """
+    key_films, key_users, key_shear, key_stretch = jax.random.split(key, 4)
+    wide = {k: v.astype(jnp.float64) for k, v in latents.items()}
+    users, films = wide["user_embeddings"], wide["film_embeddings"]
+    of_users, of_films = wide["user_biases"], wide["film_biases"]
+    precision = 1 / jnp.asarray(prior_scale, jnp.float64) ** 2
+    films, of_users, of_films = _shift(key_films, users, films, of_users, of_films, precision)
+    users, of_films, of_users = _shift(key_users, films, users, of_films, of_users, precision)
+    grams = Grams(users.T @ users * precision, films.T @ films * precision)
+    maps, grams = _shear(key_shear, grams)
+    stretch = jnp.exp(_log_stretch(key_stretch, grams, len(users), len(films)))
+    made = {
+        "user_embeddings": users @ maps.users * stretch[None],
+        "film_embeddings": films @ maps.films / stretch[None],
+        "user_biases": of_users,
+        "film_biases": of_films,
+    }
+    return {k: v.astype(latents[k].dtype) for k, v in made.items()}
+
+
+class Grams(NamedTuple):
+    """Products U^T U and V^T V of standardised factors; or the maps of both, which multiply them from the right."""
+
+    users: jax.Array
+    films: jax.Array
+
+
+def _normal(
+    key: Key[Array, ""], precision: Float[Array, "d d"], linear: Float[Array, " d"], is_free: Float[Array, " d"]
+) -> Float[Array, " d"]:
+    """Draw from the normal with density exp(-z^T P z / 2 + z^T r), the coordinates that are free; 0 for the others."""
+    both = is_free[:, None] * is_free[None]
+    factor = jnp.linalg.cholesky(precision * both + jnp.diag(1 - is_free))
+    noise = jax.random.normal(key, linear.shape, linear.dtype)
+    return is_free * (
+        cho_solve((factor, True), linear * is_free) + solve_triangular(factor, noise, lower=True, trans=1)
+    )
+
+
+def _shift(
+    key: Key[Array, ""],
+    fixed: Float[Array, "n k"],
+    moved: Float[Array, "m k"],
+    of_fixed: Float[Array, " n"],
+    of_moved: Float[Array, " m"],
+    precision: Float[Array, ""],
+) -> tuple[Float[Array, "m k"], Float[Array, " n"], Float[Array, " m"]]:
+    """Draw c and t anew in  moved + 1 c^T, of_fixed - fixed c - t, of_moved + t; return these three."""
+    design = jnp.concatenate([fixed, jnp.ones_like(fixed[:, :1])], axis=1)
+    size = design.shape[1]
+    quadratic = design.T @ design + len(moved) * jnp.eye(size)
+    linear = design.T @ of_fixed - jnp.concatenate([moved.sum(axis=0), of_moved.sum()[None]])
+    drawn = _normal(key, precision * quadratic, precision * linear, jnp.ones(size))
+    return moved + drawn[None, :-1], of_fixed - design @ drawn, of_moved + drawn[-1]
+
+
+def _shear(key: Key[Array, ""], grams: Grams) -> tuple[Grams, Grams]:
+    """For each column k, draw s anew in  u_l + s_l u_k  for all others l, and v_k - sum of s_l v_l; return maps and products."""
+    size = len(grams.users)
+    identity = jnp.eye(size)
+
+    def one(k: jax.Array, carry: tuple[Grams, Grams]) -> tuple[Grams, Grams]:
+        maps, now = carry
+        unit = identity[k]
+        precision = now.users[k, k] * identity + now.films
+        drawn = _normal(jax.random.fold_in(key, k), precision, now.films[k] - now.users[k], 1 - unit)
+        of_users, of_films = identity + jnp.outer(unit, drawn), identity - jnp.outer(drawn, unit)
+        after = Grams(of_users.T @ now.users @ of_users, of_films.T @ now.films @ of_films)
+        return Grams(maps.users @ of_users, maps.films @ of_films), after
+
+    return jax.lax.fori_loop(0, size, one, (Grams(identity, identity), grams))
+
+
+def _log_stretch(key: Key[Array, ""], grams: Grams, num_users: int, num_films: int) -> Float[Array, " k"]:
+    """Return s of each column, stretched by exp(s) for users and shrunk for films: one independence Metropolis step.
+
+    Its log density is (n - m) s - (a exp(2 s) + b exp(-2 s)) / 2, with the squared norms a and b of the columns; proposals
+    are normal with its mode and curvature.
+    """
+    a, b, difference = jnp.diagonal(grams.users), jnp.diagonal(grams.films), num_users - num_films
+    # The positive root of a x^2 - (n - m) x - b = 0, where x = exp(2 s), without cancellation for either sign.
+    root = jnp.sqrt(difference**2 + 4 * a * b)
+    square = (difference + root) / (2 * a) if difference >= 0 else 2 * b / (root - difference)
+    mode, precision = 0.5 * jnp.log(square), 2 * (a * square + b / square)
+    key_noise, key_accept = jax.random.split(key)
+    proposal = mode + jax.random.normal(key_noise, mode.shape, mode.dtype) / jnp.sqrt(precision)
+
+    def log_weight(s: jax.Array) -> jax.Array:
+        target = difference * s - 0.5 * (a * jnp.exp(2 * s) + b * jnp.exp(-2 * s))
+        return target + 0.5 * precision * (s - mode) ** 2
+
+    log_ratio = log_weight(proposal) - log_weight(jnp.zeros_like(mode))
+    accepted = jnp.log(jax.random.uniform(key_accept, mode.shape, mode.dtype)) < log_ratio
+    return jnp.where(accepted, proposal, 0)
