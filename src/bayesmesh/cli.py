@@ -105,6 +105,7 @@ VERBS = {
         (
             option("names", nargs="+", metavar="NAME", help="experiments, or sweeps for all their members"),
             option("--name", help="name of the page and the table in results/comparisons/; made from the other names by default"),
+            option("--by", metavar="COLUMN", help="column of the data with which the stacking weights vary"),
         ),
     ),
     "predict": Verb(

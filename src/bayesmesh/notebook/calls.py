@@ -95,25 +95,33 @@ def verdict(result: Result | str | Path, *, results: str | Path = "results") -> 
     return verdict_of(layout_of(result, Path(results)))
 
 
-def compare(*compared: Result | str | Path, results: str | Path = "results") -> ShownComparison:
+def compare(
+    *compared: Result | str | Path, results: str | Path = "results", by: Sequence[object] | None = None
+) -> ShownComparison:
     """Compare experiments by their scores of the same rows, as `bayesmesh compare` does; nothing is written.
 
     Args:
         compared: two or more results, names of experiments, or their folders, each with scores by row: ``loo={}``.
         results: folder of results, for names.
+        by: a value for each training row, in the order of the data: stacking weights that vary with it are added.
 
     Returns:
-        The comparison: ``table``, a data frame with one row per model, the best first, and ``sentences``.
+        The comparison: ``table``, a data frame with one row per model, the best first; ``weights``, one with a row for each
+        value of `by`; and ``sentences``.
 
     Raises:
         ConfigError: nothing is stored under a name, there are no scores by row, or they are of other rows or outcomes.
         StoreError: scores are damaged or altered.
     """
+    import numpy as np
+
     from bayesmesh.notebook.result import layout_of
     from bayesmesh.notebook.shown_comparison import ShownComparison
+    from bayesmesh.report.model_comparison import Feature
     from bayesmesh.report.row_scores import compare_experiments
 
-    return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared]))
+    feature = None if by is None else Feature(str(getattr(by, "name", None) or "by"), np.asarray(by))
+    return ShownComparison(compare_experiments([layout_of(each, Path(results)) for each in compared], feature))
 
 
 def recommend(

@@ -14,6 +14,7 @@ class ShownComparison:
 
     Attributes:
         table: one row per model, the best first, and one per average over them; the columns of ``comparisons/*.csv``.
+        weights: stacking weights by the values of a feature, one column per model; None without a feature.
         sentences: what the scores say.
     """
 
@@ -21,6 +22,12 @@ class ShownComparison:
         rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
         self.table = pd.DataFrame(rows, columns=list(COLUMNS)).set_index("model")
         self.sentences = sentences(found)
+        self.weights = None
+        if found.by_cell is not None:
+            labels, counts, weights = zip(*found.by_cell.rows, strict=True)
+            index = pd.Index(labels, name=found.by_cell.feature)
+            self.weights = pd.DataFrame(list(weights), index, [each.name for each in found.members])
+            self.weights.insert(0, "num_rows", list(counts))
 
     def __repr__(self) -> str:
         return "\n".join([*self.sentences, self.table.to_string(float_format="%.3f", na_rep="")])

@@ -8,12 +8,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bayesmesh.config.settings import NAME_PATTERN
+from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
-from bayesmesh.report.model_comparison import sentences
+from bayesmesh.report.model_comparison import Feature, sentences
 from bayesmesh.report.row_scores import compare_experiments, evidence_of, find_pointwise, pointwise_of
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
@@ -35,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name in missing:
         _log.warning("%s has no scores by row yet and is left out", name)
     layouts = [ExperimentLayout(results, name) for name in names]
-    found = compare_experiments(layouts)._replace(outdated=find_outdated(plan, names))
+    feature = None if arguments.by is None else read_feature(plan, names[0], arguments.by)
+    found = compare_experiments(layouts, feature)._replace(outdated=find_outdated(plan, names))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
     read = [*map(pointwise_of, layouts), *filter(None, map(evidence_of, layouts))]
@@ -66,6 +70,24 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
                 f"no experiment or sweep '{name}'", suggest(name, [*plan.experiments, *plan.sweeps])
             )
     return list(dict.fromkeys(found)), missing
+
+
+def read_feature(plan: Plan, experiment: str, column: str) -> Feature:
+    """Return a column of the training data of an experiment, in the order of the source.
+
+    Raises:
+        ConfigError: the experiment is not in the configuration, or has no such column.
+        StoreError: its data are missing or damaged.
+    """
+    if experiment not in plan.experiments:
+        raise ConfigError(f"--by: experiment '{experiment}' is not in the configuration", "name one that is first")
+    shards = Shards(plan.data_layout(experiment).shards)
+    if column not in shards.fields:
+        problem = f"--by: the data of experiment '{experiment}' have no column '{column}'"
+        raise ConfigError(problem, suggest(column, list(shards.fields)))
+    values = np.concatenate([block[column] for block in shards.blocks()])
+    about = shards.variables.get(column)
+    return Feature(column, values, () if about is None else about.levels)
 
 
 def find_outdated(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ def page_context(found: ModelComparison) -> dict[str, object]:
         "num_rows": found.num_rows,
         "num_held_out": found.num_held_out,
         "probabilities": found.probabilities,
+        "by_cell": found.by_cell,
         "has_high_k": any(each.num_high_k for each in found.members),
     }
 

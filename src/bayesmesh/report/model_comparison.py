@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from bayesmesh.diagnostics.hierarchical_weights import make_cells, stack_by_cell
 from bayesmesh.diagnostics.model_weights import pseudo_bma, stack
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
@@ -65,6 +66,7 @@ class ModelComparison(NamedTuple):
         failed: models whose chains have failed their gates.
         outdated: models whose results are not what the configuration asks for now.
         probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
+        by_cell: stacking weights that vary with a feature, or None.
     """
 
     members: list[Member]
@@ -75,6 +77,7 @@ class ModelComparison(NamedTuple):
     failed: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
     probabilities: Mapping[str, ModelProbability] = {}
+    by_cell: WeightsByCell | None = None
 
     @property
     def num_errors(self) -> float:
@@ -88,12 +91,43 @@ class ModelComparison(NamedTuple):
         return scaled.words("better", "worse", "not different")
 
 
-def compare_models(scores: Mapping[str, Mapping[str, RowScores]], failed: Sequence[str] = ()) -> ModelComparison:
+class Feature(NamedTuple):
+    """A feature with which weights vary.
+
+    Attributes:
+        name: for the page.
+        values: (row,) in the order of the source.
+        levels: names of its codes, or none.
+    """
+
+    name: str
+    values: np.ndarray
+    levels: tuple[str, ...] = ()
+
+
+class WeightsByCell(NamedTuple):
+    """Hierarchical stacking.
+
+    Attributes:
+        feature: its name.
+        rows: label of each cell, its number of rows, and the weights of the members in their order.
+        gain: in the sum of log scores over weights that are the same everywhere, both cross-validated.
+    """
+
+    feature: str
+    rows: list[tuple[str, int, list[float]]]
+    gain: Comparison
+
+
+def compare_models(
+    scores: Mapping[str, Mapping[str, RowScores]], failed: Sequence[str] = (), feature: Feature | None = None
+) -> ModelComparison:
     """Compare models by scores of the same rows.
 
     Args:
         scores: model -> ``left_out`` and possibly ``held_out`` scores.
         failed: models whose chains have failed their gates.
+        feature: with which weights shall vary, or None.
 
     Raises:
         ConfigError: fewer than two models, other rows or another outcome, or a row without a finite score.
@@ -125,7 +159,31 @@ def compare_models(scores: Mapping[str, Mapping[str, RowScores]], failed: Sequen
         at = None if held is None else _mix(held, shares)
         averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), _mixed_noise(shares, noise)))
     num_held_out = 0 if held is None else len(held)
-    return ModelComparison(members, averages, len(table), num_held_out, stacking.residual, tuple(failed))
+    by_cell = None if feature is None else _weigh_cells(table, feature)
+    return ModelComparison(
+        members, averages, len(table), num_held_out, stacking.residual, tuple(failed), by_cell=by_cell
+    )
+
+
+def _weigh_cells(table: np.ndarray, feature: Feature) -> WeightsByCell:
+    """Return weights by the cells of a feature.
+
+    Raises:
+        ConfigError: it does not fit the rows.
+    """
+    problem = f"feature '{feature.name}'"
+    if feature.values.shape != (len(table),):
+        shape = f"has shape {feature.values.shape}, and there are {len(table):,} rows"
+        raise ConfigError(f"{problem} {shape}", "name a column with one number or level for each row")
+    try:
+        cells = make_cells(feature.values, feature.levels)
+    except ValueError as error:
+        raise ConfigError(f"{problem}: {error}", "name a number, or a category with fewer levels") from error
+    found = stack_by_cell(table, cells)
+    counts = np.bincount(cells.codes, minlength=len(cells.labels)).tolist()
+    gain = found.log_scores - found.log_scores_same
+    rows = list(zip(cells.labels, counts, found.weights.tolist(), strict=True))
+    return WeightsByCell(feature.name, rows, Comparison(float(gain.sum()), sum_error(gain)))
 
 
 def _member(
@@ -233,6 +291,7 @@ def sentences(found: ModelComparison) -> list[str]:
             said.append(f"{rest} other {'model is' if rest == 1 else 'models are'} worse.")
     said += _doubtful(found)
     said += _averaged(found)
+    said += _by_cell(found)
     said += say_probabilities(found.probabilities)
     return said
 
@@ -292,6 +351,18 @@ def _averaged(found: ModelComparison) -> list[str]:
     words = gap.words("better than", "worse than", "not different from")
     size = f" ({gap.text(1)} nats)"
     return [f"The average with stacking weights is {words} {best.name} {where}{note}{size}."]
+
+
+def _by_cell(found: ModelComparison) -> list[str]:
+    """Say whether weights that vary predict better, on rows from which they do not come."""
+    if found.by_cell is None:
+        return []
+    feature, gain = found.by_cell.feature, found.by_cell.gain
+    words = gain.words("better than", "worse than", "not different from")
+    return [
+        f"An average whose weights vary with {feature} is {words} one with the same weights everywhere, cross-validated "
+        f"({gain.text(1)} nats)."
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,14 +9,14 @@ from bayesmesh.config.declarations import list_analyses
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
-from bayesmesh.report.model_comparison import ModelComparison, compare_models
+from bayesmesh.report.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.report.model_evidence import ModelProbability, model_probabilities
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
 from bayesmesh.store.seals import check_output
 
 
-def compare_experiments(layouts: Iterable[ExperimentLayout]) -> ModelComparison:
+def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:
     """Compare experiments by their stored scores, after comparing these with the records of the jobs that wrote them.
 
     Raises:
@@ -28,7 +28,7 @@ def compare_experiments(layouts: Iterable[ExperimentLayout]) -> ModelComparison:
         each.experiment for each in chosen if each.verdict.exists() and read_verdict(each.verdict).verdict == "fail"
     ]
     scores = {each.experiment: read_scores(each) for each in chosen}
-    found = compare_models(scores, failed)
+    found = compare_models(scores, failed, feature)
     return found._replace(probabilities=_probabilities(chosen, scores))
 
 

@@ -12,7 +12,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.figures.documents import read_csv
 from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.report.comparison_page import write_comparison
-from bayesmesh.report.model_comparison import compare_models, sentences
+from bayesmesh.report.model_comparison import Feature, compare_models, sentences
 from bayesmesh.report.model_evidence import model_probabilities
 from bayesmesh.store.layout import ComparisonLayout
 from bayesmesh.store.pointwise import RowScores
@@ -111,6 +111,33 @@ def test_probabilities_follow_from_the_evidence_and_its_error(base: np.ndarray, 
     assert [row.number("probability") for row in rows[:2]] == pytest.approx([0.9, 0.1])
     assert [row.text("probability") for row in rows[2:]] == ["", ""]
     assert "Log evidence" in layout.page.read_text()
+
+
+def test_weights_may_vary_with_a_feature(base: np.ndarray, tmp_path: Path) -> None:
+    """Each of two models is right in other groups; without groups, nothing is gained and the weights stay together."""
+    generator = np.random.default_rng(4)
+    group = generator.integers(0, 4, NUM_ROWS)
+    noise = generator.normal(0, 0.3, NUM_ROWS)
+    one, two = base - np.where(group < 2, 0, 1) + noise, base - np.where(group < 2, 1, 0)
+    both = {"one": scores(one), "two": scores(two)}
+    found = compare_models(both, feature=Feature("site", group, ("a", "b", "c", "d")))
+    names = [member.name for member in found.members]
+    weights = {label: dict(zip(names, each, strict=True)) for label, _, each in found.by_cell.rows}
+    assert min(weights["a"]["one"], weights["b"]["one"]) > 0.8
+    assert max(weights["c"]["one"], weights["d"]["one"]) < 0.2
+    assert sum(count for _, count, _ in found.by_cell.rows) == NUM_ROWS
+    assert found.by_cell.gain.difference > 30
+    assert "weights vary with site is better than one with the same weights" in " ".join(sentences(found))
+    layout = ComparisonLayout(tmp_path, "groups")
+    write_comparison(layout, "Groups", found)
+    assert "Weights by site" in layout.page.read_text()
+    other = compare_models(both, feature=Feature("x", generator.standard_normal(NUM_ROWS)))
+    assert len(other.by_cell.rows) == 5
+    assert other.by_cell.gain.difference < 3
+    assert "is better than one with" not in " ".join(sentences(other))
+    for values, said in ((group[:-1], r"has shape \(399,\)"), (np.full(NUM_ROWS, np.nan), "not finite")):
+        with pytest.raises(ConfigError, match=said):
+            compare_models(both, feature=Feature("x", values))
 
 
 def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:
