@@ -289,11 +289,12 @@ def test_logits_of_a_model_that_folds_users_in_are_products(case, latents) -> No
     expected = product + latents["user_biases"][:, None] + latents["film_biases"]
     found = case.model.predict(latents, case.arrays).logits_parameter()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    # The prior of a user's latents is normal with the stated scale, up to a constant.
+    # The prior of every latent is normal with the stated scale, up to a constant.
     prior, scale = case.model.prior(case.spec), case.model.options.prior_scale
-    moved = {**latents, "user_biases": latents["user_biases"] + 1}
-    change = -0.5 * ((moved["user_biases"] / scale) ** 2 - (latents["user_biases"] / scale) ** 2).sum()
-    np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), change, rtol=1e-3, atol=1e-3)
+    for name in ("user_embeddings", "film_embeddings", "user_biases", "film_biases"):
+        moved = {**latents, name: latents[name] + 1}
+        change = -0.5 * ((moved[name] / scale) ** 2 - (latents[name] / scale) ** 2).sum()
+        np.testing.assert_allclose(prior.log_prob(moved) - prior.log_prob(latents), change, rtol=1e-3, atol=1e-3)
 
 
 def test_the_model_says_what_it_is_called(case) -> None:

@@ -180,7 +180,7 @@ class Model(ByUnit, ABC):
             them). Read from the source text before any job starts; a class that says nothing is checked when its
             programs are compiled.
         folds_in: whether the logit of a cell of a watch matrix is user_embeddings . film_embeddings + user_biases +
-            film_biases, with normal(0, option `prior_scale`) priors of a user's latents; new users can then be sampled
+            film_biases, all with priors normal(0, option `prior_scale`); new users can then be sampled
             given the films. Read from the source text.
         packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
         reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.

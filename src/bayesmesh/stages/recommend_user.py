@@ -116,7 +116,7 @@ def for_user(layout: ExperimentLayout, user_id: str, asked: Asked) -> FilmList:
     draws = read_factors(posterior, row, _most(MAX_DRAWS_OF_KNOWN, is_watched))
     listed = _list(known_user(draws), is_watched, asked)
     held = f", {hidden.sum()} more held out" if hidden.any() else ""
-    about = f"User {user_id}: {is_watched.sum()} films watched{held}; {_draws_of(len(draws), posterior)}."
+    about = f"User {user_id}: {is_watched.sum()} films watched{held}; {_draws_of(draws.num_draws, posterior)}."
     return FilmList(about, _rows(listed, shards.columns, hidden), asked.depth, _doubts(layout))
 
 
@@ -145,7 +145,7 @@ def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], a
     if found.acceptance < LEAST_ACCEPTANCE:
         few = f"the sampler of the new user accepted {found.acceptance:.0%} of its proposals"
         doubts += (f"{few}: take the list as approximate",)
-    about = f"New user: {len(films)} films watched; {_draws_of(len(draws), posterior)}."
+    about = f"New user: {len(films)} films watched; {_draws_of(draws.num_draws, posterior)}."
     return FilmList(about, _rows(listed, shards.columns, np.zeros(num_films, bool)), asked.depth, doubts)
 
 

@@ -194,9 +194,12 @@ def write_recommendations(layout: ExperimentLayout, first_title: str = FILMS[0][
         "user,user_id,activity,num_watched,entropy,entropy_sd,entropy_minus_first,entropy_minus_first_sd,entropy_top,num_films_ever_best,num_draws",
         users,
     )
-    write_csv(folder / "scores.csv", "ranking,cutoff,recall,recall_se,ndcg,ndcg_se,ndcg_ratio_se,num_users", [
-        ("posterior_average", 10, 0.1931, 0.0021, 0.2874, 0.0028, 0.03, 6040), ("single_draw", 10, 0.1702, 0.002, 0.2512, 0.0026, 0.03, 6040),
-        ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 0.0, 6040), ("random", 10, 0.0027, "", 0.0041, "", 0.0004, 6040),
+    columns = "ranking,cutoff,recall,recall_se,ndcg,ndcg_se,ndcg_ratio_se,num_users,average_precision,average_precision_se,novelty,coverage"
+    write_csv(folder / "scores.csv", columns, [
+        ("posterior_average", 10, 0.1931, 0.0021, 0.2874, 0.0028, 0.03, 6040, 0.1712, 0.002, 3.1, 0.21),
+        ("single_draw", 10, 0.1702, 0.002, 0.2512, 0.0026, 0.03, 6040, 0.1431, 0.0019, 3.3, 0.24),
+        ("popularity", 10, 0.0982, 0.0016, 0.1533, 0.0022, 0.0, 6040, 0.0812, 0.0015, 1.9, 0.03),
+        ("random", 10, 0.0027, "", 0.0041, "", 0.0004, 6040, 0.0012, "", 7.2, ""),
     ])  # fmt: skip
 
 

@@ -36,7 +36,9 @@ class FactorDraws(NamedTuple):
     user_embeddings: np.ndarray
     user_biases: np.ndarray
 
-    def __len__(self) -> int:
+    @property
+    def num_draws(self) -> int:
+        """Number of draws, of all chains."""
         return len(self.film_biases)
 
 

@@ -107,6 +107,19 @@ def fold_in(
     return FoldedUsers(*map(np.concatenate, zip(*parts, strict=True)))
 
 
+def find_modes(
+    films: Films, watched: np.ndarray, prior_scale: float, start: np.ndarray, max_steps: int = MAX_NEWTON_STEPS
+) -> np.ndarray:
+    """Return the modes of the latents of users given the films, (users, size) float64; see `fold_in`."""
+    tile, pairs = max(1, TILE_CELLS // len(films.design)), _pairs(films.design)
+    found = []
+    for first in range(0, len(watched), tile):
+        some = slice(first, first + tile)
+        posterior = _Posterior(films, pairs, watched[some], prior_scale)
+        found.append(_find_mode(posterior, start[some], max_steps)[0])
+    return np.concatenate(found)
+
+
 def carried(old: Films, new: Films, latents: Float[np.ndarray, "users size"]) -> Float[np.ndarray, "users size"]:
     """Return the latents whose logits with other films are nearest to those with the old films, by least squares.
 
@@ -190,7 +203,9 @@ def _pairs(design: np.ndarray) -> np.ndarray:
     return design[:, one] * design[:, other]
 
 
-def _find_mode(posterior: _Posterior, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find_mode(
+    posterior: _Posterior, start: np.ndarray, max_steps: int = MAX_NEWTON_STEPS
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode of every user and the Cholesky factor of the negative Hessian near it.
 
     The log density is concave. A step after which it is lower is halved.
@@ -198,7 +213,7 @@ def _find_mode(posterior: _Posterior, start: np.ndarray) -> tuple[np.ndarray, np
     latents = np.array(start, np.float64)
     density, gradient, curvature = posterior.expansion(latents)
     step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
-    for _ in range(MAX_NEWTON_STEPS):
+    for _ in range(max_steps):
         tried = latents + step
         found = posterior.expansion(tried)
         # Float32 products leave noise of this size.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesmesh.analyses.base import Chunks, cut_tiles, iterate_chunks
+from bayesmesh.analyses.recommendation.baselines import Baseline
 from bayesmesh.analyses.recommendation.logits import read_users, split_latents, take_users, watch_logits
-from bayesmesh.analyses.recommendation.ranked_lists import Ranked, join_users, rank_draws, rank_once, rank_randomly
+from bayesmesh.analyses.recommendation.ranked_lists import (
+    Ranked,
+    join_users,
+    list_first,
+    rank_draws,
+    rank_once,
+    rank_randomly,
+)
 from bayesmesh.analyses.recommendation.ranking_scores import self_information
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
@@ -58,6 +67,7 @@ def score_held_out(
     popularity: np.ndarray,
     dtype: str,
     cutoff: int,
+    baselines: Mapping[str, Baseline] = MappingProxyType({}),
     *,
     accumulator_bytes: int = ACCUMULATOR_BYTES,
     block_bytes: int = BLOCK_BYTES,
@@ -71,11 +81,12 @@ def score_held_out(
         popularity: (films,), training watch counts.
         dtype: dtype of logits, probabilities and their sums.
         cutoff: films listed per user.
+        baselines: further rankings.
         accumulator_bytes: see `ACCUMULATOR_BYTES`.
         block_bytes: limit on the latents in memory.
 
     Returns:
-        Ranking (posterior_average, single_draw, popularity, random) -> scores, single draws averaged over
+        Ranking (posterior_average, single_draw, popularity, random, baselines) -> scores, single draws averaged over
         `NUM_SINGLE_DRAWS` of them; empty when nothing was held out.
     """
     hidden = shards.held_out()
@@ -97,7 +108,12 @@ def score_held_out(
         ranker = _Ranker(model, programs, read_users(shards, some), dtype, cutoff)
         select = functools.partial(take_users, model, some)
         chunks = iterate_chunks(posterior, dtype, _MAX_DRAWS, block_bytes, select=select)
-        pieces.append(_score_tile(ranker, chunks, single, is_hidden, popularity, shards.num_rows))
+        tile = _score_tile(ranker, chunks, single, is_hidden, popularity, shards.num_rows)
+        information = self_information(popularity, shards.num_rows)
+        for name, baseline in baselines.items():
+            films = list_first(baseline.score(ranker.watched), ranker.watched > 0, cutoff)
+            tile[name] = rank_once(films, is_hidden, information)
+        pieces.append(tile)
     return join_users(pieces)
 
 

@@ -92,7 +92,7 @@ def calibrate(
             continue
         probed = hidden[:LOGITS_OF_USER] if true_logits is not None else hidden[:0]
         parts = _predict(draws, watched[mine], prior_scale, hidden, probed, seed)
-        probability[np.ix_(mine, hidden)] = sum(part.probability for part in parts) / len(draws)
+        probability[np.ix_(mine, hidden)] = sum(part.probability for part in parts) / draws.num_draws
         counts = np.concatenate([part.counts for part in parts])
         pit[mine] = randomised_pit(counts, watched[np.ix_(mine, hidden)].sum(axis=1), generator)
         if true_logits is not None:
@@ -120,7 +120,7 @@ def _predict(
             logits.append(found[:, probed])
         return _Fold(total, np.stack(counts), np.stack(logits))
 
-    return over_draws(len(draws), work)
+    return over_draws(draws.num_draws, work)
 
 
 def randomised_pit(simulated: np.ndarray, observed: np.ndarray, generator: np.random.Generator) -> np.ndarray:

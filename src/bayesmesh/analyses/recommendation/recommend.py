@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -11,10 +13,12 @@ import numpy as np
 import pandas as pd
 
 from bayesmesh.analyses.recommendation import tables, user_tables
+from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, read_matrix
 from bayesmesh.analyses.recommendation.film_draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.hidden_cells import Calibration, calibrate
 from bayesmesh.analyses.recommendation.logits import check_inputs, check_users
+from bayesmesh.analyses.recommendation.posterior_mode import posterior_mode
 from bayesmesh.analyses.recommendation.ranked_lists import Ranked
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
 from bayesmesh.analyses.recommendation.settings import Options
@@ -28,6 +32,11 @@ from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 UNSEEN_READ_BYTES = 2**30
 """Limit on the chunks that are decoded for unseen users, in bytes."""
+
+MAX_MODE_CELLS = 2**28
+"""Largest training matrix for which a mode of the posterior is sought, in cells; it is then held twice, a byte each."""
+
+_log = logging.getLogger("bayesmesh")
 
 SEED = 0
 """Seed of folds, simulated counts and bootstrap samples."""
@@ -106,16 +115,37 @@ def score_users(
 ) -> Scored:
     """Score rankings of held-out films: of users of the chains, or of those whom they have not seen."""
     unseen = shards.unseen()
+    if unseen is None and not isinstance(shards.held_out(), Interactions):
+        return Scored({}, np.empty(0, np.int64))
+    baselines = make_baselines(model, posterior, shards, settings) if settings.baselines else {}
     if unseen is not None:
-        return _score_unseen(model, posterior, shards, unseen, popularity, settings)
+        return _score_unseen(model, posterior, shards, unseen, popularity, settings, baselines)
     bounds = {"accumulator_bytes": accumulator_bytes, "block_bytes": block_bytes}
-    rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, **bounds)
+    rankings = score_held_out(model, posterior, shards, popularity, dtype, settings.cutoff, baselines, **bounds)
     held_out = shards.held_out()
     if not rankings or not isinstance(held_out, Interactions):
         return Scored({}, np.empty(0, np.int64))
     num_watched, _ = count_watched(shards)
     num_hidden = np.diff(held_out.indptr)
     return Scored(rankings, (num_watched - num_hidden)[num_hidden > 0])
+
+
+def make_baselines(model: Model, posterior: Posterior, shards: Shards, settings: Options) -> dict[str, Baseline]:
+    """Fit the rankings to compare with; a mode of the posterior where the model folds in and the matrix is not too large."""
+    watched = read_matrix(shards)
+    baselines = fit_baselines(watched, settings.cutoff, SEED)
+    if model.folds_in and math.prod(watched.shape) <= MAX_MODE_CELLS:
+        draws = read_factors(posterior, None, 1)
+        baselines["posterior_mode"] = posterior_mode(draws, watched.toarray() > 0, _prior_scale(model))
+    elif model.folds_in:
+        _log.warning("the posterior mode is left out: %d cells, at most %d", math.prod(watched.shape), MAX_MODE_CELLS)
+    for name, each in baselines.items():
+        _log.info("%s: %s", name, each.settings)
+    return baselines
+
+
+def _prior_scale(model: Model) -> float:
+    return float(model.options.prior_scale)  # type: ignore[attr-defined]  # of a model that folds in
 
 
 def _score_unseen(
@@ -125,16 +155,17 @@ def _score_unseen(
     unseen: UnseenUsers,
     popularity: np.ndarray,
     settings: Options,
+    baselines: Mapping[str, Baseline],
 ) -> Scored:
     draws = read_factors(posterior, None, settings.draws, read_bytes=UNSEEN_READ_BYTES)
-    scale = float(model.options.prior_scale)  # type: ignore[attr-defined]  # of a model that folds in
-    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff)
+    scale = _prior_scale(model)
+    found = score_unseen(draws, unseen, scale, popularity, shards.num_rows, settings.cutoff, baselines)
     everyone = np.arange(len(unseen.rows))
     hidden = hidden_matrix(unseen.hidden, everyone, len(popularity))
     calibration = calibrate(draws, (unseen.given > 0) | hidden, scale, SEED, true_logits(shards))
     scored = np.flatnonzero(hidden.any(axis=1))
     num_given = unseen.given[scored].sum(axis=1, dtype=np.int64)
-    return Scored(found.rankings, num_given, calibration, found.acceptance, len(draws))
+    return Scored(found.rankings, num_given, calibration, found.acceptance, draws.num_draws)
 
 
 def true_logits(shards: Shards) -> np.ndarray | None:

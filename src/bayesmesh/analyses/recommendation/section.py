@@ -10,6 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses.recommendation.score_section import (
+    NAMES,
+    OWN,
+    compare_rankings,
+    describe_new_users,
+    score_tables,
+)
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import SAME, Comparison, error_text
 from bayesmesh.figures.documents import read_table
@@ -54,6 +61,13 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         full_width=_full_width(users),
         sentence=compare_users(extremes),
         rankings=rankings.to_dict("records"),
+        names=NAMES,
+        said=[
+            each
+            for each in (compare_rankings(files["differences.csv"]), describe_new_users(files["new_users.csv"]))
+            if each
+        ],
+        tables=score_tables(files),
         max_films=MAX_FILMS,
     )
     best = best_ratio(rankings)
@@ -61,14 +75,14 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
 
 
 def describe(files: Mapping[str, Path]) -> str:
-    """Return the best ranking relative to popularity; empty without held-out scores."""
+    """Return the posterior's better ranking relative to popularity; empty without held-out scores."""
     best = best_ratio(read_rankings(files["scores.csv"]))
     return f"NDCG {_ratio_text(best)[0]} of popularity" if best else ""
 
 
 def best_ratio(rankings: pd.DataFrame) -> Comparison | None:
-    """Return the largest NDCG ratio to popularity at the smallest cutoff, minus 1; None without one."""
-    others = rankings[~rankings["is_popularity"] & (rankings["ratio"] > 0)]
+    """Return the larger NDCG ratio to popularity of the posterior's own rankings at the smallest cutoff, minus 1, or None."""
+    others = rankings[rankings["ranking"].isin(OWN) & (rankings["ratio"] > 0)]
     others = others[others["cutoff"] == others["cutoff"].min()]
     if others.empty:
         return None
@@ -173,7 +187,10 @@ def read_rankings(path: Path) -> pd.DataFrame:
     Raises:
         StoreError: the file is damaged.
     """
-    numbers = ("cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users")
+    numbers = (
+        "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "average_precision", "average_precision_se",
+        "novelty", "coverage", "num_users",
+    )  # fmt: skip
     scores = _read(path, ("ranking",), numbers)
     scores = scores.sort_values(["cutoff", "ndcg"], ascending=[True, False], kind="stable")
     scores["is_popularity"] = scores["ranking"].astype(str).str.contains("popular", case=False)

@@ -24,3 +24,7 @@ class Options(Settings):
         le=100_000,
         description="Draws of the films in which users whom the chains have not seen are folded in.",
     )
+    baselines: bool = Field(
+        True,
+        description="Also score EASE, implicit ALS and a mode of the posterior, fitted to the training matrix.",
+    )

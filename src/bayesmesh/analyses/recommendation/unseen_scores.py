@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses.recommendation.baselines import Baseline
 from bayesmesh.analyses.recommendation.film_draws import FactorDraws
 from bayesmesh.analyses.recommendation.fold_in import sigmoid
 from bayesmesh.analyses.recommendation.ranked_lists import (
@@ -46,6 +48,7 @@ def score_unseen(
     popularity: np.ndarray,
     num_users: int,
     cutoff: int,
+    baselines: Mapping[str, Baseline] = MappingProxyType({}),
     *,
     sum_bytes: int = SUM_BYTES,
 ) -> UnseenScores:
@@ -58,6 +61,7 @@ def score_unseen(
         popularity: (films,), training watch counts.
         num_users: training users.
         cutoff: films listed per user.
+        baselines: further rankings.
         sum_bytes: see `SUM_BYTES`.
     """
     scored = np.flatnonzero(np.diff(unseen.hidden.indptr))
@@ -66,7 +70,9 @@ def score_unseen(
     information = self_information(popularity, num_users)
     cutoff = min(cutoff, len(popularity))
     tile = max(1, sum_bytes // (4 * len(popularity) * NUM_RUNS))
-    single = set(np.linspace(0, len(draws) - 1, min(NUM_SINGLE_DRAWS, len(draws))).round().astype(int).tolist())
+    single = set(
+        np.linspace(0, draws.num_draws - 1, min(NUM_SINGLE_DRAWS, draws.num_draws)).round().astype(int).tolist()
+    )
     pieces, accepted = [], []
     for some in np.split(scored, range(tile, len(scored), tile)):
         given, is_hidden = unseen.given[some] > 0, hidden_matrix(unseen.hidden, some, len(popularity))
@@ -84,15 +90,16 @@ def score_unseen(
                     lists.append(list_first(chance, given, cutoff))
             return total, acceptance, lists
 
-        totals, acceptances, lists = zip(*over_draws(len(draws), work), strict=True)
+        totals, acceptances, lists = zip(*over_draws(draws.num_draws, work), strict=True)
         of_draws = [rank_once(films, is_hidden, information) for part in lists for films in part]
         pieces.append({
             "posterior_average": score(np.sum(totals, axis=0)),
             "single_draw": rank_draws(of_draws),
             "popularity": score(np.broadcast_to(popularity, given.shape)),
             "random": rank_randomly(given, is_hidden, information, cutoff),
+            **{name: score(each.score(given)) for name, each in baselines.items()},
         })  # fmt: skip
-        accepted.append(np.sum(acceptances, axis=0) / len(draws))
+        accepted.append(np.sum(acceptances, axis=0) / draws.num_draws)
     return UnseenScores(join_users(pieces), np.concatenate(accepted))
 
 

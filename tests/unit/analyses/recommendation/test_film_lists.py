@@ -27,7 +27,7 @@ def test_draws_are_those_stored(posterior: Posterior, latents: Mapping[str, np.n
         expected = values.reshape(-1, *values.shape[2:])
         np.testing.assert_array_equal(getattr(found, name), expected[:, 4] if name.startswith("user") else expected)
     fewer = read_factors(posterior, None, 5)
-    assert len(fewer) == 5
+    assert fewer.num_draws == 5
     assert not fewer.user_biases.size
 
 

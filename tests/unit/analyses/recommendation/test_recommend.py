@@ -187,7 +187,8 @@ def test_tables_are_consistent(model, posterior, shards, files, dataset):
         for genre in genres[genres.user == row["user"]].to_dict("records"):
             share = np.mean([genre["genre"] in names for names in best_genres])
             assert genre["p_best"] == pytest.approx(share, abs=1e-12)
-    assert scores.ranking.tolist() == ["posterior_average", "single_draw", "popularity", "random"]
+    baselines = ["ease", "als", "posterior_mode"]
+    assert scores.ranking.tolist() == ["posterior_average", "single_draw", "popularity", "random", *baselines]
     assert (scores.num_users == hidden_matrix(shards).any(axis=1).sum()).all()
     assert sorted(p.name for p in files["top.csv"].parent.iterdir()) == [f"{name}.csv" for name in sorted(TABLES)]
 

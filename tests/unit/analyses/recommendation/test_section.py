@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bayesmesh.analyses.recommendation.score_section import compare_rankings, describe_new_users, score_tables
 from bayesmesh.analyses.recommendation.section import (
     best_ratio,
     build_section,
@@ -29,7 +30,12 @@ USER_COLUMNS = [
     "user", "user_id", "activity", "num_watched", "entropy", "entropy_sd", "entropy_minus_first",
     "entropy_minus_first_sd", "entropy_top", "num_films_ever_best", "num_draws",
 ]  # fmt: skip
-SCORE_COLUMNS = ["ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users"]
+SCORE_COLUMNS = [
+    "ranking", "cutoff", "recall", "recall_se", "ndcg", "ndcg_se", "ndcg_ratio_se", "num_users", "average_precision",
+    "average_precision_se", "novelty", "coverage",
+]  # fmt: skip
+REST = (0.1, 0.002, 9.5, 0.4)
+"""Average precision with its error, novelty and coverage of any ranking."""
 TOP = [
     (7, 8, "chosen", 1, 1, "Heat", "Crime", 0.5, 0.9, 0.8, 0.1),
     (4, 5, "least", 2, 3, "Brazil", "Sci-Fi|Drama", 0.2, 0.4, 0.5, 0.1),
@@ -62,7 +68,7 @@ def write(files: dict[str, Path], numbers: list[tuple[object, ...]]) -> None:
     pd.DataFrame(TOP, columns=TOP_COLUMNS).to_csv(files["top.csv"], index=False)
     pd.DataFrame(GENRES, columns=GENRE_COLUMNS).to_csv(files["genres.csv"], index=False)
     pd.DataFrame(numbers, columns=USER_COLUMNS).to_csv(files["users.csv"], index=False)
-    pd.DataFrame(SCORES, columns=SCORE_COLUMNS).to_csv(files["scores.csv"], index=False)
+    pd.DataFrame([(*row, *REST) for row in SCORES], columns=SCORE_COLUMNS).to_csv(files["scores.csv"], index=False)
 
 
 def test_lists_are_ordered_by_activity_and_rank(written: dict[str, Path]) -> None:
@@ -157,3 +163,73 @@ def test_a_number_of_films_that_is_not_known_is_left_out(files: dict[str, Path])
     said = compare_users(read_users(files))
     assert "For the most active user the best unwatched film has an entropy of 1.30" in said
     assert "watched nan" not in said.lower()
+
+
+def write_scores(files: dict[str, Path], ease: tuple[float, float], covered: float) -> None:
+    differences = [
+        ("single_draw", "ndcg", 0.03, 0.02, 0.04), ("ease", "ndcg", sum(ease) / 2, *ease), ("random", "ndcg", 0.3, 0.2, 0.4),
+        ("popularity", "recall", -0.5, -0.6, -0.4),
+    ]  # fmt: skip
+    pd.DataFrame(differences, columns=["ranking", "score", "difference", "low", "high"]).to_csv(
+        files["differences.csv"]
+    )
+    about = {
+        "num_users": 1000, "num_draws": 64, "acceptance": 0.6, "probability": 0.9, "counts_covered": covered,
+        "counts_covered_se": 0.01, "logits_covered": None, "logits_covered_se": None,
+    }  # fmt: skip
+    pd.DataFrame([about]).to_csv(files["new_users.csv"], index=False)
+
+
+@pytest.mark.parametrize(
+    ("ease", "words"),
+    [
+        ((0.01, 0.03), "better than single draws (0.020 to 0.040) and EASE (0.010 to 0.030). In brackets"),
+        ((-0.03, -0.01), "better than single draws (0.020 to 0.040); worse than EASE (−0.030 to −0.010)"),
+        ((-0.01, 0.01), "; no better or worse, as far as users tell, than EASE (−0.010 to 0.010)"),
+    ],
+)
+def test_rankings_are_compared_by_intervals_whoever_wins(
+    written: dict[str, Path], ease: tuple[float, float], words: str
+) -> None:
+    write_scores(written, ease, 0.9)
+    said = compare_rankings(written["differences.csv"])
+    assert words in said
+    assert "popularity" not in said
+
+
+@pytest.mark.parametrize(
+    ("covered", "words"), [(0.95, "too wide"), (0.86, "too narrow"), (0.91, "as they should within the error")]
+)
+def test_intervals_of_new_users_are_judged_by_their_error(written: dict[str, Path], covered: float, words: str) -> None:
+    write_scores(written, (0, 1), covered)
+    said = describe_new_users(written["new_users.csv"])
+    assert said.startswith("1,000 users were kept from the chains and folded in with 64 draws")
+    assert words in said
+    assert "true logits" not in said
+    section = build_section(written)
+    assert section is not None
+    assert words in section.body
+
+
+def test_a_baseline_does_not_stand_for_the_posterior(written: dict[str, Path]) -> None:
+    """The key number is that of the posterior, also where EASE ranks better."""
+    before = describe(written)
+    scores = pd.read_csv(written["scores.csv"])
+    best = scores.iloc[[2]].assign(ranking="ease", ndcg=0.9)
+    pd.concat([scores, best]).to_csv(written["scores.csv"], index=False)
+    assert describe(written) == before
+
+
+def test_tables_by_activity_and_of_calibration(written: dict[str, Path]) -> None:
+    activity = [("ease", 1, 2, 9, 30, 0.3, 0.01, 0.4, 0.02), ("ease", 2, 10, 40, 30, 0.3, 0.01, 0.5, 0.02)]
+    columns = ["ranking", "group", "films_from", "films_to", "num_users", "recall", "recall_se", "ndcg", "ndcg_se"]
+    pd.DataFrame(activity, columns=columns).to_csv(written["activity.csv"], index=False)
+    bins = pd.DataFrame({
+        "low": [0.1], "high": [0.2], "num_cells": [500], "predicted": [0.15], "watched": [0.17], "difference_se": [0.01]
+    })  # fmt: skip
+    bins.to_csv(written["calibration.csv"], index=False)
+    (heading, first, _), (_, second, _) = score_tables(written)
+    assert heading == "By activity"
+    assert "10 to 40" in first
+    assert "0.500 ± 0.020" in first
+    assert "2.00 ± 1.00 points" in second

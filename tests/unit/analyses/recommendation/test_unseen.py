@@ -158,7 +158,10 @@ def test_the_analysis_writes_tables_of_new_users(
 ) -> None:
     stays = {name: np.asarray(value) for name, value in split.truth().items()}
     latents = {name: np.tile(value, (1, 3, *[1] * value.ndim)).astype("f4") for name, value in stays.items()}
-    model, settings = MatrixFactorization(Options(width=WIDTH), split.spec()), RecommendationOptions(draws=3, cutoff=5)
+    model, settings = (
+        MatrixFactorization(Options(width=WIDTH), split.spec()),
+        RecommendationOptions(draws=3, cutoff=5, baselines=False),
+    )
     recommend(model, split.spec(), write_posterior(latents), split, settings, files)
     about = pd.read_csv(files["new_users.csv"]).iloc[0]
     assert (about["num_users"], about["num_draws"]) == (USERS // 2, 3)
