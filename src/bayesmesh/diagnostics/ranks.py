@@ -120,6 +120,26 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
     array([[[0., 1.],
             [0., 0.]]])
     """
+    return (ordered.halves <= quantile_of(ordered, probability)[:, None, None]).astype(np.float64)
+
+
+def interval_indicator(ordered: Ordered, low: float, high: float) -> Halves:
+    """Return where a draw lies between two pooled quantiles, both included, as 0 and 1; see `tail_indicator`.
+
+    >>> interval_indicator(order_draws(np.array([[[5.0, 1.0, 9.0, 2.0]]])), 0.3, 0.7)
+    array([[[1., 0.],
+            [0., 1.]]])
+    """
+    lowest, highest = (quantile_of(ordered, probability)[:, None, None] for probability in (low, high))
+    return ((lowest <= ordered.halves) & (ordered.halves <= highest)).astype(np.float64)
+
+
+def quantile_of(ordered: Ordered, probability: float) -> Float[np.ndarray, " coordinate"]:
+    """Return a pooled quantile of all draws, linear between order statistics.
+
+    >>> quantile_of(order_draws(np.array([[[5.0, 1.0, 9.0, 2.0]]])), 0.5)
+    array([3.5])
+    """
     position = (ordered.all_values.shape[1] - 1) * probability
     lower = int(np.floor(position))
     weight = position - lower
@@ -127,8 +147,7 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
     above = ordered.all_values[:, min(lower + 1, ordered.all_values.shape[1] - 1)]
     # numpy's two-sided form: exact at both ends, so that a draw equal to the quantile counts.
     gap = above - below
-    quantile = below + gap * weight if weight < 0.5 else above - gap * (1 - weight)
-    return (ordered.halves <= quantile[:, None, None]).astype(np.float64)
+    return np.asarray(below + gap * weight if weight < 0.5 else above - gap * (1 - weight))
 
 
 def _scores(values: Flat) -> Flat:

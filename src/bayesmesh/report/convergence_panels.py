@@ -19,7 +19,7 @@ NUM_BLOCKS = 150
 LEAST_EXCESS = 1e-4
 """Smallest excess of R-hat over one on the axis."""
 
-MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0)}
+MEASURES = {"r_hat": ("R-hat", 1.0), "ess_bulk": ("Bulk ESS", 0.0), "ess_tail": ("Tail ESS", 0.0)}
 """Measure -> title of its panel, and the value from which the axis starts."""
 
 _WIDE, _NARROW, _HALF = (340, 170), (220, 170), (340, 210)

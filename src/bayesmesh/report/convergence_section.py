@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from bayesmesh.report.convergence_panels import (
     shown_chains,
 )
 from bayesmesh.report.draw_summaries import DrawReader, rank_difference
+from bayesmesh.report.efficiency_panels import draw_efficiency, draw_growth
 from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12
@@ -40,13 +41,18 @@ def build_convergence(
         num_traces: number of summaries with traces.
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
+    latents = [item for item in coordinates if not item.is_summary]
     cards = _trace_cards(summaries, reader, num_traces) if reader else []
     density = _density_panels(reader) if reader else []
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
     limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
-        "worst": summaries[:NUM_WORST],
+        "worst": [
+            ("The worst summaries", summaries[:NUM_WORST]),
+            ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
+        ],
+        "precision": _precision_panels(summaries, reader, limits) if reader else [],
         "num_coordinates": len(coordinates),
         "cards": cards,
         "chains": shown_chains(num_chains) if num_chains and (cards or density) else [],
@@ -78,6 +84,17 @@ def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces
         }
         for n, ((item, draws), rank) in enumerate(zip(found, ranks, strict=True))
     ]
+
+
+def _precision_panels(summaries: Sequence[Coordinate], reader: DrawReader, limits: Mapping[str, float]) -> list[Panel]:
+    """Return panels on the summary with the fewest effective draws in the bulk."""
+    known = [item for item in summaries if math.isfinite(item.ess_bulk)]
+    lowest = min(known, key=lambda item: item.ess_bulk, default=None)
+    draws = reader.coordinate(lowest) if lowest else None
+    if lowest is None or draws is None or not draws.size:
+        return []
+    drawn = (each(draws, lowest.label, limits.get("ess_bulk")) for each in (draw_growth, draw_efficiency))
+    return [panel for panel in drawn if panel]
 
 
 def _density_panels(reader: DrawReader) -> list[Panel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import re
 from collections.abc import Sequence
@@ -104,11 +105,16 @@ def read_verdicts(path: Path) -> list[DatasetRow]:
     return sorted(found, key=key)
 
 
-def worst_first(coordinates: Sequence[Coordinate]) -> list[Coordinate]:
-    """Sort by R-hat from the largest, what is not a number first; ties by bulk ESS from the smallest."""
+def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> list[Coordinate]:
+    """Sort by R-hat from the largest, what is not a number first; ties by bulk ESS from the smallest.
+
+    Args:
+        coordinates: in any order.
+        most: coordinates to return; all if None.
+    """
 
     def key(item: Coordinate) -> tuple[bool, float, float]:
         is_number = not math.isnan(item.r_hat)
         return is_number, -item.r_hat if is_number else 0.0, math.inf if math.isnan(item.ess_bulk) else item.ess_bulk
 
-    return sorted(coordinates, key=key)
+    return sorted(coordinates, key=key) if most is None else heapq.nsmallest(most, coordinates, key=key)

@@ -88,7 +88,7 @@ def test_page_has_every_section_in_the_order_of_the_flow(whole_page: str) -> Non
     positions = [page.index(f'id="{name}"') for name in order]
     assert positions == sorted(positions)
     assert page.count('class="card"') == 2
-    assert page.count("<svg") == 1 + 2 * 2 + 2 + 2 + 3 + 4 + 1
+    assert page.count("<svg") == 1 + 2 * 2 + 2 + 2 + 3 + 3 + 4 + 1
     assert "What it is about." in page
     assert "5f1c0a9e7b42" in page
     assert "NVIDIA H200" in page

@@ -117,3 +117,8 @@ def test_every_format_has_words_and_takes_huge_numbers(format_fn: Callable[[floa
 
 def test_settings_that_yaml_does_not_know_are_written_as_text() -> None:
     assert dump_settings({"path": ExperimentLayout, "when": {1: "é"}}).endswith("when:\n  '1': é\n")
+
+
+def test_the_worst_few_are_the_first_of_all() -> None:
+    every = [coordinate(f"x{i}", r_hat) for i, r_hat in enumerate([1.0, math.nan, 1.2, 1.1])]
+    assert worst_first(every, 2) == worst_first(every)[:2]

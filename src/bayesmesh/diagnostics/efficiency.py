@@ -1,0 +1,200 @@
+"""Compute further statistics of convergence: of quantiles, of small intervals, of many short chains, and as draws grow.
+
+Equal to ``arviz_stats`` 1.3 up to rounding, for many coordinates at once. Each costs as much as the whole of
+`convergence_table` or more, so pages compute them for the worst summaries.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int, Real
+from scipy.stats import beta
+
+from bayesmesh.diagnostics.autocovariance import effective_sample_size
+from bayesmesh.diagnostics.ranks import (
+    Halves,
+    Ordered,
+    interval_indicator,
+    order_draws,
+    rank_normalise,
+    rank_normalise_folded,
+    tail_indicator,
+)
+
+_BLOCK_DRAWS = 2**17
+"""Draws that are sorted at a time."""
+
+_ONE_SD = (0.1586553, 0.8413447)
+"""Probabilities one standard deviation below and above the mean of a normal distribution, as arviz_stats rounds them."""
+
+
+def quantile_ess(
+    x: Real[np.ndarray, "chain draw coordinate"], probabilities: Sequence[float]
+) -> Float[np.ndarray, "probability coordinate"]:
+    """Return the effective sample sizes of the estimates of quantiles.
+
+    Args:
+        x: draws, at least four of each chain, any real dtype; computed in float64.
+        probabilities: of the quantiles.
+
+    Returns:
+        Effective draws of each; NaN for a coordinate with a draw that is not finite.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4.
+
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 1))
+    >>> quantile_ess(x, [0.5, 0.9]).round(-1)
+    array([[420.],
+           [360.]])
+    """
+
+    def of_block(ordered: Ordered) -> Float[np.ndarray, "probability coordinate"]:
+        return np.stack([effective_sample_size(tail_indicator(ordered, p)) for p in probabilities])
+
+    return _by_block(x, len(probabilities), of_block)
+
+
+def local_ess(
+    x: Real[np.ndarray, "chain draw coordinate"], num_intervals: int
+) -> Float[np.ndarray, "interval coordinate"]:
+    """Return the effective sample sizes of the probabilities of intervals between evenly spaced quantiles.
+
+    Args:
+        x: draws, at least four of each chain, any real dtype; computed in float64.
+        num_intervals: intervals of equal probability, from the smallest draw to the largest.
+
+    Returns:
+        Effective draws of each; NaN for a coordinate with a draw that is not finite.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on the efficiency of small intervals.
+    """
+    edges = np.linspace(0.0, 1.0, num_intervals + 1)
+
+    def of_block(ordered: Ordered) -> Float[np.ndarray, "interval coordinate"]:
+        pairs = itertools.pairwise(edges.tolist())
+        return np.stack([effective_sample_size(interval_indicator(ordered, low, high)) for low, high in pairs])
+
+    return _by_block(x, num_intervals, of_block)
+
+
+def quantile_mcse(
+    x: Real[np.ndarray, "chain draw coordinate"], probabilities: Sequence[float]
+) -> Float[np.ndarray, "probability coordinate"]:
+    """Return the Monte Carlo standard errors of quantiles, in the unit of the draws.
+
+    Args:
+        x: draws, at least four of each chain, any real dtype; computed in float64.
+        probabilities: of the quantiles.
+
+    Returns:
+        Half the distance between the draws at the quantiles of a beta distribution, which has the effective draws of the
+        quantile's estimate; NaN for a coordinate with a draw that is not finite.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4, on Monte Carlo errors of quantiles.
+    """
+
+    def of_block(ordered: Ordered) -> Float[np.ndarray, "probability coordinate"]:
+        size, rows = ordered.all_values.shape[1], np.arange(len(ordered.all_values))
+        errors = []
+        for p in probabilities:
+            ess = effective_sample_size(tail_indicator(ordered, p))
+            low, high = (beta.ppf(side, ess * p + 1, ess * (1 - p) + 1) * size - 1 for side in _ONE_SD)
+            first = np.floor(np.maximum(low, 0)).astype(np.int64)
+            last = np.ceil(np.minimum(high, size - 1)).astype(np.int64)
+            errors.append((ordered.all_values[rows, last] - ordered.all_values[rows, first]) / 2)
+        return np.stack(errors)
+
+    return _by_block(x, len(probabilities), of_block)
+
+
+def nested_r_hat(
+    x: Real[np.ndarray, "chain draw coordinate"], superchains: Int[np.ndarray, " number"]
+) -> Float[np.ndarray, " coordinate"]:
+    """Return nested R-hat, which tells many chains that are too short for R-hat from chains that disagree.
+
+    Args:
+        x: draws, at least four of each chain, any real dtype; computed in float64.
+        superchains: number of the superchain of each chain: chains that began at the same point, as many in each.
+
+    Returns:
+        The larger of rank-normalised and folded nested R-hat of half chains; NaN for a coordinate with a draw that is not
+        finite, or of which all are equal.
+
+    Raises:
+        ValueError: superchains differ in size, there is only one, or their numbers are not those of all chains.
+
+    Reference:
+        Margossian et al. 2024, "Nested R-hat: assessing the convergence of Markov chain Monte Carlo when running many
+        short chains", doi:10.1214/24-BA1453, equations 4 to 8.
+
+    >>> x = np.random.default_rng(0).normal(size=(64, 10, 1))
+    >>> nested_r_hat(x, np.arange(64) // 16).round(2)
+    array([1.])
+    """
+    numbers, sizes = np.unique(superchains, return_counts=True)
+    if len(superchains) != len(x) or len(numbers) < 2 or len(set(sizes.tolist())) != 1:
+        found = (
+            f"{len(x)} chains, {len(numbers)} superchains of {', '.join(map(str, sizes))} of {len(superchains)} chains"
+        )
+        raise ValueError(f"superchains must be two or more, of equal size, and have every chain: {found}")
+    # Second halves follow all first halves.
+    of_halves = np.concatenate([superchains, superchains])
+    members = np.stack([np.flatnonzero(of_halves == number) for number in numbers])
+
+    def of_block(ordered: Ordered) -> Float[np.ndarray, "one coordinate"]:
+        bulk, folded = (_nested(z, members) for z in (rank_normalise(ordered), rank_normalise_folded(ordered)))
+        return np.where(folded > bulk, folded, bulk)[None]
+
+    return _by_block(x, 1, of_block)[0]
+
+
+def _nested(z: Halves, members: Int[np.ndarray, "superchain member"]) -> Float[np.ndarray, " coordinate"]:
+    """Return nested R-hat of normal scores, with the half chains of each superchain."""
+    means, variances = z.mean(axis=-1)[:, members], z.var(axis=-1, ddof=1)[:, members]
+    within = (variances.mean(axis=-1) + means.var(axis=-1, ddof=1)).mean(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(1 + means.mean(axis=-1).var(axis=-1, ddof=1) / within)
+
+
+def growing_ess(
+    x: Real[np.ndarray, "chain draw coordinate"], num_draws: Sequence[int]
+) -> tuple[Float[np.ndarray, "count coordinate"], Float[np.ndarray, "count coordinate"]]:
+    """Return bulk and tail effective sample sizes of the first draws of all chains, for growing numbers of draws.
+
+    Both should grow in proportion to the draws; a curve that levels off shows a mode or a tail that some chains find late.
+
+    Args:
+        x: draws, any real dtype; computed in float64.
+        num_draws: numbers of draws of each chain, at least four.
+
+    Reference:
+        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 5, on the change of effective sample sizes with draws.
+    """
+
+    def bulk_and_tail(ordered: Ordered) -> Float[np.ndarray, "two coordinate"]:
+        tails = [effective_sample_size(tail_indicator(ordered, p)) for p in (0.05, 0.95)]
+        return np.stack([effective_sample_size(rank_normalise(ordered)), np.minimum(*tails)])
+
+    found = np.stack([_by_block(x[:, :count], 2, bulk_and_tail) for count in num_draws])
+    return found[:, 0], found[:, 1]
+
+
+def _by_block(
+    x: Real[np.ndarray, "chain draw coordinate"],
+    num_rows: int,
+    of_block: Callable[[Ordered], Float[np.ndarray, "row coordinate"]],
+) -> Float[np.ndarray, "row coordinate"]:
+    """Return statistics of the coordinates whose draws are all finite, in blocks of bounded memory; NaN for others."""
+    found = np.full((num_rows, x.shape[2]), np.nan)
+    usable = np.flatnonzero(np.isfinite(x).all(axis=(0, 1)))
+    block = max(1, _BLOCK_DRAWS // (x.shape[0] * x.shape[1]))
+    for rows in np.split(usable, range(block, len(usable), block)) if usable.size else []:
+        draws = np.array(np.moveaxis(x[:, :, rows], -1, 0), dtype=np.float64, order="C")
+        found[:, rows] = of_block(order_draws(draws))
+    return found
