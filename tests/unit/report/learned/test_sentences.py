@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 
+from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.report.learned.sentences import say_sides, say_truth
+from bayesmesh.report.learned.sentences import say_sides, say_truth, say_unsettled, trust
 from bayesmesh.report.tables import Coordinate
 
 
@@ -45,3 +47,27 @@ def test_truth() -> None:
     assert say_truth([inside]) == "The 90% interval contains the value that generated the data."
     assert say_truth([outside]) == "The 90% interval does not contain the value that generated the data."
     assert say_truth([inside, outside]).startswith("1 of 2 intervals (90%) contain")
+
+
+def verdict(outcome: str, **about: object) -> Verdict:
+    numbers = {"summaries": 1, "latents": 0, "listed": 1}
+    return Verdict.model_validate({
+        "verdict": outcome, "gates": [], "experiment": "x", "num_chains": 4, "num_draws": 9, "num_coordinates": numbers, "latents": {},
+        "num_divergences": None, "divergence_share": None, "bfmi": [], "acceptance_rate": None, **about,
+    })  # fmt: skip
+
+
+def test_what_may_be_trusted() -> None:
+    assert trust(verdict("pass")) == ""
+    assert "gates that did not pass" in trust(verdict("warn"))
+    assert "do not trust these numbers" in trust(verdict("fail"))
+    many = {"pass": 8, "warn": 0, "fail": 2}
+    assert "the 2 datasets that fail" in trust(verdict("fail", datasets=many))
+    assert trust(verdict("warn", datasets={"pass": 9, "warn": 1, "fail": 0})) == ""
+
+
+def test_chains_that_disagree_on_a_coordinate() -> None:
+    settled, moved = estimate("a", 0, 1), estimate("b", 0, 1)
+    moved = moved._replace(item=dataclasses.replace(moved.item, r_hat=1.02))
+    assert say_unsettled([settled], verdict("pass")) == ""
+    assert say_unsettled([settled, moved], verdict("pass")).startswith("R-hat of 1 of these 2 is above 1.01")
