@@ -33,6 +33,7 @@ EXPERIMENT: dict[str, Any] = {
     "model": {"name": "matrix_factorization"},
     "kernel": {"name": "hmc"},
     "averaging": {},
+    "divergent_draws": {},
     "evidence": {},
     "loo": {},
     "neighbours": {},
@@ -113,6 +114,7 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
             "sample",
             "assemble",
             "average",
+            "divergent_draws",
             "evidence",
             "loo",
             "neighbours",
@@ -139,8 +141,8 @@ CHANGES: list[tuple[str, Any, set[str]]] = [
             "sensitivity",
         },
     ),
-    ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose"}),
-    ("data.num_films", 9, set(STAGES) - {"diagnose"}),
+    ("data.split_seed", 2, set(STAGES) - {"fetch", "diagnose", "divergent_draws"}),
+    ("data.num_films", 9, set(STAGES) - {"diagnose", "divergent_draws"}),
 ]
 
 

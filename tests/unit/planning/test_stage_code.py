@@ -80,7 +80,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     def prints(stop: bool) -> dict[str, str]:
         config: dict[str, Any] = {
             "title": "Some", "data": {"source": "digits"}, "model": {"name": "own.model:Own"}, "kernel": {"name": "hmc"},
-            "averaging": {}, "evidence": {}, "loo": {}, "predictive_checks": {}, "sensitivity": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
+            "averaging": {}, "divergent_draws": {}, "evidence": {}, "loo": {}, "predictive_checks": {}, "sensitivity": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
         }  # fmt: skip
         some = experiment_class().model_validate(config)
         return {stage: stage_fingerprint(make_spec(stage, "some", some, "results")) for stage in RUN}

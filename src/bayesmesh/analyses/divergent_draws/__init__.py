@@ -1,0 +1,1 @@
+"""Say where in the posterior divergences gather: at which values of which latents, and of which pairs."""

@@ -1,0 +1,78 @@
+"""Divergences in the neck of a funnel are found there; those spread evenly are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayesmesh.analyses.divergent_draws.places import LEVEL, TAIL, find_places
+from bayesmesh.analyses.divergent_draws.section import LEVEL as SHOWN_LEVEL
+from bayesmesh.analyses.divergent_draws.section import TAIL as SHOWN_TAIL
+from bayesmesh.analyses.divergent_draws.section import build_section, describe, read_places
+from bayesmesh.analyses.divergent_draws.settings import Options
+from bayesmesh.config.declarations import declared
+from bayesmesh.figures.documents import read_csv
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import CHAIN, DRAW, ExperimentLayout
+from bayesmesh.store.posterior_reader import open_posterior
+
+SHAPE = (4, 500)
+
+
+def store(folder: Path, diverging: np.ndarray | None, seed: int = 1) -> dict[str, Path]:
+    """A funnel of a log scale and three effects, and a latent that has nothing to do with it."""
+    generator = np.random.default_rng(seed)
+    log_scale = generator.standard_normal(SHAPE)
+    latents = {
+        "sd": np.exp(log_scale), "effects": np.exp(log_scale)[..., None] * generator.standard_normal((*SHAPE, 3)),
+        "other": generator.standard_normal(SHAPE), "constant": np.ones(SHAPE),
+    }  # fmt: skip
+    layout = ExperimentLayout(folder, "one")
+    root = open_group(layout.posterior, "w")
+    group = root.create_group("posterior")
+    for name, values in latents.items():
+        write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
+    if diverging is not None:
+        given = (
+            diverging if diverging.dtype == bool else np.argsort(np.argsort(latents["sd"].ravel())).reshape(SHAPE) < 40
+        )
+        write_array(root.create_group("sample_stats"), "diverging", given, (CHAIN, DRAW))
+    files = declared("divergent_draws").files(layout.folder)
+    files["pairs.csv"].parent.mkdir()
+    find_places(open_posterior(layout.posterior), Options(drawn=200), files)
+    return files
+
+
+def test_divergences_in_a_funnel_are_placed_at_its_neck(tmp_path: Path) -> None:
+    files = store(tmp_path, np.zeros(SHAPE))
+    table = read_places(files["divergent.csv"])
+    assert table.loc[0, ["latent", "end", "share"]].tolist() == ["sd", "low", 1.0]
+    by_latent = table.set_index("latent")
+    # Effects are near their middle there, and at no end.
+    assert by_latent.loc["effects[0]", "share"] < TAIL
+    assert by_latent.loc["other", "p_value"] > 0.1
+    assert "constant" not in by_latent.index
+    assert "sd" in read_csv(files["pairs.csv"], ("first", "second"))[0].cells.values()
+    assert sum(row.number("diverging") for row in read_csv(files["draws.csv"], ("diverging", "sd"))) == 40
+    assert len(read_csv(files["draws.csv"], ())) == 240
+    page = build_section(files).body
+    assert "They gather where sd is small (100% of them, and 10% of the other draws)" in page
+    assert "<svg" in page
+    assert describe(files) == "divergences where sd is small"
+    assert (LEVEL, TAIL) == (SHOWN_LEVEL, SHOWN_TAIL)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_divergences_anywhere_are_not_placed(tmp_path: Path, seed: int) -> None:
+    files = store(tmp_path, np.random.default_rng(seed).random(SHAPE) < 0.03, seed)
+    assert "do not gather along any latent" in build_section(files).body
+    assert describe(files) == ""
+
+
+def test_without_divergences_nothing_is_shown(tmp_path: Path) -> None:
+    for i, diverging in enumerate((None, np.zeros(SHAPE, bool))):
+        files = store(tmp_path / str(i), diverging)
+        assert build_section(files) is None
+        assert describe(files) == ""
