@@ -84,7 +84,11 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         for name, text in texts.items():
             (tmp_path / f"own/{name}.py").write_text(text)
         files = [tmp_path / f"own/{name}.py" for name in texts]
-        return sorted(digest_without([*files, PACKAGE_ROOT / "models/base.py"], members).values())
+        return sorted(
+            digest_without(
+                [*files, *(PACKAGE_ROOT / "models" / name for name in ("base.py", "_by_unit.py"))], members
+            ).values()
+        )
 
     return digest
 
