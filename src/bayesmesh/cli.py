@@ -37,6 +37,11 @@ class Verb(NamedTuple):
 
 _LATER = option("--later", metavar="FILE,...", help="specifications of later stages to check before sampling")
 _GROUP = option("--group", default="group-000", help="chain group, such as group-000")
+_ANALYSIS = option(
+    "--analysis",
+    metavar="NAME",
+    help="with --experiment: which one, module:attribute or its verb; by default the only one",
+)
 
 _FOR_ONE_USER = (
     option("--user", metavar="ID", help="list films for this user of the data"),
@@ -53,6 +58,7 @@ OF_STAGES: dict[str, tuple[Option, ...]] = {
     "compile": (CORES, GPUS, PROCESSES, _LATER),
     "sample": (CORES, GPUS, PROCESSES, _GROUP),
     "recommend": (CORES, GPUS, *_FOR_ONE_USER),
+    "analyse": (CORES, GPUS, _ANALYSIS),
 }
 """Stage -> options besides the common ones; other stages compute on the devices of one process."""
 
@@ -93,11 +99,11 @@ VERBS = {
         (option("--yes", action="store_true", help="remove without asking"),),
     ),
     "check": Verb(
-        "check a model on data it reads, a source or a kernel, and say in plain words what is wrong", "operations.check:run",
+        "check a model on data it reads, a source, a kernel or an analysis, and say in plain words what is wrong", "operations.check:run",
         (
-            option("model", nargs="?", metavar="NAME", help="name of a model, a source or a kernel, or module:attribute; the model of the experiment by default"),
-            option("--experiment", metavar="NAME", help="whose data and options to use; by default of the first that uses the component"),
-            option("--kind", choices=("model", "source", "kernel"), help="what it is, where a name is that of several"),
+            option("model", nargs="?", metavar="NAME", help="name of a model, a source, a kernel or an analysis, or module:attribute; the model of the experiment by default"),
+            option("--experiment", metavar="NAME", help="whose data and options to use, for an analysis its results too; by default of the first that uses the component"),
+            option("--kind", choices=("model", "source", "kernel", "analysis"), help="what it is, where a name is that of several"),
         ),
     ),
     "compare": Verb(
@@ -125,13 +131,13 @@ VERBS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    from bayesmesh.planning.specs import STAGES
+    from bayesmesh.planning.flow import STAGES
     from bayesmesh.reproduction.verbs import add_verbs
 
     parser = argparse.ArgumentParser(prog="bayesmesh", description="Stages of a Bayesian experiment, one verb each.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for stage in STAGES:
+    for stage in (*STAGES, "analyse"):
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
         for_user = stage == "recommend"
         run = "stages.recommend_user:run" if for_user else "stages.job:run"
@@ -158,10 +164,11 @@ def _add_verb(
 
 def _first_line(stage: str) -> str:
     """Return the first docstring line of the stage or analysis without importing it."""
-    from bayesmesh.config.declarations import analysis_of_verb
+    from bayesmesh.planning.flow import analysis_of
 
-    path = Path(__file__).parent / "stages" / f"{stage}.py"
-    text = (path if path.exists() else analysis_of_verb(stage).path).read_text(encoding="utf-8")
+    analysis = analysis_of(stage)
+    path = analysis.path if analysis else Path(__file__).parent / "stages" / f"{stage}.py"
+    text = path.read_text(encoding="utf-8")
     line = text.split('"""')[1].splitlines()[0]
     return line.partition(": ")[2] or line
 

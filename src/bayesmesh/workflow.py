@@ -59,11 +59,12 @@ def find_beside(path: Path | None, rules: _Folder) -> str | None:
     """Return a file of the package as a rule file names it; None for None.
 
     Args:
-        path: file of the package.
+        path: file of the package, or of the user's.
         rules: folder of the rule file. In a repository, Snakemake takes every name to be relative to it.
     """
     if path is None:
         return None
     if "://" not in rules.get_path_or_uri(secret_free=True):
         return str(path)
-    return f"../../src/bayesmesh/{path.relative_to(_PACKAGE)}"
+    # A repository does not hold the files of the user.
+    return f"../../src/bayesmesh/{path.relative_to(_PACKAGE)}" if path.is_relative_to(_PACKAGE) else None

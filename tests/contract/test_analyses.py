@@ -9,26 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
-from bayesmesh.analyses.base import BoundModel, Subject
+from bayesmesh.analyses.base import Subject
 from bayesmesh.cli import VERBS
-from bayesmesh.config.blocks import DataSettings
-from bayesmesh.config.declarations import declared, list_analyses, read_offers
+from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component
-from bayesmesh.data.base import Source
-from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import Shards
 from bayesmesh.figures.sections import Section
-from bayesmesh.planning.specs import STAGES
-from bayesmesh.store.arrays import open_group, write_array
-from bayesmesh.store.hashes import write_hashes
-from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
+from bayesmesh.operations.check.analysis_subject import OTHER, find_offering, make_posterior
+from bayesmesh.planning.flow import STAGES
 
 NAMES = list_components("analysis")
-OTHER = "another"
 FOLDERS_OF_STAGES = {"chains", "program", "diagnostics", "specs", "ledger", "logs", "benchmarks", "posterior.zarr"}
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
@@ -41,32 +33,11 @@ def make(name: str) -> Any:
     return cls(options)
 
 
-def first_offering(kind: str, words: tuple[str, ...]) -> str:
-    """The first source or model that offers all words; one that comes without files, or the plainest for no words."""
-    fitting = [n for n in list_components(kind) if set(words) <= set(read_offers(kind, n) or ())]
-    if not words:
-        return "gaussian"
-    return next(n for n in fitting if kind == "model" or load_component(kind, n).fetch is Source.fetch)
-
-
 def subject(name: str, folder: Path, experiment: str, seed: int) -> Subject:
     """An experiment with small data and a posterior of draws from the prior: two chains of three."""
     jax.config.update("jax_enable_x64", True)
-    analysis, data, layout = declared(name), DataLayout(folder, "data", "all"), ExperimentLayout(folder, experiment)
-    if not data.sharded.exists():
-        source, options = resolve_component("source", first_offering("source", analysis.needs_of_source), {})
-        kind = "held-out" if source(options).read(folder).kind == "interactions" else ""
-        shard(source(options).read(folder), DataSettings(held_out_fraction=0.2 if kind else 0.0), data)
-    shards = Shards(data.shards)
-    model_class, options = resolve_component("model", first_offering("model", analysis.needs_of_model), {})
-    model = model_class(options, shards.spec("float32"))
-    draws = model.prior(shards.spec("float32")).sample((2, 3), seed=jax.random.key(seed))
-    group = open_group(layout.posterior, "w").create_group("posterior")
-    for latent, values in draws.items():
-        dims = (CHAIN, DRAW, *(f"{latent}_dim_{axis}" for axis in range(values.ndim - 2)))
-        write_array(group, latent, np.asarray(values), dims)
-    write_hashes(layout.posterior, {})
-    return Subject(layout, lambda: BoundModel(model, shards.spec("float32"), shards))
+    needed = (find_offering(kind, declared(name).needs(kind)) for kind in ("source", "model"))
+    return Subject(*make_posterior(folder, experiment, *needed, seed=seed))
 
 
 def test_what_it_declares_is_what_its_class_says(name: str) -> None:
@@ -100,8 +71,8 @@ def test_its_names_are_its_own(name: str) -> None:
 
 def test_some_data_and_some_model_offer_what_it_needs(name: str) -> None:
     analysis = declared(name)
-    assert first_offering("source", analysis.needs_of_source)
-    assert first_offering("model", analysis.needs_of_model)
+    assert find_offering("source", analysis.needs_of_source)
+    assert find_offering("model", analysis.needs_of_model)
 
 
 def test_its_settings_have_bounds_and_descriptions(name: str) -> None:

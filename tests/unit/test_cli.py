@@ -16,7 +16,7 @@ import pytest
 from bayesmesh import __version__
 from bayesmesh.cli import main
 from bayesmesh.operations import findings, verify
-from bayesmesh.planning.specs import STAGES
+from bayesmesh.planning.flow import STAGES
 
 GOOD = "title: A test\ndata: {source: gaussian}\nmodel: {name: gaussian}\nkernel: {name: hmc}\n"
 

@@ -17,7 +17,7 @@ import pytest
 from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.specs import LATER, STAGES
+from bayesmesh.planning.flow import LATER, STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.planning import site as site_module
+from bayesmesh.planning.flow import LATER
 from bayesmesh.planning.site import load_site
-from bayesmesh.planning.specs import LATER
 from submission import read_profile, sbatch_command
 
 SITE = """\

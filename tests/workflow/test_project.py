@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,10 @@ def project(installed: Command, tmp_path_factory: pytest.TempPathFactory) -> Pat
     written = installed(base, "bayesmesh.cli", "init", "my-study")
     assert written.returncode == 0, written.stderr
     experiment = base / "my-study" / "config" / "experiments" / "growth.yaml"
-    experiment.write_text(experiment.read_text().replace("warmup: 500\n  draws: 500", "warmup: 20\n  draws: 20"))
+    written = installed(base / "my-study", "bayesmesh.cli", "new", "analysis", "tails")
+    assert written.returncode == 0, written.stderr
+    fewer = experiment.read_text().replace("warmup: 500\n  draws: 500", "warmup: 20\n  draws: 20")
+    experiment.write_text(f"{fewer}analyses:\n  my_study.tails:TailsAnalysis: {{num_shown: 3}}\n")
     (base / "elsewhere").mkdir()
     (base / "my-study" / "results").symlink_to(base / "elsewhere")
     return base / "my-study"
@@ -56,6 +60,22 @@ def test_a_new_project_runs_to_its_report(installed: Command, project: Path) -> 
     again = installed(project.parent, "snakemake", "-n", "--cores", "2", "-s", "my-study/Snakefile", "-d", "my-study")
     assert again.returncode == 0, again.stderr
     assert "Nothing to be done" in again.stdout + again.stderr
+    # So is an analysis of one's own, between the posterior and the page: its change runs these alone.
+    results = project / "results" / "growth"
+    assert (results / "tails" / "moments.csv").read_text().startswith("latent,mean,sd\nintercept,")
+    page = (results / "report.html").read_text()
+    assert '<h2 id="tails">Tails</h2>' in page
+    assert "Moments of every latent" in page
+    analysis = project / "my_study" / "tails.py"
+    analysis.write_text(analysis.read_text().replace('"Moments of every latent"', '"Moments"'))
+    edited = installed(project, "snakemake", "-n", "--cores", "2")
+    counted = re.findall(r"^(\w+) +1$", edited.stdout + edited.stderr, re.M)
+    assert {*counted} == {"tails", "report", "index", "all"}, edited.stdout + edited.stderr
+    by_hand = installed(project, "bayesmesh.cli", "analyse", "--experiment", "growth", "--analysis", "tails")
+    assert by_hand.returncode == 0, by_hand.stderr
+    checked = installed(project, "bayesmesh.cli", "check", "my_study.tails:TailsAnalysis")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "on the posterior of experiment 'growth'" in checked.stdout
     # An own model is code of the project: its change samples again.
     model = project / "my_study" / "growth.py"
     model.write_text(model.read_text().replace("StudentT(4,", "StudentT(5,"))

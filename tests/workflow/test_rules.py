@@ -39,7 +39,7 @@ OF_REPRODUCTION = {
 
 
 def test_there_is_a_rule_for_every_stage() -> None:
-    from bayesmesh.planning.specs import LATER, STAGES
+    from bayesmesh.planning.flow import LATER, STAGES
 
     stages = {*STAGES, "analyse"} - set(LATER)
     assert {name for _, name in WORKING} == {
@@ -67,7 +67,7 @@ def test_params_are_the_configuration_and_the_code(file: str, rule: str) -> None
     elif rule in OF_REPRODUCTION:
         assert " ".join(text.partition("#")[0].split()) == OF_REPRODUCTION[rule]
     elif rule == "analyse":
-        params = "config=PLAN.trigger(_analysis.verb), spec=PLAN.spec(_analysis.verb), code=PLAN.code(_analysis.verb), verb=_analysis.verb,"
+        params = "config=PLAN.trigger(_analysis.stage), spec=PLAN.spec(_analysis.stage), code=PLAN.code(_analysis.stage), verb=_analysis.command,"
         assert " ".join(text.split()) == params
         assert "bayesmesh {params.verb:q} --spec {params.spec:q}" in WORKING[file, rule]
     else:

@@ -5,7 +5,7 @@ for _analysis in PLAN.analyses():
         name:
             _analysis.verb
         input:
-            PLAN.inputs(_analysis.verb),
+            PLAN.inputs(_analysis.stage),
         output:
             report(
                 update(PLAN.analysis_outputs(_analysis)[0]),
@@ -27,10 +27,10 @@ for _analysis in PLAN.analyses():
         resources:
             gpu=0,
         params:
-            config=PLAN.trigger(_analysis.verb),
-            spec=PLAN.spec(_analysis.verb),
-            code=PLAN.code(_analysis.verb),
-            verb=_analysis.verb,
+            config=PLAN.trigger(_analysis.stage),
+            spec=PLAN.spec(_analysis.stage),
+            code=PLAN.code(_analysis.stage),
+            verb=_analysis.command,
         message:
             _analysis.message.replace("{experiment}", "{wildcards.experiment}")
         shell:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from bayesmesh.config.registry import component_path, list_components, parse_classes, read_options
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.settings import CODE_PATTERN, Settings
 from bayesmesh.errors import ConfigError, suggest
 
 STAGE_NAMES = frozenset({"fetch", "shard", "compile", "sample", "assemble", "diagnose", "report"})
@@ -26,8 +27,16 @@ TARGET_NAMES = frozenset({
 })  # fmt: skip
 """Targets and rules of the workflow, and folders beside those of the experiments."""
 
-OTHER_VERBS = frozenset({"check", "compare", "doctor", "gc", "init", "new", "predict", "schema", "status", "verify"})
+OWN_VERB = "analyse"
+"""Verb of the command line that runs the analyses of users' packages, which have no verbs of their own."""
+
+OTHER_VERBS = frozenset({
+    OWN_VERB, "check", "compare", "doctor", "gc", "init", "new", "predict", "schema", "status", "verify",
+})  # fmt: skip
 """Verbs of the command line that are neither stages nor targets."""
+
+OWN_KEY = "analyses"
+"""Key of an experiment for analyses of users' packages; a shipped analysis is a key by itself."""
 
 EXPERIMENT_FOLDERS = frozenset({"benchmarks", "chains", "diagnostics", "ledger", "logs", "program", "specs"})
 """Folders of an experiment that are not of an analysis."""
@@ -37,9 +46,12 @@ Output = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}\.(csv|json|svg
 
 
 class AnalysisDeclaration(Settings):
-    """Declarations of an analysis class; `bayesmesh.analyses.base.Analysis` documents each attribute."""
+    """Declarations of an analysis class; `bayesmesh.analyses.base.Analysis` documents each attribute.
 
-    name: Word
+    `name` is that of its file or folder, or ``module:attribute`` of a user's package.
+    """
+
+    name: Word | Annotated[str, Field(pattern=CODE_PATTERN)]
     path: Path
     pretty_name: str = Field(min_length=1)
     outputs: tuple[Output, ...] = Field(min_length=1)
@@ -50,6 +62,26 @@ class AnalysisDeclaration(Settings):
     needs_of_source: tuple[Word, ...] = ()
     needs_of_model: tuple[Word, ...] = ()
     names_others: bool
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it belongs to a user's package."""
+        return ":" in self.name
+
+    @property
+    def stage(self) -> str:
+        """Name of its stage, from which planning finds it: its verb, or ``module:attribute``."""
+        return self.name if self.is_own else self.verb
+
+    @property
+    def command(self) -> str:
+        """The verb of the command line that runs it."""
+        return OWN_VERB if self.is_own else self.verb
+
+    @property
+    def key(self) -> str:
+        """The key with which an experiment asks for it."""
+        return key_of(self.name)
 
     def files(self, experiment_folder: Path) -> dict[str, Path]:
         """Return output -> its path below the folder of an experiment."""
@@ -80,20 +112,17 @@ class AnalysisDeclaration(Settings):
 
 
 def list_analyses() -> list[AnalysisDeclaration]:
-    """Return all analyses, sorted by name."""
+    """Return the analyses of this package, sorted by name."""
     return [declared(name) for name in list_components("analysis")]
 
 
-def analysis_of_verb(verb: str) -> AnalysisDeclaration:
-    """Return the analysis with a given verb.
+def key_of(name: str) -> str:
+    """Return the key with which an experiment asks for an analysis.
 
-    Raises:
-        ConfigError: no analysis has the verb.
+    >>> key_of("some_analysis"), key_of("my_study.tails:Tails")
+    ('some_analysis', 'analyses.my_study.tails:Tails')
     """
-    verbs = {each.verb: each for each in list_analyses()}
-    if verb not in verbs:
-        raise ConfigError(f"no analysis has the verb '{verb}'", suggest(verb, verbs))
-    return verbs[verb]
+    return f"{OWN_KEY}.{name}" if ":" in name else name
 
 
 def declared(name: str) -> AnalysisDeclaration:
@@ -107,12 +136,11 @@ def declared(name: str) -> AnalysisDeclaration:
 
 @functools.cache
 def _declared(name: str, path: Path) -> AnalysisDeclaration:
-    classes = [node for node in parse_classes(path) if any(getattr(b, "id", "") == "Analysis" for b in node.bases)]
-    if len(classes) != 1:
-        raise ConfigError(f"{path}: {len(classes)} classes derive from Analysis; an analysis is exactly one")
-    found = {k: v for k, v in _literals(classes[0]).items() if k in AnalysisDeclaration.model_fields}
-    pretty_name = name.replace("_", " ").capitalize()
-    values = {"pretty_name": pretty_name, "verb": name, "folder": name, **{k: value for k, (value, _) in found.items()}}
+    node = _class_of(name, path)
+    found = {k: v for k, v in _literals(node).items() if k in AnalysisDeclaration.model_fields}
+    word = _snake_case(name.partition(":")[2]) or name
+    pretty_name = word.replace("_", " ").capitalize()
+    values = {"pretty_name": pretty_name, "verb": word, "folder": word, **{k: value for k, (value, _) in found.items()}}
     values.setdefault("message", f"{values['pretty_name']} of {{experiment}}")
     names_others = "experiments" in read_options(path).model_fields
     try:
@@ -121,7 +149,7 @@ def _declared(name: str, path: Path) -> AnalysisDeclaration:
         )
     except ValidationError as error:
         key, problem = str(error.errors()[0]["loc"][0]), error.errors()[0]["msg"]
-        line = f", line {found[key][1]}" if key in found else ""
+        line = f", line {found[key][1]}" if key in found else f": class {node.name}"
         remedy = "write it out, as docs/contracts/analysis.md says"
         raise ConfigError(f"{path}{line}: {key}: {problem}", remedy) from error
     _check_names(declaration)
@@ -131,22 +159,58 @@ def _declared(name: str, path: Path) -> AnalysisDeclaration:
     return declaration
 
 
+def _class_of(name: str, path: Path) -> ast.ClassDef:
+    """Return the class of an analysis, as syntax: the named one, or the one that derives from `Analysis`."""
+    if attribute := name.partition(":")[2]:
+        found = next((node for node in parse_classes(path) if node.name == attribute), None)
+        if found is None:
+            raise ConfigError(
+                f"'{name}': {path} has no class {attribute}",
+                "name the module whose file defines it, not one that imports it",
+            )
+        return found
+    classes = [node for node in parse_classes(path) if any(getattr(b, "id", "") == "Analysis" for b in node.bases)]
+    if len(classes) != 1:
+        raise ConfigError(f"{path}: {len(classes)} classes derive from Analysis; an analysis is exactly one")
+    return classes[0]
+
+
+def _snake_case(name: str) -> str:
+    """Return the name of an analysis' class as one of a folder.
+
+    >>> _snake_case("TailIndex"), _snake_case("LOOByGroupAnalysis"), _snake_case("tails")
+    ('tail_index', 'loo_by_group', 'tails')
+    """
+    plain = name.removesuffix("Analysis") or name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", plain).lower().strip("_")
+
+
 def _check_names(declaration: AnalysisDeclaration) -> None:
-    """Refuse names of stages, targets, verbs and folders: rules, verbs and outputs of an analysis are named after it.
+    """Refuse names that are taken: rules, verbs and outputs of an analysis are named after it.
 
     Raises:
         ConfigError: a name is taken; the message names the file and the attribute.
     """
-    taken = STAGE_NAMES | TARGET_NAMES | OTHER_VERBS
+    verbs, folders = STAGE_NAMES | TARGET_NAMES | OTHER_VERBS, EXPERIMENT_FOLDERS
     another = "write another one in the class, for example"
-    for attribute, value, reserved, remedy in (
-        ("name", declaration.name, taken | EXPERIMENT_FOLDERS, "rename the file or its folder, for example to my_{}"),
-        ("verb", declaration.verb, taken, f'{another} `verb = "run_{{}}"`'),
-        ("folder", declaration.folder, EXPERIMENT_FOLDERS, f'{another} `folder = "my_{{}}"`'),
-    ):
+    rows = [
+        ("verb", declaration.verb, verbs, f'{another} `verb = "run_{{}}"`'),
+        ("folder", declaration.folder, folders, f'{another} `folder = "my_{{}}"`'),
+    ]
+    if not declaration.is_own:
+        rows = [
+            ("name", declaration.name, verbs | folders, "rename the file or its folder, for example to my_{}"),
+            *rows,
+        ]
+    for attribute, value, reserved, remedy in rows:
         if value in reserved:
             problem = f"the {attribute} '{value}' belongs to a stage, a target, a verb or a folder of the workflow"
             raise ConfigError(f"{declaration.path}: {problem}", remedy.format(value))
+    for other in list_analyses() if declaration.is_own else ():
+        for attribute, value, _, remedy in rows:
+            if value in (other.name, other.verb, other.folder):
+                problem = f"the {attribute} '{value}' belongs to the analysis '{other.name}' of bayesmesh"
+                raise ConfigError(f"{declaration.path}: {problem}", remedy.format(value))
 
 
 def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:

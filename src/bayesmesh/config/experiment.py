@@ -18,7 +18,7 @@ from bayesmesh.config.blocks import (
     ReportSettings,
     SamplingSettings,
 )
-from bayesmesh.config.declarations import STAGE_NAMES, TARGET_NAMES, list_analyses
+from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
 from bayesmesh.config.sweep import SweepSettings
@@ -102,6 +102,8 @@ class ExperimentBase(Settings):
     """Convergence gates."""
     report: ReportSettings = Field(ReportSettings())
     """The page."""
+    analyses: dict[str, dict[str, Any]] = Field({})
+    """Analyses of your own package, each `module:attribute` with its options, such as `my_study.tails:Tails: {}`."""
     sweep: SweepSettings | None = None
     """Makes the file many experiments, which differ in the settings that it lists; the file's name runs all of them."""
 
@@ -111,14 +113,28 @@ class ExperimentBase(Settings):
         model: NamedBlock
         kernel: NamedBlock
 
-    def analyses(self) -> dict[str, Settings]:
-        """Return name -> settings of the analyses that the experiment asks for, sorted by name."""
+    def requested_analyses(self) -> dict[str, Settings]:
+        """Return name -> settings of the analyses that the experiment asks for: those of bayesmesh, then its own.
+
+        Raises:
+            ConfigError: one of its own does not exist.
+            ValidationError: or has other options.
+        """
+        own = {name: (component_path("analysis", name), options) for name, options in sorted(self.analyses.items())}
+        return self._shipped_analyses() | {
+            name: read_options(path).model_validate(options) for name, (path, options) in own.items()
+        }
+
+    def _shipped_analyses(self) -> dict[str, Settings]:
         asked = {name: getattr(self, name) for name in type(self).model_fields if name not in _KEYS_OF_ALL}
         return {name: settings for name, settings in asked.items() if settings is not None}
 
     def named_experiments(self, analysis: str) -> tuple[str, ...]:
         """Return the other experiments that an analysis reads, from the key ``experiments`` of its settings."""
-        return tuple(getattr(getattr(self, analysis, None), "experiments", ()))
+        own = self.analyses.get(analysis)
+        return tuple(
+            getattr(getattr(self, analysis, None), "experiments", ()) if own is None else own.get("experiments", ())
+        )
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:
@@ -197,8 +213,8 @@ class ExperimentBase(Settings):
                 "sampling.initial.method", f"{together}: its points are those of one dataset",
                 "use\n    sampling:\n      initial: {method: auto}",
             )  # fmt: skip
-        for analysis in self.analyses():
-            yield analysis, f"{together}: it reads the posterior of one dataset", f"remove the key {analysis}"
+        for key in (*self._shipped_analyses(), *map(key_of, self.analyses)):
+            yield key, f"{together}: it reads the posterior of one dataset", f"remove the key {key}"
 
     def _stop_conflicts(self) -> Iterator[tuple[str, str, str]]:
         """Yield key, problem and remedy where the stopping rule does not fit chains and processes."""
@@ -241,6 +257,20 @@ class ExperimentBase(Settings):
 
 _KEYS_OF_ALL = frozenset({*ExperimentBase.model_fields, "data", "model", "kernel"})
 """Keys of every experiment; the others are analyses."""
+
+
+def requested(config: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> settings of the analyses that an experiment asks for: those of bayesmesh, then its own.
+
+    Args:
+        config: top-level keys of the experiment, all or some, as plain values.
+
+    >>> requested({"title": "Some", "loo": None, "some_analysis": {}, "analyses": {"mine:Tails": {"level": 0.9}}})
+    {'some_analysis': {}, 'mine:Tails': {'level': 0.9}}
+    """
+    own = config.get(OWN_KEY)
+    asked = {name: config[name] for name in sorted(config) if name not in _KEYS_OF_ALL and config[name] is not None}
+    return asked | dict(sorted(own.items())) if isinstance(own, Mapping) else asked
 
 
 def _divisors(number: int) -> str:

@@ -130,6 +130,8 @@ def _wanted(place: Place, detail: ErrorDetails) -> str:
         field = place.owner.model_fields.get(place.keys[-1]) if place.keys else None
         named = [b for b in blocks_in(field and field.annotation) if b.__name__ == detail["ctx"]["class_name"]]
         return "should be a mapping" + (f" with the keys {', '.join(named[0].model_fields)}" if named else "")
+    if detail["type"] == "dict_type":
+        return "should be a mapping, such as {}"
     text: str = detail["msg"]
     for start in ("Input should", "String should", "List should", "Tuple should", "Value error, ", "Unable to"):
         if text.startswith(start):

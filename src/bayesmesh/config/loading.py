@@ -13,6 +13,7 @@ from bayesmesh.config.blocks import check_chains, check_start
 from bayesmesh.config.declarations import (
     AnalysisDeclaration,
     declared,
+    key_of,
     read_conditions,
     read_flag,
     read_offers,
@@ -29,12 +30,14 @@ from bayesmesh.config.experiment import (
     SourceBlock,
     experiment_class,
 )
+from bayesmesh.config.experiment_files import list_experiment_files
 from bayesmesh.config.explain import explain
+from bayesmesh.config.own_analyses import check_own_analyses, find_clashes
 from bayesmesh.config.registry import check_class, check_function, component_path, list_components, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.sweep import Sweep, load_members
-from bayesmesh.config.yaml_reader import EXAMPLE, read_yaml
+from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, suggest
 
 
@@ -126,6 +129,7 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
         raise explain(path, error, experiment_class()) from error
     for kind, key in (("source", "data"), ("model", "model"), ("kernel", "kernel")):
         _check_code(path, kind, key, getattr(experiment, key))
+    check_own_analyses(path, experiment)
     kernel = experiment.kernel.name
     least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
     # What a kernel computes is checked when compiling.
@@ -173,10 +177,10 @@ def _check_offers(path: Path, experiment: ExperimentBase, others: Mapping[str, E
         experiment: the experiment.
         others: valid experiments that its analyses may name.
     """
-    for analysis in map(declared, experiment.analyses()):
+    for analysis in map(declared, experiment.requested_analyses()):
         named = [name for name in experiment.named_experiments(analysis.name) if name in others]
-        looked_at = {f"key '{analysis.name}.experiments': '{name}'": others[name] for name in named}
-        for where, each in {f"key '{analysis.name}'": experiment, **looked_at}.items():
+        looked_at = {f"key '{analysis.key}.experiments': '{name}'": others[name] for name in named}
+        for where, each in {f"key '{analysis.key}'": experiment, **looked_at}.items():
             if problem := _misfit(analysis, each):
                 raise ConfigError(f"{path}: {where}: {problem}", _other_components(analysis))
 
@@ -201,9 +205,9 @@ def _other_components(analysis: AnalysisDeclaration) -> str:
         for kind in ("source", "model")
     }
     if not all(fitting.values()):
-        return f"remove the key '{analysis.name}'"
+        return f"remove the key '{analysis.key}'"
     return (
-        f"remove the key '{analysis.name}', or use data and a model that offer it"
+        f"remove the key '{analysis.key}', or use data and a model that offer it"
         f" (sources: {', '.join(fitting['source'])}; models: {', '.join(fitting['model'])}), for example\n"
         f"    data:\n      source: {fitting['source'][0]}\n    model:\n      name: {fitting['model'][0]}"
     )
@@ -223,9 +227,9 @@ def check_named(
     Raises:
         ConfigError: a named experiment has no file or is not valid, is named twice, or leads back to the experiment.
     """
-    for analysis in experiments[name].analyses():
+    for analysis in experiments[name].requested_analyses():
         named = experiments[name].named_experiments(analysis)
-        where = f"{path}: key '{analysis}.experiments'"
+        where = f"{path}: key '{key_of(analysis)}.experiments'"
         for other in named:
             if other in broken:
                 raise ConfigError(f"{where}: '{other}' is not valid: {broken[other].message}", broken[other].remedy)
@@ -236,7 +240,7 @@ def check_named(
         if circle := _circle(analysis, [name], experiments):
             raise ConfigError(
                 f"{where}: the request is circular: {' -> '.join(circle)}",
-                f"an analysis always reads its own experiment; name only others in '{analysis}',"
+                f"an analysis always reads its own experiment; name only others in '{key_of(analysis)}',"
                 " and none that names this one",
             )
 
@@ -312,7 +316,7 @@ def load_configuration(config: Path) -> Configuration:
         ConfigError: `config.yaml` is invalid, or names an experiment without a file, or the folder does not exist.
     """
     run, folder = load_run(config / "config.yaml"), config / "experiments"
-    paths, broken = _experiment_files(folder)
+    paths, broken = list_experiment_files(folder)
     experiments, sweeps = dict[str, ExperimentBase](), dict[str, Sweep]()
     files = set(paths)
     for name in sorted(files):
@@ -327,10 +331,12 @@ def load_configuration(config: Path) -> Configuration:
             experiments |= found
             paths |= dict.fromkeys(found, paths[name])
     _check_listed(config, run, {*paths, *broken}, files)
+    wrong = find_clashes(paths, dict(sorted(experiments.items())), {*paths, *broken, *sweeps})
     # Repeated, because an experiment that names an invalid one is not valid either.
-    while wrong := _wrong_together(paths, experiments, broken):
+    while wrong := wrong | _wrong_together(paths, experiments, broken | wrong):
         broken |= wrong
         experiments = {name: each for name, each in experiments.items() if name not in wrong}
+        wrong = {}
     for name in [name for name, sweep in sweeps.items() if not sweep.members.keys() <= experiments.keys()]:
         broken[name] = next(broken[member] for member in sweeps.pop(name).members if member in broken)
     return Configuration(run, dict(sorted(experiments.items())), broken, sweeps)
@@ -352,35 +358,6 @@ def _check_names(path: Path, sweep: Sweep, taken: set[str]) -> None:
                 f"{path}: key 'sweep': the member '{name}' would have the name of another experiment",
                 "rename one of the files, or give the settings as `cases`, each with a `name`",
             )
-
-
-def experiment_file(config: Path, name: str) -> Path:
-    """Return the file of an experiment; that of a member of a sweep is the sweep's, whose name begins its name.
-
-    Args:
-        config: the folder with ``experiments/``.
-        name: name of the experiment.
-    """
-    words = name.split("-")
-    files = (config / "experiments" / f"{'-'.join(words[:n])}.yaml" for n in range(len(words), 0, -1))
-    return next((file for file in files if file.is_file()), config / "experiments" / f"{name}.yaml")
-
-
-def _experiment_files(folder: Path) -> tuple[dict[str, Path], dict[str, ConfigError]]:
-    """Return name -> file of all experiments, and name -> error of files with a similar ending."""
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder", f"create it, and write one file per experiment\n{EXAMPLE}")
-    files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    paths = {path.stem: path for path in files if path.suffix == ".yaml"}
-    misnamed: dict[str, ConfigError] = {}
-    for path in files:
-        if path.suffix != ".yaml" and re.search(r"\.(ya?ml|json|toml)(\.txt)?$", path.name, re.IGNORECASE):
-            name = path.name.partition(".")[0]
-            misnamed[path.name if name in paths or name in misnamed else name] = ConfigError(
-                f"{path}: an experiment is a file NAME.yaml; this one would be ignored",
-                f"rename it to {name}.yaml, or move it out of {folder}",
-            )
-    return paths, misnamed
 
 
 def _wrong_together(

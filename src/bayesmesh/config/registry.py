@@ -118,11 +118,13 @@ def check_class(kind: str, name: str) -> None:
     Raises:
         ConfigError: it does not; the message names the nearest.
     """
-    check_function(name)
     path, attribute = _external_path(kind, name), name.partition(":")[2]
+    classes = [node.name for node in parse_classes(path)]
     functions = [node.name for node in parse_file(path).body if isinstance(node, ast.FunctionDef)]
-    if attribute in functions and attribute not in {node.name for node in parse_classes(path)}:
-        raise ConfigError(f"'{name}' is a function, and a {kind} is a class", _subclass_remedy(kind))
+    if attribute in functions and attribute not in classes:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise ConfigError(f"'{name}' is a function, and {article} {kind} is a class", _subclass_remedy(kind))
+    check_function(name)
 
 
 def _subclass_remedy(kind: str) -> str:

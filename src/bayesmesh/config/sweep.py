@@ -176,6 +176,18 @@ def describe_settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}: {value_text(value)}" for key, value in settings.items())
 
 
+def split_key(key: str) -> list[str]:
+    """Return the words of a dotted key; ``module:attribute`` is one, although the name of a module may have dots.
+
+    >>> split_key("model.prior_scale"), split_key("analyses.my_study.tails:Tails.level")
+    (['model', 'prior_scale'], ['analyses', 'my_study.tails:Tails', 'level'])
+    """
+    own = re.match(r"analyses\.[^:]+:[^.]+", key)
+    if own is None:
+        return key.split(".")
+    return [*own[0].split(".", 1), *key[own.end() :].split(".")[1:]]
+
+
 def value_text(value: object) -> str:
     """Return a value as YAML would show it in one line."""
     match value:
@@ -194,7 +206,7 @@ def _labels(keys: Sequence[str]) -> dict[str, str]:
     >>> _labels(["model.prior_scale", "kernel.name", "sampling.initial.steps", "kernel.steps"])
     {'model.prior_scale': 'prior_scale', 'kernel.name': 'kernel', 'sampling.initial.steps': 'initial-steps', 'kernel.steps': 'kernel-steps'}
     """
-    parts = {key: key.split(".") for key in keys}
+    parts = {key: split_key(key) for key in keys}
     parts = {
         key: words[:-1] if words[-1] in ("name", "source") and words[:-1] else words for key, words in parts.items()
     }
@@ -254,7 +266,7 @@ def _with_settings(path: Path, member: str, content: Mapping[str, Any], settings
     """Return the content of a file with some keys set, blocks before the keys in them."""
     made = dict(content)
     for key, value in sorted(settings.items(), key=lambda item: item[0].count(".")):
-        *blocks, last = key.split(".")
+        *blocks, last = split_key(key)
         block = made
         for part in blocks:
             inner = block.get(part) or {}

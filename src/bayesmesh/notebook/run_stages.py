@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.source_imports import INSTALLED
 from bayesmesh.errors import (
@@ -33,9 +34,10 @@ from bayesmesh.errors import (
     UserError,
 )
 from bayesmesh.notebook.progress_bar import ProgressBar
+from bayesmesh.planning.flow import analysis_of, stages_of
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.lost import is_made_with, why_lost
-from bayesmesh.planning.specs import LATER, STAGES, StageSpec, later_stages, make_spec, write_spec
+from bayesmesh.planning.specs import StageSpec, later_stages, make_spec, write_spec
 from bayesmesh.planning.stage_code import stage_fingerprint
 from bayesmesh.running.arguments import command_of
 from bayesmesh.running.fork_server import ADDRESS, READ_BY_IMPORTS, start_server
@@ -78,15 +80,14 @@ def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Plan
     Raises:
         ConfigError: an analysis reads other experiments, which only the workflow makes.
     """
-    asked = experiment.analyses()
-    for analysis in asked:
+    for analysis in experiment.requested_analyses():
         if experiment.named_experiments(analysis):
             raise ConfigError(
-                f"bayesmesh.sample: key '{analysis}.experiments': only the workflow can make other experiments",
+                f"bayesmesh.sample: key '{key_of(analysis)}.experiments': only the workflow can make other experiments",
                 "remove the key, or write config/experiments/NAME.yaml and run Snakemake",
             )
     planned = []
-    for stage in (each for each in STAGES if LATER.get(each) in (None, *asked)):
+    for stage in stages_of(experiment):
         spec = make_spec(stage, name, experiment, str(results))
         code = stage_fingerprint(spec)
         groups = range(experiment.sampling.chain_groups) if stage == "sample" else [None]
@@ -125,7 +126,7 @@ class StageRunner:
             KeyboardInterrupt: the user interrupted; committed draws are kept.
         """
         for number, jobs in enumerate(stages):
-            self._bar.begin_stage(number, jobs[0].spec.stage)
+            self._bar.begin_stage(number, jobs[0].spec.word)
             waiting = [planned for planned in jobs if planned.is_needed]
             while waiting:
                 at_once = max(1, self._cores // self._threads) if waiting[0].group else 1
@@ -145,7 +146,7 @@ class StageRunner:
                 errors = [str(error.message) for error in _errors(name, jobs, running, files)]
                 said = "; ".join(errors) or "its jobs had ended"
                 raise KeyboardInterrupt(
-                    f"bayesmesh.sample: stopped during {jobs[0].spec.stage} of '{name}': {said}. Committed draws are kept,"
+                    f"bayesmesh.sample: stopped during {jobs[0].spec.word} of '{name}': {said}. Committed draws are kept,"
                     " and the same call continues."
                 ) from None
             for error in _errors(name, jobs, running, files):
@@ -153,11 +154,12 @@ class StageRunner:
 
     def _command(self, name: str, planned: Planned, scratch: Path) -> tuple[list[str], dict[str, str], Path]:
         """Return the command of a job, as the rule of its stage has it, its environment and the file for what it says."""
-        spec = planned.spec
-        words = [spec.stage, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
+        spec, analysis = planned.spec, analysis_of(planned.spec.stage)
+        verb = analysis.command if analysis else spec.stage
+        words = [verb, "--spec", str(write_spec(spec)), "--code", planned.code, "--log", str(planned.log)]
         if spec.stage in ("compile", "sample"):
             words += ["--cores", str(self._threads), "--processes", f"1x{self._experiment.compute.processes}"]
-        elif spec.stage in ("assemble", "diagnose") or spec.stage in LATER:
+        elif spec.stage in ("assemble", "diagnose") or analysis:
             words += ["--cores", str(self._cores)]
         if spec.stage == "sample":
             words += ["--group", planned.group]
@@ -264,6 +266,4 @@ def error_of(planned: Planned, name: str, code: int, said: str) -> UserError:
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     last = said.splitlines()[-1] if said else "it printed nothing"
-    return UserError(
-        f"{planned.spec.stage} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue"
-    )
+    return UserError(f"{planned.spec.word} of '{name}' {how}: {last}", f"see {planned.log}, and call again to continue")

@@ -9,10 +9,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.errors import StoreError
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import is_as_written, read_bytes
 from bayesmesh.planning.jobs import data_outputs, experiment_outputs
-from bayesmesh.planning.specs import is_altered
+from bayesmesh.planning.specs import StageSpec, is_altered
 from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger
 from bayesmesh.store.damage import find_damage
@@ -105,8 +106,21 @@ def _outputs(results: Path, owner: str) -> Iterator[tuple[Path, Path]]:
         layout = ExperimentLayout(results, owner)
         sweep = SweepLayout(results, owner)
         yield from ((path, seal_file(results, owner, COMPARISON)) for path in (sweep.table, sweep.page))
-        jobs = experiment_outputs(layout, (path.stem for path in layout.chains.glob("group-*.json")))
+        groups = (path.stem for path in layout.chains.glob("group-*.json"))
+        jobs = experiment_outputs(layout, groups, [*list_analyses(), *_own_analyses(layout)])
         yield from ((path, seal_file(results, owner, job)) for job, paths in jobs.items() for path in paths)
+
+
+def _own_analyses(layout: ExperimentLayout) -> Iterator[AnalysisDeclaration]:
+    """Yield the analyses of users' packages that an experiment has asked for, as far as their code is there."""
+    stages = set()
+    for path in layout.spec("any").parent.glob("[!.]*.json"):
+        # What cannot be read is damage of the specification, which is named elsewhere.
+        with contextlib.suppress(OSError, ValueError):
+            stages.add(StageSpec.model_validate_json(path.read_bytes()).stage)
+    for stage in sorted(stage for stage in stages if ":" in stage):
+        with contextlib.suppress(ConfigError):
+            yield declared(stage)
 
 
 def check(results: Path, owner: str) -> Findings:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bayesmesh.planning.flow import stages_of
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.lost import find_damage, is_made_with, is_up_to_date
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import LATER, STAGES
 from bayesmesh.store.lock import describe_writer
 
 
@@ -26,8 +26,7 @@ class Condition(NamedTuple):
 
 def jobs_of(plan: Plan, name: str) -> Iterator[tuple[str, Job]]:
     """Yield stage and job of all jobs of an experiment, in the order of the flow."""
-    asked = plan.experiments[name].analyses()
-    for stage in (each for each in STAGES if LATER.get(each) in (None, *asked)):
+    for stage in stages_of(plan.experiments[name]):
         for group in plan.groups(name) if stage == "sample" else [""]:
             yield stage, job_of(plan.specification(stage, name), group)
 

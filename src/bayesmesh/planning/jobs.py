@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from bayesmesh.config.declarations import declared
-from bayesmesh.planning.specs import LATER, StageSpec
+from bayesmesh.config.declarations import AnalysisDeclaration
+from bayesmesh.planning.flow import analysis_of
+from bayesmesh.planning.specs import StageSpec
 from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout, group_name
 from bayesmesh.store.receipts import receipt_file
@@ -59,14 +60,16 @@ def data_outputs(data: DataLayout) -> dict[str, tuple[Path, ...]]:
     }
 
 
-def experiment_outputs(layout: ExperimentLayout, groups: Iterable[str] = ()) -> dict[str, tuple[Path, ...]]:
-    """Return the same for an experiment with these chain groups, and for all analyses."""
+def experiment_outputs(
+    layout: ExperimentLayout, groups: Iterable[str] = (), analyses: Iterable[AnalysisDeclaration] = ()
+) -> dict[str, tuple[Path, ...]]:
+    """Return the same for an experiment with these chain groups and analyses."""
     return {
         "compile": (layout.audit,),
         **{f"sample-{group}": (layout.sampled(group),) for group in groups},
         "assemble": (layout.posterior, layout.posterior_hashes),
         "diagnose": (layout.summary, layout.verdict, layout.verdicts),
-        **{verb: tuple(declared(key).files(layout.folder).values()) for verb, key in LATER.items()},
+        **{each.verb: tuple(each.files(layout.folder).values()) for each in analyses},
         "report": (layout.page, layout.ledger),
     }
 
@@ -81,17 +84,17 @@ def job_of(spec: StageSpec, group: str = "") -> Job:
         if stage == "fetch":
             files = spec.input_files()
         return Job(stage, owner, results, inputs, outputs, outputs[0], files)
-    name = f"{stage}-{group}" if group else stage
-    outputs = experiment_outputs(spec.layout, [group] if group else [])[name]
+    name, analysis = f"{stage}-{group}" if group else spec.word, analysis_of(stage)
+    outputs = experiment_outputs(spec.layout, [group] if group else [], [analysis] if analysis else [])[name]
     return Job(name, spec.experiment, results, _inputs(spec), (*outputs, *_receipts(spec, outputs)), outputs[0])
 
 
 def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     """Return what a job of an experiment reads."""
     layout, stage = spec.layout, spec.stage
-    if stage in LATER:
-        words = declared(LATER[stage]).reads
-        return tuple(file for each in (spec, *map(spec.of, spec.others)) for file in _read_by_analysis(each, words))
+    if (analysis := analysis_of(stage)) is not None:
+        specs = (spec, *map(spec.of, spec.others))
+        return tuple(file for each in specs for file in _read_by_analysis(each, analysis.reads))
     if stage == "diagnose":
         return (layout.posterior,)
     sharded = spec.data_layout.sharded
@@ -102,8 +105,7 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     manifests = tuple(layout.sampled(group_name(g)) for g in range(spec.sampling.chain_groups))
     if stage == "assemble":
         return (*manifests, sharded)
-    asked = (declared(key) for key in LATER.values() if spec.config.get(key) is not None)
-    made = (file for each in asked for file in each.files(layout.folder).values())
+    made = (file for each in spec.analyses for file in each.files(layout.folder).values())
     return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
 
 
@@ -113,5 +115,5 @@ def _read_by_analysis(spec: StageSpec, words: tuple[str, ...]) -> list[Path]:
 
 def _receipts(spec: StageSpec, outputs: tuple[Path, ...]) -> list[Path]:
     """Return the receipts that a job writes beside its tables."""
-    tables = set(spec.layout.tables) if spec.stage not in LATER else set(outputs)
+    tables = set(spec.layout.tables) if analysis_of(spec.stage) is None else set(outputs)
     return [receipt_file(path) for path in outputs if path in tables]

@@ -18,14 +18,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.registry import PACKAGES, component_files
 from bayesmesh.config.source_imports import INSTALLED, PACKAGE_ROOT, digest_file, source_closure
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import hash_file
-from bayesmesh.planning.specs import COMPONENTS, KEYS, StageSpec
+from bayesmesh.planning.flow import KEYS, components
+from bayesmesh.planning.specs import StageSpec
 
 ALWAYS_HASHED, NEVER_HASHED = 2**20, 2**30
 """Sizes in bytes: files up to the first are compared by content; files above the second by size and time alone."""
@@ -52,10 +53,12 @@ class Observation:
 
     Args:
         spec: specification of the job.
+        later: specifications of later stages, whose analyses the job checks without being made from them.
     """
 
-    def __init__(self, spec: StageSpec) -> None:
-        self._spec, self._started, self._modules = spec, time.time_ns(), frozenset(sys.modules)
+    def __init__(self, spec: StageSpec, later: Sequence[StageSpec] = ()) -> None:
+        self._spec, self._later = spec, later
+        self._started, self._modules = time.time_ns(), frozenset(sys.modules)
         self._read, self._written = set[str](), set[str]()
         # The job may go to another folder.
         self._project = os.getcwd()
@@ -92,9 +95,11 @@ class Observation:
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
         """Return those of some files that are part of the fingerprint of the job's code."""
-        used = [(kind, KEYS[kind]) for kind in COMPONENTS[self._spec.stage]]
+        used = [(kind, KEYS[kind]) for kind in components(self._spec.stage)]
         configs = [self._spec.config, *self._spec.others.values()]
         files = [file for config in configs for kind, key in used for file in component_files(kind, config[key])]
+        # An analysis is loaded also where its check, or its section, is all that runs.
+        files += [each.path for spec in (self._spec, *self._later) for each in spec.analyses if each.is_own]
         covered = set(map(os.path.realpath, source_closure(files)))
         if any(_is_component(path) and os.path.realpath(path) not in covered for path in paths):
             stage = PACKAGE_ROOT / "stages" / f"{self._spec.stage}.py"
@@ -131,14 +136,15 @@ def _source(path: str) -> str:
 
 
 @contextlib.contextmanager
-def observe(spec: StageSpec) -> Iterator[Observation]:
+def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observation]:
     """Observe what is read within the block, by any thread; blocks may be nested.
 
     Args:
         spec: specification of the job.
+        later: see `Observation`.
     """
     _install()
-    observation = Observation(spec)
+    observation = Observation(spec, later)
     _active.append(observation)
     try:
         yield observation

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from bayesmesh.config.blocks import check_start_file
-from bayesmesh.config.declarations import AnalysisDeclaration, list_analyses
+from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
-from bayesmesh.config.loading import experiment_file, load_configuration
+from bayesmesh.config.experiment_files import experiment_file
+from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
@@ -256,8 +257,9 @@ class Plan(Overview):
         return [self.layout(name).sampled(g) for g in self.groups(name)]
 
     def analyses(self) -> list[AnalysisDeclaration]:
-        """Return all analyses, each of which is a rule."""
-        return list_analyses()
+        """Return the analyses of bayesmesh, and those of users' packages that experiments ask for; each is a rule."""
+        own = sorted({name for each in self.experiments.values() for name in each.analyses})
+        return [*list_analyses(), *map(declared, own)]
 
     def analysis_outputs(self, analysis: AnalysisDeclaration) -> list[str]:
         """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""

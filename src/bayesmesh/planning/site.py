@@ -17,8 +17,8 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from bayesmesh.config.explain import explain
-from bayesmesh.config.loading import read_yaml
 from bayesmesh.config.settings import Settings, does_not_fit
+from bayesmesh.config.yaml_reader import read_yaml
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.running.slurm.commands import refusal, test_only_command
 

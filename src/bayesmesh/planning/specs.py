@@ -1,4 +1,4 @@
-"""Define the stages of the flow and the part of the configuration that each reads."""
+"""Define the specification of a job: its stage, and the part of the configuration that the stage reads."""
 
 from __future__ import annotations
 
@@ -13,86 +13,33 @@ from typing import Any
 from pydantic import Field, ValidationError, create_model
 
 from bayesmesh.config.blocks import ComputeSettings, PosteriorSettings, SamplingSettings
-from bayesmesh.config.declarations import declared, list_analyses, read_mirror_files
-from bayesmesh.config.experiment import ExperimentBase, NamedBlock, SourceBlock, component_options, experiment_class
+from bayesmesh.config.declarations import OWN_KEY, OWN_VERB, AnalysisDeclaration, declared, key_of, read_mirror_files
+from bayesmesh.config.experiment import (
+    ExperimentBase,
+    NamedBlock,
+    SourceBlock,
+    component_options,
+    experiment_class,
+    requested,
+)
 from bayesmesh.config.explain import explain
 from bayesmesh.config.registry import component_files, component_path, read_options, resolve_component
 from bayesmesh.config.settings import NO_SOURCE, Name, Settings, file_options
 from bayesmesh.errors import ConfigError
 from bayesmesh.files import write_text
+from bayesmesh.planning.flow import (
+    ARITHMETIC,
+    DOES_NOT_TRIGGER,
+    KEYS,
+    LATER,
+    LEAVES_OUT,
+    READS_ONLY,
+    analysis_of,
+    reads,
+    stage_word,
+)
 from bayesmesh.store.input_files import InputFiles
 from bayesmesh.store.layout import DataLayout, ExperimentLayout
-
-LATER = {each.verb: each.name for each in list_analyses()}
-"""Verb of an analysis, which not all data and models support -> its key in an experiment."""
-
-
-READS: dict[str, tuple[str, ...]] = {
-    "fetch": ("data",),
-    "shard": ("data",),
-    "compile": ("data", "model", "kernel", "sampling", "compute"),
-    "sample": ("data", "model", "kernel", "sampling", "compute"),
-    "assemble": ("data", "model", "sampling", "compute", "posterior"),
-    "diagnose": ("gates",),
-    **{
-        each.verb: (*(("data", "model") if "data" in each.reads else ()), "compute", each.name)
-        for each in list_analyses()
-    },
-    # A member of a sweep is an experiment like any other.
-    "report": (
-        *(key for key in ExperimentBase.model_fields if key != "sweep"),
-        "data",
-        "model",
-        "kernel",
-        *LATER.values(),
-    ),
-}
-"""Stage -> top-level keys of an experiment that it reads."""
-
-STAGES = tuple(READS)
-
-LEAVES_OUT: dict[str, dict[str, set[str]]] = {
-    # More draws extend the chains, and the seed is an argument, so neither changes the programs.
-    "compile": {
-        "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
-    },
-    "fetch": {
-        "data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last", "held_out_users", "replicates"}
-    },
-    # Rows are sorted by dataset when they are read.
-    "shard": {"data": {"replicates"}},
-}
-"""Stage -> keys below its top-level keys that it does not read."""
-
-DOES_NOT_TRIGGER: dict[str, set[str]] = {
-    # The lengths of calls and segments change no draw; that of warmup is an argument of the programs.
-    "compile": {"sampling.segment_seconds", "sampling.warmup"},
-    # Further groups do not change the draws of a group, whose number of chains a specification states by itself.
-    "sample": {
-        "sampling.segment_seconds", "sampling.grace_seconds", "sampling.on_changed_environment",
-        "sampling.chains", "sampling.chain_groups",
-    },
-}  # fmt: skip
-"""Stage -> keys that it reads, and that change none of its results: a change takes effect when the stage next runs."""
-
-# These stages find the data by name, and open it in the experiment's dtype.
-_ARITHMETIC = {"dtype", "platform", "matmul_precision"}
-
-READS_ONLY: dict[str, dict[str, set[str]]] = {
-    "assemble": {"compute": _ARITHMETIC, "sampling": {"draws", "chains", "chain_groups", "mode"}},
-    **{verb: {"compute": _ARITHMETIC} for verb in LATER},
-}
-"""Stage -> keys below its top-level keys, where it reads few."""
-
-COMPONENTS: dict[str, tuple[str, ...]] = {
-    "fetch": ("source",), "shard": ("source",), "compile": ("model", "kernel"), "sample": ("model", "kernel"),
-    "assemble": ("model",), "diagnose": (), "report": (),
-    **{each.verb: ("model",) if "data" in each.reads else () for each in list_analyses()},
-}  # fmt: skip
-"""Stage -> kinds of component whose code the stage runs."""
-
-KEYS = {"source": "data", "model": "model", "kernel": "kernel"}
-"""Kind of component -> top-level key that names it."""
 
 
 class StageSpec(Settings):
@@ -165,6 +112,29 @@ class StageSpec(Settings):
         return self.settings("posterior")
 
     @property
+    def word(self) -> str:
+        """The stage in names of files and in messages."""
+        return stage_word(self.stage)
+
+    @property
+    def analyses(self) -> list[AnalysisDeclaration]:
+        """The analyses whose settings the stage reads."""
+        return [declared(name) for name in requested(self.config)]
+
+    def analysis_settings(self, analysis: AnalysisDeclaration) -> Settings | None:
+        """Return the typed settings of an analysis; None if the specification has none.
+
+        Raises:
+            ConfigError: a specification written by hand has an unknown option or an invalid value.
+        """
+        given, cls = requested(self.config).get(analysis.name), read_options(analysis.path)
+        try:
+            return None if given is None else cls.model_validate(given)
+        except ValidationError as error:
+            where = f"specification of '{self.stage}'"
+            raise explain(Path(where), error, cls, under=f"config.{analysis.key}") from error
+
+    @property
     def layout(self) -> ExperimentLayout:
         """Files of the experiment."""
         return ExperimentLayout(Path(self.results), self.experiment)
@@ -218,9 +188,13 @@ def _class_of(keys: tuple[str, ...]) -> type[Settings]:
 
 def stage_config(stage: str, experiment: ExperimentBase) -> dict[str, Any]:
     """Return the part of an experiment that a stage reads, as plain JSON values."""
-    # The page is told only of the analyses that are asked for, so that a new one changes no other page.
-    unasked = set(LATER.values()) - set(experiment.analyses()) if stage == "report" else set()
-    read: dict[str, Any] = dict.fromkeys(set(READS[stage]) - unasked, True) | READS_ONLY.get(stage, {})
+    read: dict[str, Any] = dict.fromkeys(reads(stage), True) | READS_ONLY.get(stage, {})
+    if (analysis := analysis_of(stage)) is not None:
+        read |= {"compute": ARITHMETIC} | ({OWN_KEY: {analysis.name}} if analysis.is_own else {})
+    if stage == "report":
+        # The page is told only of the analyses that are asked for, so that a new one changes no other page.
+        asked = {key_of(name).partition(".")[0] for name in experiment.requested_analyses()}
+        read = {key: True for key in read if key in asked or key not in (OWN_KEY, *LATER.values())}
     if stage == "sample" and experiment.sampling.stop is not None:
         # The rule monitors the summaries that the gates assess.
         read["posterior"] = {"probe_rows"}
@@ -237,16 +211,17 @@ def make_spec(
     """Return the specification of a job of a stage.
 
     Args:
-        stage: one of `STAGES`.
+        stage: one of `stages_of` the experiment.
         name: name of the experiment; not part of `fetch` and `shard`, because experiments share data.
         experiment: its settings.
         results: folder of results.
         experiments: all experiments, including those named in the settings of an analysis.
     """
     num_chains = experiment.sampling.chains_per_group if stage in ("compile", "sample") else 0
+    analysis = analysis_of(stage)
     others = {
-        other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != LATER[stage]}
-        for other in (experiment.named_experiments(LATER[stage]) if stage in LATER else ())
+        other: {k: v for k, v in stage_config(stage, (experiments or {})[other]).items() if k != reads(stage)[-1]}
+        for other in (experiment.named_experiments(analysis.name) if analysis else ())
     }
     config, owner = stage_config(stage, experiment), "data" if stage in ("fetch", "shard") else name
     return StageSpec(
@@ -266,9 +241,9 @@ def triggering(spec: StageSpec) -> dict[str, Any]:
 def later_stages(experiment: ExperimentBase) -> list[str]:
     """Return the stages for which `compile` checks data and model.
 
-    These are those of `LATER`, `assemble`, and `sample` with a stopping rule.
+    These are its analyses, `assemble`, and `sample` with a stopping rule.
     """
-    asked = [*(stage for stage, key in LATER.items() if key in experiment.analyses()), "assemble"]
+    asked = [*(declared(name).stage for name in experiment.requested_analyses()), "assemble"]
     return ["sample", *asked] if experiment.sampling.stop is not None else asked
 
 
@@ -278,7 +253,7 @@ def component_sources(spec: StageSpec) -> list[Path]:
     for config in (spec.config, *spec.others.values()):
         for kind, key in KEYS.items():
             files += component_files(kind, config[key]) if key in config else []
-        for path in (declared(name).path for name in LATER.values() if name in config):
+        for path in (declared(name).path for name in requested(config)):
             files += path.parent.glob("*.py") if path.stem == "analysis" else [path]
     return files
 
@@ -315,7 +290,7 @@ def spec_file(spec: StageSpec) -> tuple[Path, str]:
     layout, text = spec.layout, spec.canonical() + "\n"
     if spec.stage in ("fetch", "shard"):
         layout = ExperimentLayout(Path(spec.results) / "data", dataset_name(spec.config["data"]))
-    return layout.spec(f"{spec.stage}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"), text
+    return layout.spec(f"{spec.word}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"), text
 
 
 def write_spec(spec: StageSpec) -> Path:
@@ -336,6 +311,11 @@ def is_altered(path: Path, content: bytes) -> bool:
 
 def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> StageSpec:
     """Read a spec from JSON text or from the file that the text names, and resolve its settings.
+
+    Args:
+        text: the JSON, or the name of the file.
+        expected_stages: what it may be of; `OWN_VERB` stands for every analysis.
+        option: of the command line, for messages.
 
     Raises:
         ConfigError: not a spec, or one of another stage; the message names the command line option.
@@ -359,11 +339,12 @@ def parse_spec(text: str, *expected_stages: str, option: str = "--spec") -> Stag
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
         raise ConfigError(f"{option} {origin}: is not a stage specification: {where}{first['msg']}") from error
-    if spec.stage not in expected_stages:
+    is_any_analysis = OWN_VERB in expected_stages and analysis_of(spec.stage) is not None
+    if spec.stage not in expected_stages and not is_any_analysis:
         raise ConfigError(
             f"{option} {origin}: is a specification of '{spec.stage}', not of '{' or '.join(expected_stages)}'"
         )
-    for key in READS[spec.stage]:
-        if key in spec.config or spec.stage != "report" or key not in LATER.values():
+    for key in reads(spec.stage):
+        if key in spec.config or spec.stage != "report" or key not in (OWN_KEY, *LATER.values()):
             spec.settings(key)
     return spec

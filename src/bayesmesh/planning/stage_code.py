@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.declarations import declared
 from bayesmesh.config.model_code import LATER as LATER_MEMBERS
 from bayesmesh.config.model_code import digest_without
 from bayesmesh.config.registry import PACKAGES, component_files, component_path, list_components
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, save_memory, source_closure
-from bayesmesh.planning.specs import COMPONENTS, KEYS, LATER, STAGES, StageSpec
+from bayesmesh.planning.flow import KEYS, STAGES, analysis_of, components
+from bayesmesh.planning.specs import StageSpec
 
 _STAGES = PACKAGE_ROOT / "stages"
 
@@ -21,9 +21,9 @@ def files_without_components(stage: str) -> list[Path]:
 
 def read_stages() -> None:
     """Read the files of all stages and built-in components, so that this process, and its forks, need not parse them."""
-    components = [component_path(kind, name) for kind in PACKAGES for name in list_components(kind)]
-    stages = [_STAGES / f"{stage}.py" for stage in STAGES if stage not in LATER]
-    fingerprint(source_closure([*stages, *components]))
+    files = [component_path(kind, name) for kind in PACKAGES for name in list_components(kind)]
+    stages = [_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None]
+    fingerprint(source_closure([*stages, *files]))
     save_memory()
 
 
@@ -40,32 +40,29 @@ def stage_fingerprint(spec: StageSpec) -> str:
 
 def code_key(spec: StageSpec) -> tuple[object, ...]:
     """Return what the files of a stage depend on, the same for jobs that run the same code."""
-    whole = [spec.config, *spec.others.values()]
-    components = [
-        f for kind in COMPONENTS[spec.stage] for config in whole for f in component_files(kind, config[KEYS[kind]])
-    ]
-    asked = [key for key in LATER.values() if spec.config.get(key) is not None]
-    return spec.stage, _is_monitored(spec), *components, *asked
+    asked = [each.name for each in spec.analyses]
+    return spec.stage, _is_monitored(spec), *_component_files(spec), *asked
 
 
 def stage_files(spec: StageSpec) -> list[Path]:
     """Return the files that a job of a stage runs."""
-    stage = spec.stage
-    whole = [spec.config, *spec.others.values()]
-    components = [
-        f for kind in COMPONENTS[stage] for config in whole for f in component_files(kind, config[KEYS[kind]])
-    ]
-    if stage in LATER:
-        analysis = declared(LATER[stage])
+    stage, of_components = spec.stage, _component_files(spec)
+    if (analysis := analysis_of(stage)) is not None:
         # The section of a folder belongs to the page, so changing it does not run the analysis again.
         apart = {analysis.section_file} - {analysis.path}
-        return source_closure([_STAGES / "analyse.py", analysis.path, *components], without=apart)
-    entries = [_STAGES / f"{stage}.py", *components]
+        return source_closure([_STAGES / "analyse.py", analysis.path, *of_components], without=apart)
+    entries = [_STAGES / f"{stage}.py", *of_components]
     if _is_monitored(spec):
         entries.append(_STAGES / "stop_rule.py")
-    asked = [declared(key) for key in LATER.values() if stage == "report" and spec.config.get(key) is not None]
+    asked = spec.analyses if stage == "report" else []
     entries += [each.section_file for each in asked]
     return [*source_closure(entries), *(file for each in asked for file in each.templates), *_templates(stage)]
+
+
+def _component_files(spec: StageSpec) -> list[Path]:
+    """Return the files of the components whose code the stage runs, also those of other experiments."""
+    whole = [spec.config, *spec.others.values()]
+    return [f for kind in components(spec.stage) for config in whole for f in component_files(kind, config[KEYS[kind]])]
 
 
 def _is_monitored(spec: StageSpec) -> bool:

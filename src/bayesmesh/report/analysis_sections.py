@@ -12,13 +12,14 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
+from bayesmesh.config.declarations import AnalysisDeclaration, declared
+from bayesmesh.config.experiment import requested
 from bayesmesh.config.registry import load_component, read_options
-from bayesmesh.errors import UserError
+from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.figures.sections import KeyNumber, Section
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -26,9 +27,9 @@ _log = logging.getLogger("bayesmesh")
 
 
 class ShownAnalysis(NamedTuple):
-    """The section of an analysis, with the name and the heading of the analysis."""
+    """The section of an analysis, with the heading of the analysis, and the word that leads to it within the page."""
 
-    name: str
+    anchor: str
     heading: str
     section: Section
 
@@ -41,19 +42,28 @@ def build_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> li
         config: whole configuration of the experiment, plain values.
 
     Raises:
-        UserError: a file of an analysis is damaged, or its class is not as the contract says.
+        UserError: a file of an analysis is damaged, or a class of bayesmesh is not as the contract says.
     """
     shown = []
-    for analysis in list_analyses():
-        if config.get(analysis.name) is not None:
-            section = _show("section", analysis, layout, config, Section, _failed_section)
-            shown += [ShownAnalysis(analysis.name, analysis.pretty_name, section)] if section else []
+    asked = requested(config)
+    for analysis in map(declared, asked):
+        section = _show("section", analysis, layout, asked, Section, _failed_section)
+        shown += (
+            [ShownAnalysis(analysis.verb if analysis.is_own else analysis.name, analysis.pretty_name, section)]
+            if section
+            else []
+        )
     return shown
 
 
-def describe_analyses(layout: ExperimentLayout, config: Mapping[str, object]) -> str:
-    """Return the cells of analyses in the index; arguments and errors as in `build_analyses`."""
-    cells = [_show("cell", declared(name), layout, config, str, _failed_cell) for name in sorted(config)]
+def describe_analyses(layout: ExperimentLayout, asked: Mapping[str, object]) -> str:
+    """Return the cells of analyses in the index; errors as in `build_analyses`.
+
+    Args:
+        layout: files of the experiment.
+        asked: name -> settings of the analyses that it asks for.
+    """
+    cells = [_show("cell", declared(name), layout, asked, str, _failed_cell) for name in asked]
     return ", ".join(cell for cell in cells if cell)
 
 
@@ -61,14 +71,14 @@ def _show[T](
     method: str,
     analysis: AnalysisDeclaration,
     layout: ExperimentLayout,
-    config: Mapping[str, object],
+    asked: Mapping[str, object],
     kind: type[T],
     replace: Callable[[AnalysisDeclaration, str], T],
 ) -> T | None:
     """Return what a method of an analysis shows, or what stands in its place if it fails."""
     try:
-        settings = read_options(analysis.path).model_validate(config[analysis.name])
-        shown = getattr(load_component("analysis", analysis.name)(settings), method)(analysis.files(layout.folder))
+        settings = read_options(analysis.path).model_validate(asked[analysis.name])
+        shown = getattr(_load(analysis)(settings), method)(analysis.files(layout.folder))
         if shown is not None and not isinstance(shown, kind):
             raise TypeError(f"`{method}` returned {type(shown).__name__}, not {kind.__name__}")
     except UserError:
@@ -81,6 +91,20 @@ def _show[T](
         _log.error(message, method, analysis.name, layout.experiment, problem, remedy)
         return replace(analysis, problem)
     return shown
+
+
+def _load(analysis: AnalysisDeclaration) -> type[Any]:
+    """Return the class of an analysis.
+
+    Raises:
+        ImportError: a user's module cannot be imported, which leaves the page without this section alone.
+    """
+    try:
+        return load_component("analysis", analysis.name)
+    except ConfigError as error:
+        if analysis.is_own:
+            raise ImportError(error.message) from error
+        raise
 
 
 def _failed_section(analysis: AnalysisDeclaration, problem: str) -> Section:

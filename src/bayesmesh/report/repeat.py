@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.declarations import declared
+from bayesmesh.config.experiment import requested
 from bayesmesh.files import read_json
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file
@@ -74,7 +75,7 @@ def build_repeat(
 
 def _files(layout: ExperimentLayout, config: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return names and links of the tables beside the page."""
-    asked = [each for each in list_analyses() if config.get(each.name) is not None]
+    asked = map(declared, requested(config))
     made = [path for each in asked for path in each.files(layout.folder).values() if path.suffix in (".csv", ".json")]
     found = [layout.summary, layout.verdict, layout.verdicts, *made, layout.ledger]
     names = [path.relative_to(layout.folder).as_posix() for path in found if path.exists()]

@@ -78,8 +78,8 @@ def find_pointwise(layout: ExperimentLayout) -> Path | None:
 
 def find_output(layout: ExperimentLayout, output: str) -> Path | None:
     """Return an output of an experiment by its name, whichever analysis wrote it; None without any."""
-    folders = (each.folder for each in list_analyses() if output in each.outputs)
-    return next((path for folder in folders if (path := layout.folder / folder / output).exists()), None)
+    shipped = [layout.folder / each.folder / output for each in list_analyses() if output in each.outputs]
+    return next((path for path in (*shipped, *sorted(layout.folder.glob(f"*/{output}"))) if path.exists()), None)
 
 
 def pointwise_of(layout: ExperimentLayout) -> Path:

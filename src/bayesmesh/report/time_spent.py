@@ -13,7 +13,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.declarations import declared
+from bayesmesh.config.experiment import requested
 from bayesmesh.errors import StoreError
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import read_bytes, write_text
@@ -43,9 +44,8 @@ DRAWING = ("sample", "run")
 SAMPLING = ("warmup", *DRAWING)
 """Phases in which chains move."""
 
-_BEFORE = ("fetch", "shard", "compile", "sample", "assemble", "diagnose")
-STAGES = (*_BEFORE, *(each.verb for each in list_analyses()))
-"""Prefixes of job names, in the order of the flow."""
+STAGES = ("fetch", "shard", "compile", "sample", "assemble", "diagnose")
+"""Stages of jobs in the order of the flow; analyses follow by name."""
 
 
 def _measured(value: object) -> float | None:
@@ -137,7 +137,7 @@ def read_time(layout: ExperimentLayout, config: Mapping[str, object], origin: Ma
 
 def _wanted_jobs(config: Mapping[str, object], origin: Mapping[str, object]) -> dict[str, str]:
     """Return the jobs that made the present results -> the identity of their chains, empty for jobs without chains."""
-    verbs = [each.verb for each in list_analyses() if config.get(each.name) is not None]
+    verbs = [declared(name).verb for name in requested(config)]
     groups = origin.get("groups")
     names = [str(folder).rpartition("/")[2] for folder in groups] if isinstance(groups, list) else []
     return dict.fromkeys(("compile", "assemble", "diagnose", *verbs), "") | {
@@ -206,7 +206,7 @@ def jobs_of(phases: Sequence[Phase]) -> dict[str, list[Phase]]:
         found.setdefault(phase.job, []).append(phase)
 
     def stage(name: str) -> int:
-        return next((n for n, prefix in enumerate(STAGES) if name.startswith(prefix)), len(STAGES))
+        return next((n for n, stage in enumerate(STAGES) if name == stage or name.startswith(f"{stage}-")), len(STAGES))
 
     return {name: found[name] for name in sorted(found, key=lambda n: (stage(n), n))}
 

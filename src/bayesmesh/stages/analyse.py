@@ -1,4 +1,4 @@
-"""analyse: run one analysis of an experiment, and of others that its settings name."""
+"""analyse: run an analysis of your own package on an experiment, and on others that its settings name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bayesmesh.analyses.base import Analysis, BoundModel, Subject
-from bayesmesh.config.declarations import AnalysisDeclaration, analysis_of_verb, read_image_shape
+from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, read_image_shape
 from bayesmesh.config.registry import load_component
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
+from bayesmesh.planning.flow import analysis_of
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
@@ -20,13 +21,13 @@ from bayesmesh.store.receipts import write_receipts
 
 
 def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
-    """Run the analysis of the specification's verb and return a line for the log.
+    """Run the analysis of the specification and return a line for the log.
 
     Raises:
         ConfigError: the experiment does not ask for the analysis, or data or model do not support it.
         UserError: the analysis did not write one of its outputs.
     """
-    declaration = analysis_of_verb(spec.stage)
+    declaration = _declaration(spec)
     analysis = _make(declaration, spec)
     configure_jax(spec.compute, cores)
     specs = [spec, *map(spec.of, spec.others)]
@@ -35,7 +36,7 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     before = {path: _stamp(path) for path in files.values()}
-    with in_file_of(spec), ledger.phase(spec.stage):
+    with in_file_of(spec), ledger.phase(spec.word):
         said = analysis.run(subject, {each.name: each for each in others}, files)
     # An output of an earlier run would get a receipt for the inputs of this one.
     for path in (path for path, stamp in before.items() if _stamp(path) in (None, stamp)):
@@ -44,12 +45,12 @@ def run(spec: StageSpec, ledger: Ledger, cores: int | None = None) -> str:
             f"in {declaration.path}, let `run` write all of `files`, or remove '{path.name}' from `outputs`",
         )
     inputs = [path for each in specs for path in _read_by(declaration, each)]
-    write_receipts(subject.layout.results, f"{spec.stage} {spec.experiment}", files.values(), inputs)
+    write_receipts(subject.layout.results, f"{spec.word} {spec.experiment}", files.values(), inputs)
     return said
 
 
 def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, latents: Mapping[str, Any]) -> None:
-    """Check before sampling that data and model support the analysis of the specification's verb.
+    """Check before sampling that data and model support the analysis of the specification.
 
     Args:
         spec: of the analysis.
@@ -61,7 +62,7 @@ def check(spec: StageSpec, model: Any, data_spec: DataSpec, shards: Shards, late
     Raises:
         ConfigError: they do not support it; names the experiment's file and the key.
     """
-    analysis = _make(analysis_of_verb(spec.stage), spec)
+    analysis = _make(_declaration(spec), spec)
     with in_file_of(spec):
         analysis.check(BoundModel(model, data_spec, shards), latents)
 
@@ -72,12 +73,20 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return (about.st_ino, about.st_mtime_ns) if about else None
 
 
+def _declaration(spec: StageSpec) -> AnalysisDeclaration:
+    found = analysis_of(spec.stage)
+    assert found is not None  # `parse_spec` has seen to it
+    return found
+
+
 def _make(declaration: AnalysisDeclaration, spec: StageSpec) -> Analysis:
     """Return an analysis with the settings of an experiment."""
-    options = spec.settings(declaration.name)
+    options = spec.analysis_settings(declaration)
     if options is None:
         with in_file_of(spec):
-            raise ConfigError(f"key '{declaration.name}' is missing", f"add\n    {declaration.name}: {{}}")
+            example = f"{declaration.name}: {{}}"
+            example = f"{OWN_KEY}:\n      {example}" if declaration.is_own else example
+            raise ConfigError(f"key '{declaration.key}' is missing", f"add\n    {example}")
     analysis: Analysis = load_component("analysis", declaration.name)(options)
     return analysis
 

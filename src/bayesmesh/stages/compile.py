@@ -58,7 +58,7 @@ def run(
     rank, compute = rank or ProcessRank(), spec.compute
     check_num_processes(rank, compute.processes, spec.experiment)
     configure_jax(compute, cores)
-    with joined(rank) as peers, observe(spec) as observation:
+    with joined(rank) as peers, observe(spec, later) as observation:
         with peers.together():
             find_devices(compute)
             use_cache(spec.results)

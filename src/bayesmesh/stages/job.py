@@ -10,12 +10,15 @@ import logging
 import os
 from typing import Any
 
+from bayesmesh.config.declarations import OWN_VERB, declared
+from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.user_code import explaining
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.flow import analysis_of
 from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.observed import observe
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import LATER, StageSpec, component_sources, later_stages, make_spec, parse_spec
+from bayesmesh.planning.specs import StageSpec, component_sources, later_stages, make_spec, parse_spec
 from bayesmesh.running.gpus import hold_gpus
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_start
@@ -32,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: raised by the stage, or an invalid specification or chain group.
     """
-    stage = arguments.verb
     spec, later = _specs(arguments)
+    stage = spec.stage
     code = PlannedCode(spec, arguments.code)
     # Of several processes only the first writes the ledger and the seal.
     is_first = "rank" not in arguments or arguments.rank.index == 0
@@ -44,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         options["group"] = _group_number(group, spec.sampling.chain_groups)
     if stage == "compile":
         options["later"] = later
-    _log.info("%s %s, code %s", stage, spec.experiment, code.fingerprint)
+    _log.info("%s %s, code %s", spec.word, spec.experiment, code.fingerprint)
     job = job_of(spec, group)
     ledger = _ledger(spec, job.name)
     seal: contextlib.AbstractContextManager[dict[str, str]] = contextlib.nullcontext({})
@@ -52,12 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
         seal = sealed(job, spec.digest, code.fingerprint)
     try:
         with hold_gpus(getattr(arguments, "gpus", 0)), explaining(sources):
-            run_stage = _import("analyse" if stage in LATER else stage).run
+            run_stage = _import("analyse" if analysis_of(stage) else stage).run
             add_start(ledger, os.environ)
             if is_first:
                 # Saved before the work, so that a killed attempt leaves its overhead.
                 ledger.save()
-            with seal as observed, observe(spec) as observation:
+            with seal as observed, observe(spec, later) as observation:
                 try:
                     said = run_stage(spec, ledger, **options)
                 except SystemExit as error:
@@ -71,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if is_first:
             ledger.save()
-    _log.info("%s %s: %s", stage, spec.experiment, said)
+    _log.info("%s %s: %s", spec.word, spec.experiment, said)
     return 0
 
 
@@ -100,14 +103,34 @@ def _specs(arguments: argparse.Namespace) -> tuple[StageSpec, list[StageSpec]]:
     """Return the specification, and for `compile` those of the later stages to check."""
     stage, name = arguments.verb, arguments.experiment
     files = [file for file in (getattr(arguments, "later", None) or "").split(",") if file]
-    later = [parse_spec(file, "sample", "assemble", *LATER, option="--later") for file in files]
+    later = [parse_spec(file, "sample", "assemble", OWN_VERB, option="--later") for file in files]
     if arguments.spec is not None:
         return parse_spec(arguments.spec, stage), later
     plan = Plan(is_partial=True)
     experiment = plan.experiments[name]
+    if stage == OWN_VERB:
+        stage = _own_stage(name, experiment, arguments.analysis)
     wanted = [stage, *([] if later else later_stages(experiment))]
     spec, *found = [make_spec(each, name, experiment, plan.results, plan.experiments) for each in wanted]
     return spec, later or found
+
+
+def _own_stage(name: str, experiment: ExperimentBase, analysis: str | None) -> str:
+    """Return the stage of an analysis of the experiment's own, by its name or its verb; of the only one without."""
+    own = [declared(each) for each in experiment.analyses]
+    found = [each.stage for each in own if analysis in (None, each.name, each.verb)]
+    if len(found) == 1:
+        return found[0]
+    asked = f"experiment '{name}' asks for no analysis of a package of yours" if not own else ""
+    if own:
+        which = f"--analysis {analysis}: " if analysis else ""
+        asked = f"{which}experiment '{name}' asks for {', '.join(each.name for each in own)}"
+    remedy = (
+        "name one of them: --analysis NAME"
+        if own
+        else "add it to the experiment\n    analyses:\n      my_study.tails:Tails: {}"
+    )
+    raise ConfigError(asked, remedy)
 
 
 def _group_number(name: str, num_groups: int) -> int:

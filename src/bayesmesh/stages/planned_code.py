@@ -48,7 +48,7 @@ class PlannedCode:
         if planned and planned != self.fingerprint:
             last = max(files, key=lambda path: path.stat().st_ctime_ns)
             raise ConfigError(
-                f"the code of {spec.stage} is not what this run was planned with; edited last was {last}",
+                f"the code of {spec.word} is not what this run was planned with; edited last was {last}",
                 f"run snakemake again, which plans with the present code, that of {PACKAGE_ROOT}",
             )
         started = (process_started() or math.inf) * 1e9

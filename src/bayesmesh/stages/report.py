@@ -65,7 +65,7 @@ def describe(plan: Plan, name: str) -> IndexedPage:
     experiment, condition = plan.experiments[name], _condition(plan, name)
     return {
         "experiment": name, "title": experiment.title, "category": experiment.report.category,
-        "analyses": experiment.analyses(), "damage": condition.damage, "older": condition.older,
+        "analyses": experiment.requested_analyses(), "damage": condition.damage, "older": condition.older,
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayesmesh.config.loading import experiment_file
+from bayesmesh.config.experiment_files import experiment_file
 from bayesmesh.errors import ConfigError, StoreError, suggest
 from bayesmesh.planning.specs import StageSpec, parse_spec
 from bayesmesh.store.layout import ExperimentLayout

@@ -13,7 +13,6 @@ from bayesmesh.config.declarations import (
     OTHER_VERBS,
     STAGE_NAMES,
     TARGET_NAMES,
-    analysis_of_verb,
     declared,
     list_analyses,
     offer_words,
@@ -21,7 +20,7 @@ from bayesmesh.config.declarations import (
     read_trait,
 )  # fmt: skip
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.specs import STAGES
+from bayesmesh.planning.flow import STAGES
 from bayesmesh.store.layout import ExperimentLayout
 
 TEXT = """
@@ -119,12 +118,6 @@ def test_every_stage_verb_and_folder_is_reserved(tmp_path: Path) -> None:
     inside = {path.relative_to(layout.folder).parts[0] for path in vars(layout).values() if isinstance(path, Path)
               and path.is_relative_to(layout.folder) and path != layout.folder}  # fmt: skip
     assert {name for name in inside if "." not in name} <= EXPERIMENT_FOLDERS
-
-
-def test_an_unknown_verb_is_named_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="no analysis has the verb 'avarage'") as caught:
-        analysis_of_verb("avarage")
-    assert "did you mean 'average'?" in caught.value.remedy
 
 
 @pytest.mark.parametrize(("written", "number"), [("4", 4), ("True", None), ("2 + 2", None), ('"4"', None)])

@@ -16,7 +16,7 @@ def experiments(**named: list[str]) -> dict[str, Any]:
     """Experiments whose analysis `comparison` names others; one that names none does not ask for it."""
     return {
         name: SimpleNamespace(
-            analyses=lambda others=others: {"comparison": None} if others else {},
+            requested_analyses=lambda others=others: {"comparison": None} if others else {},
             named_experiments=lambda analysis, others=others: tuple(others),
         )
         for name, others in named.items()

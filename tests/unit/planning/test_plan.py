@@ -14,8 +14,9 @@ from bayesmesh.config import source_imports
 from bayesmesh.config.declarations import list_analyses
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning import plan as plan_module
+from bayesmesh.planning.flow import LATER, STAGES
 from bayesmesh.planning.plan import Plan
-from bayesmesh.planning.specs import LATER, STAGES, parse_spec
+from bayesmesh.planning.specs import parse_spec
 
 GOOD = "title: A test\ndata: {{source: gaussian, held_out_fraction: {share}}}\nmodel: {{name: gaussian}}\nkernel: {{name: hmc}}\n"
 

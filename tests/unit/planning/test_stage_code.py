@@ -14,7 +14,8 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import component_path
 from bayesmesh.config.source_imports import fingerprint, source_closure
 from bayesmesh.planning import stage_code
-from bayesmesh.planning.specs import STAGES, make_spec
+from bayesmesh.planning.flow import STAGES
+from bayesmesh.planning.specs import make_spec
 from bayesmesh.planning.stage_code import stage_fingerprint
 
 OWN = {

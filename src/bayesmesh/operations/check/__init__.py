@@ -1,4 +1,4 @@
-"""Check a model on data it reads, or a source or a kernel by its contract, in plain words."""
+"""Check a model on data it reads, or a source, a kernel or an analysis by its contract, in plain words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.operations.check.line import FAILS, Line
 from bayesmesh.planning.plan import Plan
 
-KINDS = ("model", "source", "kernel")
+KINDS = ("model", "source", "kernel", "analysis")
 """Kinds of components that can be checked; a name of several is that of the first."""
 
 
@@ -63,6 +63,13 @@ def _lines(kind: str, name: str | None, experiment: str | None) -> tuple[str, It
         found = subject.find_subject(Path("config"), name, experiment)
         checks = importlib.import_module("bayesmesh.operations.check.checks")
         return f"model {found.name} on {found.origin}", checks.check(found)
+    if kind == "analysis":
+        if name is None:
+            raise ConfigError("which analysis? none was given", "bayesmesh check ANALYSIS --experiment NAME")
+        prepared: tuple[str, Iterator[Line]] = importlib.import_module(
+            "bayesmesh.operations.check.analysis_checks"
+        ).prepare(name, experiment)
+        return prepared
     given, name = _options(kind, name, experiment)
     try:
         cls, options = resolve_component(kind, name, given)

@@ -1,4 +1,7 @@
-"""Write a model, source, kernel, metric or analysis with its test, or an experiment, from a template that runs unchanged."""
+"""Write a model, source, kernel, metric or analysis with its test, or an experiment, from a template that runs unchanged.
+
+In a checkout the files go into the package `bayesmesh`; in a project of one's own, into the package of the project.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,13 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
         ConfigError: the name is invalid or a file exists already; nothing was written.
     """
     _check_name(kind, name)
-    planned = _plan(kind, name)
+    package = find_package(root) if kind != "experiment" else ""
+    if package and kind == "metric":
+        raise ConfigError(
+            "a metric belongs to the kernels of bayesmesh, and this is a project of your own",
+            "write a kernel with a metric of its own: bayesmesh new kernel NAME",
+        )
+    planned = _plan(kind, name, package)
     for _, file in planned:
         path = root / file
         # A package with that name would shadow the new file.
@@ -52,7 +61,7 @@ def write_new(kind: str, name: str, root: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Mode x, in case the file was created since the check.
         with path.open("x", encoding="utf-8") as handle:
-            handle.write(_fill(kind, name, (_TEMPLATES / template).read_text(encoding="utf-8")))
+            handle.write(_fill(kind, name, (_TEMPLATES / template).read_text(encoding="utf-8"), package))
     return [file for _, file in planned]
 
 
@@ -60,8 +69,44 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the files and print their paths and the next steps; return the exit code."""
     for path in write_new(arguments.kind, arguments.name, Path()):
         print(f"{path}: written")
-    print(_next_steps(arguments.kind, arguments.name))
+    package = find_package(Path()) if arguments.kind != "experiment" else ""
+    print(
+        _next_steps_in_project(arguments.kind, arguments.name, package)
+        if package
+        else _next_steps(arguments.kind, arguments.name)
+    )
     return 0
+
+
+def find_package(root: Path) -> str:
+    """Return the package of a project; empty in a checkout of this one.
+
+    It has the name of the project's folder, as `bayesmesh init` writes it; or it is the one folder of Python files whose
+    components the experiments name.
+
+    Args:
+        root: folder of the project.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+    """
+    if (root / "src" / "bayesmesh").is_dir():
+        return ""
+    named = root.absolute().name.replace("-", "_")
+    if (root / named).is_dir() and named.isidentifier():
+        return named
+    texts = [
+        file.read_text(encoding="utf-8", errors="replace") for file in (root / "config" / "experiments").glob("*.yaml")
+    ]
+    words = {word for text in texts for word in re.findall(r"\b([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_]", text)}
+    found = sorted(word for word in words if any((root / word).glob("*.py")))
+    if len(found) == 1:
+        return found[0]
+    several = f"; experiments name {', '.join(found)}" if found else ""
+    raise ConfigError(
+        f"no folder {named}/ with the project's package{several}",
+        f"run this in the folder of a project, or make the folder {named if named.isidentifier() else 'my_study'}/ for its code",
+    )
 
 
 def _next_steps(kind: str, name: str) -> str:
@@ -89,6 +134,20 @@ def _next_steps(kind: str, name: str) -> str:
     )
 
 
+def _next_steps_in_project(kind: str, name: str, package: str) -> str:
+    """Return the next steps for new files of a project, as lines of text."""
+    component = f"{package}.{name}:{_class_name(kind, name)}"
+    used = {
+        "source": f"data:\n      source: {component}",
+        "analysis": f"analyses:\n      {component}: {{}}",
+    }.get(kind, f"{kind}:\n      name: {component}")
+    return (
+        f"next: replace the example by your own {kind}; its contract is docs/contracts/{kind}.md of bayesmesh.\n"
+        f"Use it in an experiment:\n    {used}\n"
+        f"Check it: bayesmesh check {component}"
+    )
+
+
 def _check_name(kind: str, name: str) -> None:
     pattern, reserved = COMPONENT_PATTERN, frozenset({"base", *keyword.kwlist})
     if kind == "experiment":
@@ -111,10 +170,12 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _plan(kind: str, name: str) -> list[tuple[str, Path]]:
+def _plan(kind: str, name: str, package: str = "") -> list[tuple[str, Path]]:
     """Return template and path of each file."""
     if kind == "experiment":
         return [("experiment.yaml", Path("config", "experiments", f"{name}.yaml"))]
+    if package:
+        return [(f"{kind}.py", Path(package, f"{name}.py")), (f"check_{kind}.py", Path("tests", f"test_{name}.py"))]
     folder = FOLDERS[kind]
     return [
         (f"{kind}.py", Path("src", "bayesmesh", folder, f"{name}.py")),
@@ -122,15 +183,30 @@ def _plan(kind: str, name: str) -> list[tuple[str, Path]]:
     ]
 
 
-def _fill(kind: str, name: str, text: str) -> str:
+def _own_import_last(text: str, module: str) -> str:
+    """Put the import of a project's module behind those of the packages that it uses."""
+    line = next((each for each in text.splitlines(keepends=True) if each.startswith(f"from {module} import ")), "")
+    others = text.replace(line, "", 1) if line else text
+    used = [*re.finditer(r"^from bayesmesh\.\S+ import .*\n", others, flags=re.M)]
+    if not line or not used:
+        return text
+    return f"{others[: used[-1].end()]}\n{line}{others[used[-1].end() :]}"
+
+
+def _class_name(kind: str, name: str) -> str:
+    return "".join(map(str.capitalize, name.split("_"))) + kind.capitalize()
+
+
+def _fill(kind: str, name: str, text: str, package: str = "") -> str:
     """Replace the names of the example by those of the new component."""
     spoken = re.sub(r"[_-]+", " ", name).strip().capitalize()
     if kind == "experiment":
         return text.replace("New experiment", f'"{spoken}"')
-    example, own = f"New{kind.capitalize()}", "".join(map(str.capitalize, name.split("_"))) + kind.capitalize()
-    module = f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
+    example, own = f"New{kind.capitalize()}", _class_name(kind, name)
+    module = f"{package}.{name}" if package else f"bayesmesh.{FOLDERS[kind].replace('/', '.')}.{name}"
     names = {
         f"bayesmesh.operations.scaffold.templates.{kind}": module,
+        f'declared("new_{kind}")': f'declared("{module}:{own}")' if package else f'declared("{name}")',
         f"new_{kind}": name,
         f"New {kind}": spoken,
         example: own,
@@ -140,6 +216,8 @@ def _fill(kind: str, name: str, text: str) -> str:
     # The module of the component has another place among the imports than that of the example.
     runs = r"(?:^from bayesmesh\.\S+ import [^(\n]*\n)+"
     text = re.sub(runs, lambda found: "".join(sorted(found[0].splitlines(keepends=True))), text, flags=re.M)
+    if package:
+        text = _own_import_last(text, module)
     # Sort names as the linter does: ignoring case in imports, respecting it in `__all__`.
     imported = rf"(?<=from {re.escape(module)} import ).*"
     text = re.sub(imported, lambda found: ", ".join(sorted(found[0].split(", "), key=str.lower)), text)

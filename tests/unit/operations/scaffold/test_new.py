@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -133,8 +134,48 @@ def test_outside_of_the_project_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "model", "mine"]) == 2
-    assert "src/bayesmesh/models: no such folder" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "with the project's package" in said
+    assert "run this in the folder of a project" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["model", "source", "kernel", "analysis"])
+def test_in_a_project_of_ones_own_it_goes_into_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    # A name of its own, because namespaces are remembered.
+    package = f"my_study_of_{kind}"
+    root = tmp_path / package.replace("_", "-")
+    (root / package).mkdir(parents=True)
+    monkeypatch.chdir(root)
+    assert main(["new", kind, "mine"]) == 0
+    said = capsys.readouterr().out
+    assert f"bayesmesh check {package}.mine:Mine{kind.capitalize()}" in said
+    assert sorted(contents(root)) == [f"{package}/mine.py", "tests/test_mine.py"]
+    monkeypatch.syspath_prepend(root)
+    test = runpy.run_path(str(root / "tests" / "test_mine.py"))
+    assert any(name.startswith("test_") for name in test)
+    if kind == "analysis":
+        test["test_moments_are_those_of_the_draws"](tmp_path)
+
+
+def test_the_package_is_the_one_whose_components_experiments_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="with the project's package"):
+        write_new("analysis", "mine", tmp_path)
+    for folder in ("config/experiments", "one", "two"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("one", "two"):
+        (tmp_path / folder / "code.py").touch()
+    experiment = tmp_path / "config" / "experiments" / "a.yaml"
+    experiment.write_text("model: {name: one.code:Model}\n")
+    assert write_new("analysis", "mine", tmp_path)[0] == Path("one/mine.py")
+    experiment.write_text("model: {name: one.code:Model}\nkernel: {name: two.code:Kernel}\n")
+    with pytest.raises(ConfigError, match="experiments name one, two"):
+        write_new("analysis", "other", tmp_path)
+    experiment.write_text("model: {name: one.code:Model}\n")
+    with pytest.raises(ConfigError, match="a metric belongs to the kernels of bayesmesh"):
+        write_new("metric", "other", tmp_path)
 
 
 def test_an_unknown_kind_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:

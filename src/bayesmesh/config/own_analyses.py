@@ -1,0 +1,114 @@
+"""Check the analyses of users' packages that experiments ask for: code, options, and names beside those of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bayesmesh.config.declarations import OWN_KEY, AnalysisDeclaration, declared, key_of
+from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.explain import explain
+from bayesmesh.config.registry import check_class, list_components, read_options
+from bayesmesh.config.settings import CODE_PATTERN
+from bayesmesh.config.source_imports import source_closure
+from bayesmesh.errors import ConfigError, suggest
+
+
+def check_own_analyses(path: Path, experiment: ExperimentBase) -> None:
+    """Check by their texts the analyses of users' packages that an experiment asks for, and their options.
+
+    Args:
+        path: file of the experiment, for messages.
+        experiment: its settings.
+
+    Raises:
+        ConfigError: a name is not ``module:attribute``; a module or a class does not exist or declares what cannot be;
+            an option is not valid; or two analyses would have the same verb or folder.
+    """
+    found: list[AnalysisDeclaration] = []
+    for name, options in experiment.analyses.items():
+        where = f"{path}: key '{key_of(name) if ':' in name else OWN_KEY}'"
+        try:
+            _check_name(name)
+            check_class("analysis", name)
+            analysis = declared(name)
+            source_closure([analysis.path])
+            _check_apart(analysis, {"": found})
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error.message}", error.remedy) from error
+        try:
+            read_options(analysis.path).model_validate(options)
+        except ValidationError as error:
+            raise explain(path, error, read_options(analysis.path), under=key_of(name)) from error
+        found.append(analysis)
+
+
+def find_clashes(
+    paths: Mapping[str, Path], experiments: Mapping[str, ExperimentBase], names: Collection[str]
+) -> dict[str, ConfigError]:
+    """Return experiment -> error where an analysis has a name that belongs to something else of the configuration.
+
+    A rule belongs to one analysis, and an experiment's target is a rule too.
+
+    Args:
+        paths: experiment -> its file.
+        experiments: the valid experiments; of two that clash, the first by name is left alone.
+        names: names of all experiments and sweeps, also of invalid ones.
+    """
+    known: dict[str, list[AnalysisDeclaration]] = {}
+    wrong: dict[str, ConfigError] = {}
+    for name, experiment in experiments.items():
+        for analysis in map(declared, experiment.analyses):
+            try:
+                if analysis.verb in names:
+                    raise ConfigError(
+                        f"its verb '{analysis.verb}' is the name of an experiment", _another("verb", analysis)
+                    )
+                _check_apart(analysis, known)
+            except ConfigError as error:
+                where = f"{paths[name]}: key '{analysis.key}'"
+                wrong[name] = ConfigError(f"{where}: {error.message}", error.remedy)
+        if name not in wrong:
+            known[name] = [declared(each) for each in experiment.analyses]
+    return wrong
+
+
+def _check_name(name: str) -> None:
+    if re.fullmatch(CODE_PATTERN.strip("^$"), name):
+        return
+    shipped = list_components("analysis")
+    if name in shipped:
+        raise ConfigError(
+            f"'{name}' is an analysis of bayesmesh, not of your package",
+            f"write it as a key of its own\n    {name}: {{}}",
+        )
+    raise ConfigError(
+        f"'{name}' is not `module:attribute`",
+        f"name a class of your package, for example\n    analyses:\n      my_study.tails:Tails: {{}}\n"
+        f"  analyses of bayesmesh are keys of their own: {suggest(name, shipped)}",
+    )
+
+
+def _check_apart(analysis: AnalysisDeclaration, known: Mapping[str, Collection[AnalysisDeclaration]]) -> None:
+    """Refuse the verb or the folder of another analysis.
+
+    Args:
+        analysis: what is to be checked.
+        known: experiment -> the analyses that it asks for.
+    """
+    for experiment, others in known.items():
+        for other in (each for each in others if each.name != analysis.name):
+            for attribute in ("verb", "folder"):
+                if (value := getattr(analysis, attribute)) in (other.verb, other.folder):
+                    of = f" of experiment '{experiment}'" if experiment else ""
+                    taken = f"its {attribute} '{value}' is also that of '{other.name}'{of}"
+                    raise ConfigError(taken, _another(attribute, analysis))
+
+
+def _another(attribute: str, analysis: AnalysisDeclaration) -> str:
+    value = getattr(analysis, attribute)
+    module = analysis.name.partition(":")[0].rpartition(".")[2]
+    return f'write another one in the class, in {analysis.path}, for example `{attribute} = "{module}_{value}"`'

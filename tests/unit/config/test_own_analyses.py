@@ -1,0 +1,152 @@
+"""An analysis of a user's package is asked for by `module:attribute`, and what is wrong with it is said in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bayesmesh.config.declarations import declared
+from bayesmesh.config.loading import load_configuration, load_experiment
+from bayesmesh.config.registry import forget_files
+from bayesmesh.errors import ConfigError
+
+CODE = """
+from bayesmesh.analyses.base import Analysis, Subject
+from bayesmesh.config.settings import Settings
+from pydantic import Field
+import a_package_that_is_nowhere
+
+class Options(Settings):
+    '''Tails.'''
+
+    level: float = Field(0.9, gt=0, lt=1, description="Level.")
+    experiments: tuple[str, ...] = Field((), description="Others.")
+
+class TailIndex(Analysis):
+    outputs = ("tails.csv",)
+    reads = ("posterior",)
+    options: Options
+
+def function(subject):
+    return 1
+"""
+EXPERIMENT = {"title": "A", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
+NAME = "my_study.tails:TailIndex"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one module, and the current one."""
+    (tmp_path / "my_study").mkdir()
+    (tmp_path / "my_study" / "tails.py").write_text(CODE)
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("experiments: [one]\n")
+    monkeypatch.chdir(tmp_path)
+    forget_files()
+    return tmp_path
+
+
+def write(analyses: object, name: str = "one", **more: object) -> Path:
+    path = Path("config", "experiments", f"{name}.yaml")
+    path.write_text(yaml.safe_dump({**EXPERIMENT, "analyses": analyses, **more}, sort_keys=False))
+    return path
+
+
+def test_it_is_one_of_the_analyses_and_its_code_is_not_run(project: Path) -> None:
+    experiment = load_experiment(write({NAME: {"level": 0.5}}, loo={}))
+    assert list(experiment.requested_analyses()) == ["loo", NAME]
+    assert experiment.requested_analyses()[NAME].model_dump() == {"level": 0.5, "experiments": ()}
+    found = declared(NAME)
+    assert (found.verb, found.folder, found.pretty_name) == ("tail_index", "tail_index", "Tail index")
+    assert (found.stage, found.command, found.key) == (NAME, "analyse", f"analyses.{NAME}")
+    assert found.files(Path("x")) == {"tails.csv": Path("x/tail_index/tails.csv")}
+
+
+@pytest.mark.parametrize(
+    ("analyses", "said", "remedy"),
+    [
+        ({"my_study.nowhere:Tails": {}}, "key 'analyses.my_study.nowhere:Tails': unknown analysis", "install your package"),
+        ({"my_study.tails:TailIndx": {}}, "does not define TailIndx", "did you mean 'TailIndex'?"),
+        ({"my_study.tails:function": {}}, "is a function, and an analysis is a class", "bayesmesh.analyses.base.Analysis"),
+        ({"my_study.tails:Options": {}}, "class Options: outputs: Field required", "docs/contracts/analysis.md"),
+        ({"my_study.tails:Subject": {}}, "has no class Subject", "whose file defines it"),
+        ({NAME: {"levle": 0.5}}, f"unknown key 'analyses.{NAME}.levle'", "did you mean 'level'?"),
+        ({NAME: {"level": 2.0}}, f"key 'analyses.{NAME}.level': should be less than 1, found 2.0", "Level."),
+        ({NAME: None}, f"key 'analyses.{NAME}': should be a mapping, such as {{}}, found None", "correct"),
+        ([NAME], "key 'analyses': should be a mapping, such as {}", "my_study.tails:Tails"),
+        ({"averaging": {}}, "key 'analyses': 'averaging' is an analysis of bayesmesh", "averaging: {}"),
+        ({"tails": {}}, "key 'analyses': 'tails' is not `module:attribute`", "my_study.tails:Tails: {}"),
+        ({"../x:Y": {}}, "'../x:Y' is not `module:attribute`", "my_study.tails:Tails: {}"),
+        ({NAME: {"experiments": ["one"]}}, f"key 'analyses.{NAME}.experiments': the request is circular", "own experiment"),
+        ({NAME: {"experiments": ["other"]}}, f"key 'analyses.{NAME}.experiments': no experiment 'other'", ""),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_with_file_key_and_remedy(
+    project: Path, analyses: object, said: str, remedy: str
+) -> None:
+    write(analyses)
+    error = load_configuration(Path("config")).broken["one"]
+    assert error.message.startswith("config/experiments/one.yaml: ")
+    assert "\n" not in error.message
+    assert said in error.message
+    assert remedy in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "remedy"),
+    [
+        ('    verb = "report"\n', "the verb 'report' belongs to a stage", 'verb = "run_report"'),
+        (
+            '    verb = "average"\n',
+            "the verb 'average' belongs to the analysis 'averaging' of bayesmesh",
+            "run_average",
+        ),
+        (
+            '    folder = "recommendations"\n',
+            "the folder 'recommendations' belongs to the analysis 'recommendation'",
+            "my_",
+        ),
+        ('    folder = "chains"\n', "the folder 'chains' belongs to a stage", "my_chains"),
+        ('    verb = "one"\n', "its verb 'one' is the name of an experiment", "tails_one"),
+        ('    folder = "a" + "b"\n', ", line 17: folder: Input should be a valid string", "write it out"),
+        ("    def (\n", ", line 17: invalid Python", "correct the line"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(project: Path, more: str, said: str, remedy: str) -> None:
+    path = project / "my_study" / "tails.py"
+    path.write_text(CODE.replace("    options: Options\n", f"    options: Options\n{more}"))
+    write({NAME: {}})
+    error = load_configuration(Path("config")).broken["one"]
+    assert error.message.startswith(f"config/experiments/one.yaml: key 'analyses.{NAME}': ")
+    assert said in error.message
+    assert remedy in error.remedy
+
+
+def test_two_with_one_name_are_refused_in_one_experiment_and_in_two(project: Path) -> None:
+    (project / "my_study" / "more.py").write_text(CODE)
+    write({NAME: {}, "my_study.more:TailIndex": {}})
+    error = load_configuration(Path("config")).broken["one"]
+    assert f"its verb 'tail_index' is also that of '{NAME}'" in error.message
+    assert 'verb = "more_tail_index"' in error.remedy
+    write({NAME: {}})
+    write({"my_study.more:TailIndex": {}}, name="two")
+    found = load_configuration(Path("config"))
+    assert list(found.experiments) == ["one"], "the first by name is left alone"
+    assert f"is also that of '{NAME}' of experiment 'one'" in found.broken["two"].message
+    write({NAME: {"level": 0.8}}, name="two")
+    assert list(load_configuration(Path("config")).experiments) == ["one", "two"], "the same one may be asked for twice"
+
+
+def test_members_of_a_sweep_differ_in_its_options(project: Path) -> None:
+    write({NAME: {}}, sweep={"grid": {f"analyses.{NAME}.level": [0.8, 0.9]}})
+    found = load_configuration(Path("config")).experiments
+    levels = {name: each.analyses[NAME]["level"] for name, each in found.items()}
+    assert levels == {"one-level-0p8": 0.8, "one-level-0p9": 0.9}
+
+
+def test_many_datasets_have_no_analyses(project: Path) -> None:
+    write({NAME: {}}, data={"source": "gaussian", "replicates": "x"})
+    with pytest.raises(ConfigError, match=rf"key 'analyses\.{NAME}': does not go together with data\.replicates"):
+        load_experiment(Path("config/experiments/one.yaml"))
