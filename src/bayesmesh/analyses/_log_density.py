@@ -17,6 +17,9 @@ from bayesmesh.analyses.base import BoundModel
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
+POSITION_BYTES = 256 * 2**20
+"""Limit on positions in memory; fewer draws are used of more coordinates."""
+
 
 class LogDensity:
     """The log density of a posterior in unconstrained coordinates, not normalised.
@@ -65,6 +68,10 @@ class LogDensity:
         local = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
         values = self._model.log_likelihood({**draw, **local}, rows)
         return jnp.sum(jnp.where(is_row, values, 0), dtype=jnp.float64)
+
+    def draws_in_memory(self, most: int) -> int:
+        """Return the number of draws whose positions fit in `POSITION_BYTES`, at most `most`."""
+        return max(1, min(most, POSITION_BYTES // (8 * self.num_coordinates)))
 
     def positions(self, posterior: Posterior, most: int) -> Float[np.ndarray, "chain draw coordinate"]:
         """Return unconstrained positions of at most `most` draws of all chains, evenly spread; not finite at the edge of the support."""

@@ -34,6 +34,10 @@ TAIL = 0.1
 """Share of the other draws in the end of a latent's distribution that is counted."""
 
 
+_READ_BYTES = 256 * 2**20
+"""Limit on draws in memory; fewer numbers are looked at of longer chains."""
+
+
 class Place(NamedTuple):
     """How divergent draws lie along one latent.
 
@@ -61,7 +65,7 @@ def find_places(posterior: Posterior, options: Options, files: Mapping[str, Path
     array = posterior.find(DIVERGING)
     shape = (posterior.num_chains, posterior.num_draws)
     diverging = np.zeros(shape, bool) if array is None else read_part(array).astype(bool)
-    names, draws = _read(posterior, options.latents)
+    names, draws = _read(posterior, max(1, min(options.latents, _READ_BYTES // (8 * diverging.size))))
     is_divergent = diverging.ravel()
     places = _places(names, draws, is_divergent) if is_divergent.sum() >= MIN_DIVERGENT else []
     gathered = [each for each in places if each.p_value < LEVEL]

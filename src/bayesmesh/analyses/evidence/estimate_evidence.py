@@ -26,9 +26,6 @@ KEY = "evidence"
 MOST_COORDINATES = 4096
 """Of a normal with all correlations."""
 
-POSITION_BYTES = 256 * 2**20
-"""Limit on positions in memory; fewer draws are used of more coordinates."""
-
 DIGEST_ROWS = 65_536
 
 
@@ -77,8 +74,7 @@ def estimate_evidence(bound: BoundModel, posterior: Posterior, options: Options,
 
 def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estimate:
     density = LogDensity(bound)
-    most = min(options.draws, POSITION_BYTES // (8 * density.num_coordinates))
-    positions = density.positions(posterior, most)
+    positions = density.positions(posterior, density.draws_in_memory(options.draws))
     # Draws are left out of all chains together, so that chains stay equally long.
     is_finite = np.isfinite(positions).all(axis=(0, 2))
     kept = positions[:, is_finite]

@@ -92,9 +92,10 @@ def _repair(
     chosen = np.argsort(-k, kind="stable")[:most]
     chosen = chosen[(k[chosen] > limit) & np.isfinite(statistics[0, chosen])]
     density = LogDensity(bound) if len(chosen) else None
-    if density is None or density.num_coordinates > MOST_COORDINATES:
+    num_draws = posterior.num_chains * posterior.num_draws
+    if density is None or density.num_coordinates > MOST_COORDINATES or density.draws_in_memory(num_draws) < num_draws:
         return chosen[:0]
-    positions = density.positions(posterior, posterior.num_chains * posterior.num_draws)
+    positions = density.positions(posterior, num_draws)
     flat = positions.reshape(-1, density.num_coordinates)
     if not np.isfinite(flat).all():
         return chosen[:0]

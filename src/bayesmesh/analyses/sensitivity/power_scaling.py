@@ -69,11 +69,12 @@ def scale_powers(bound: BoundModel, posterior: Posterior, options: Options, path
     """
     jax.config.update("jax_enable_x64", True)
     density = LogDensity(bound)
-    positions = density.positions(posterior, options.draws)
+    most = density.draws_in_memory(options.draws)
+    positions = density.positions(posterior, most)
     flat = positions.reshape(-1, density.num_coordinates)
     log_prior, log_likelihood = density.log_prior_of_latents(flat), density.log_likelihood(flat)
     is_used = np.isfinite(log_prior) & np.isfinite(log_likelihood)
-    stride = max(1, -(-posterior.num_chains * posterior.num_draws // options.draws))
+    stride = max(1, -(-posterior.num_chains * posterior.num_draws // most))
     if is_used.sum() < MIN_DRAWS:
         found = [Sensitive(name, np.nan, np.nan) for name, _ in _quantities(posterior, options.quantities, stride)]
     else:
