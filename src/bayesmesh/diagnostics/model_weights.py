@@ -102,6 +102,19 @@ def _objective(density: Float[np.ndarray, "row model"], weights: Float[np.ndarra
         return float(np.log(density @ weights).mean() - weights.sum())
 
 
+def share_draws(weights: Float[np.ndarray, " model"], total: int) -> list[int]:
+    """Return how many of `total` draws of an average come from each model, as near to the weights as whole numbers allow.
+
+    >>> share_draws(np.array([0.5, 0.333, 0.167]), 10)
+    [5, 3, 2]
+    """
+    exact = np.asarray(weights) * total
+    counts = np.floor(exact).astype(int)
+    # The largest remainders get what is left.
+    counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
+    return [int(count) for count in counts]
+
+
 def pseudo_bma(log_scores: Float[np.ndarray, "row model"], seed: int = 0) -> Float[np.ndarray, " model"]:
     """Return pseudo-BMA+ weights: proportional to the exponential of the summed log score, averaged over a Bayesian bootstrap.
 

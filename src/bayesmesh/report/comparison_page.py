@@ -20,7 +20,7 @@ MOST_DRAWN = 60
 COLUMNS = (
     "model", "elpd", "elpd_se", "elpd_difference", "elpd_difference_se", "p_loo", "num_high_k", "stacking_weight",
     "pseudo_bma_weight", "held_out", "held_out_se", "held_out_difference", "held_out_difference_se",
-    "log_evidence", "log_evidence_se", "probability", "probability_low", "probability_high",
+    "stacking_draws", "log_evidence", "log_evidence_se", "probability", "probability_low", "probability_high",
 )  # fmt: skip
 """Columns of the table."""
 
@@ -59,9 +59,10 @@ def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> 
     )
     weights = [None if weight != weight else weight for weight in (member.stacking, member.pseudo_bma)]
     p_loo = None if member.p_loo != member.p_loo else member.p_loo
+    draws = member.num_draws if weights[0] is not None else None
     about = probabilities.get(member.name)
     evidence = [None] * 5 if about is None else [*about.log_evidence, about.probability, about.low, about.high]
-    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held, *evidence]
+    return [member.name, *member.elpd, *member.difference, p_loo, member.num_high_k, *weights, *held, draws, *evidence]
 
 
 def draw_differences(found: ModelComparison) -> Panel:

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from bayesmesh.diagnostics.hierarchical_weights import make_cells, stack_by_cell
-from bayesmesh.diagnostics.model_weights import pseudo_bma, stack
+from bayesmesh.diagnostics.model_weights import pseudo_bma, share_draws, stack
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures import formats
@@ -25,6 +25,9 @@ STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 FEW_ROWS = 100
 SMALL_DIFFERENCE = 4.0
 """Below so many rows, or so many nats, the error of a difference is itself unreliable (Sivula et al. 2020, arXiv:2008.10296)."""
+
+NUM_DRAWS = 1000
+"""Draws of an average that are shared among its models."""
 
 MANY_MODELS = 5
 """From so many models on, the bias of choosing the best is stated."""
@@ -40,6 +43,7 @@ class Member(NamedTuple):
         p_loo: effective number of parameters; not a number for an average.
         num_high_k: rows with an unreliable score.
         stacking, pseudo_bma: weights; not a number for an average.
+        num_draws: of `NUM_DRAWS` draws of the average with stacking weights, those that come from this model; 0 for an average.
         held_out: likewise for held-out rows, or None.
         held_out_difference: to the same model.
     """
@@ -53,6 +57,7 @@ class Member(NamedTuple):
     pseudo_bma: float
     held_out: Comparison | None
     held_out_difference: Comparison | None
+    num_draws: int = 0
 
 
 class ModelComparison(NamedTuple):
@@ -154,6 +159,8 @@ def compare_models(
         members.append(
             _member(name, (table[:, 0], table[:, i]), (held, at), own_noise, **weights, **_doubts(left_out[name]))
         )
+    shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
+    members = [member._replace(num_draws=count) for member, count in shared]
     averages = []
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)

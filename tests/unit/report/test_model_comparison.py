@@ -63,6 +63,7 @@ def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_pa
     assert "best has the highest sum" in page
     assert [row.text("model") for row in rows] == ["best", "near", "clearly-worse", "(stacking)", "(pseudo-BMA+)"]
     assert sum(row.number("stacking_weight") for row in rows[:3]) == pytest.approx(1)
+    assert sum(member.num_draws for member in found.members) == 1000
 
 
 def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
