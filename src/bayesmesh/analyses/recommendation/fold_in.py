@@ -133,9 +133,17 @@ def carried(old: Films, new: Films, latents: Float[np.ndarray, "users size"]) ->
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities from logits, in their dtype, without overflow."""
-    decay = np.exp(-np.abs(logits))
-    return np.where(logits >= 0, 1, decay) / (1 + decay)
+    """Return probabilities from logits, in their dtype.
+
+    >>> sigmoid(np.array([-1e4, 0.0, 1e4])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    # An infinite exponential gives the limit, 0.
+    with np.errstate(over="ignore"):
+        decay = np.exp(-logits)
+    decay += 1
+    probability: np.ndarray = np.reciprocal(decay, out=decay)
+    return probability
 
 
 class _Posterior:
@@ -152,20 +160,21 @@ class _Posterior:
         """Return the log density at the latents of each user, (users, size), float64."""
         distance = np.abs(self._logits(latents))
         total = distance.sum(axis=1, dtype=np.float64)
-        return self._log_density(latents, total, np.exp(np.negative(distance, out=distance), out=distance))
+        decay = np.exp(np.negative(distance, out=distance), out=distance)
+        return self._log_density(latents, total, decay, slice(None))
 
-    def expansion(self, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return log density (users,), gradient (users, size) and negative Hessian (users, size, size) at latents."""
+    def expansion(self, latents: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log density (rows,), gradient (rows, size) and negative Hessian (rows, size, size) of some users."""
         logits = self._logits(latents)
         is_negative = logits < 0
         distance = np.abs(logits, out=logits)
         total = distance.sum(axis=1, dtype=np.float64)
         decay = np.exp(np.negative(distance, out=distance), out=distance)
-        log_density = self._log_density(latents, total, decay)
+        log_density = self._log_density(latents, total, decay, rows)
         share = 1 / (1 + decay)
         weights = np.multiply(decay, share, out=decay)  # the smaller of both probabilities
         probability = np.where(is_negative, weights, share)
-        gradient = self._linear - probability @ self._films.design - self._precision * latents
+        gradient = self._linear[rows] - probability @ self._films.design - self._precision * latents
         weights *= share
         size = latents.shape[1]
         if self._pairs is None:
@@ -178,7 +187,9 @@ class _Posterior:
             curvature[:, *upper[::-1]] = curvature[:, *upper]
         return log_density, gradient, curvature + self._precision * np.eye(size)
 
-    def _log_density(self, latents: np.ndarray, total: np.ndarray, decay: np.ndarray) -> np.ndarray:
+    def _log_density(
+        self, latents: np.ndarray, total: np.ndarray, decay: np.ndarray, rows: np.ndarray | slice
+    ) -> np.ndarray:
         """Return the log density from the sums of |logit| and from exp(-|logit|).
 
         log(1 + exp(x)) is x / 2 + |x| / 2 + log(1 + exp(-|x|)). The sum of x is linear in the latents, and the last terms are
@@ -189,7 +200,7 @@ class _Posterior:
         products = np.multiply.reduce((1 + decay[:, :whole]).reshape(len(decay), _FACTORS, -1), axis=1)
         logs = np.log(products).sum(axis=1, dtype=np.float64) + np.log1p(decay[:, whole:]).sum(axis=1, dtype=np.float64)
         prior = 0.5 * self._precision * (latents**2).sum(axis=1)
-        return (self._halved * latents).sum(axis=1) - self._half_offset - 0.5 * total - logs - prior
+        return (self._halved[rows] * latents).sum(axis=1) - self._half_offset - 0.5 * total - logs - prior
 
     def _logits(self, latents: np.ndarray) -> np.ndarray:
         logits: np.ndarray = latents.astype(np.float32) @ self._films.design.T
@@ -211,24 +222,32 @@ def _find_mode(
     The log density is concave. A step after which it is lower is halved.
     """
     latents = np.array(start, np.float64)
-    density, gradient, curvature = posterior.expansion(latents)
-    step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+    active = np.arange(len(latents))
+    density, gradient, curvature = posterior.expansion(latents, active)
+    step = _newton_step(curvature, gradient)
     for _ in range(max_steps):
-        tried = latents + step
-        found = posterior.expansion(tried)
+        tried = latents[active] + step[active]
+        found = posterior.expansion(tried, active)
         # Float32 products leave noise of this size.
-        is_lower = found[0] < density - 1e-5 * np.abs(density) - 1e-3
-        step[is_lower] /= 2
-        moved = ~is_lower
-        latents[moved], density[moved] = tried[moved], found[0][moved]
-        gradient[moved], curvature[moved] = found[1][moved], found[2][moved]
-        following = np.linalg.solve(curvature, gradient[..., None])[..., 0]
-        step[moved] = following[moved]
-        length = np.sqrt((gradient * following).sum(axis=1))
-        if length.max() < STEP_TOLERANCE:
-            latents += following
+        is_lower = found[0] < density[active] - 1e-5 * np.abs(density[active]) - 1e-3
+        step[active[is_lower]] /= 2
+        moved = active[~is_lower]
+        latents[moved], density[moved] = tried[~is_lower], found[0][~is_lower]
+        gradient[moved], curvature[moved] = found[1][~is_lower], found[2][~is_lower]
+        step[moved] = _newton_step(curvature[moved], gradient[moved])
+        length = np.sqrt((gradient[moved] * step[moved]).sum(axis=1))
+        done = moved[length < STEP_TOLERANCE]
+        # The last step needs no other expansion.
+        latents[done] += step[done]
+        active = np.setdiff1d(active, done)
+        if not len(active):
             break
     return latents, np.linalg.cholesky(curvature)
+
+
+def _newton_step(curvature: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    step: np.ndarray = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+    return step
 
 
 def _sample(

@@ -16,7 +16,7 @@ import numpy as np
 from bayesmesh.analyses.recommendation.film_draws import FactorDraws
 from bayesmesh.analyses.recommendation.fold_in import Films, carried, films_of, fold_in
 
-NUM_RUNS = 8
+NUM_RUNS = 4
 """Runs of consecutive draws; each begins its first mode at zero."""
 
 SEED = 1
