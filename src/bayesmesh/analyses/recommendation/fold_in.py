@@ -155,6 +155,8 @@ class _Posterior:
         self._linear = (watched.astype(np.float32) @ films.design).astype(np.float64)
         self._halved = self._linear - 0.5 * films.design.sum(axis=0, dtype=np.float64)
         self._half_offset = 0.5 * films.offset.sum(dtype=np.float64)
+        # Fresh memory of this size costs more than what is computed in it.
+        self._work = [np.empty((len(watched), len(films.offset)), np.float32) for _ in range(2)]
 
     def log_density(self, latents: np.ndarray) -> np.ndarray:
         """Return the log density at the latents of each user, (users, size), float64."""
@@ -171,11 +173,13 @@ class _Posterior:
         total = distance.sum(axis=1, dtype=np.float64)
         decay = np.exp(np.negative(distance, out=distance), out=distance)
         log_density = self._log_density(latents, total, decay, rows)
-        share = 1 / (1 + decay)
+        share = np.add(decay, 1, out=self._work[1][: len(decay)])
+        np.reciprocal(share, out=share)
         weights = np.multiply(decay, share, out=decay)  # the smaller of both probabilities
-        probability = np.where(is_negative, weights, share)
-        gradient = self._linear[rows] - probability @ self._films.design - self._precision * latents
-        weights *= share
+        curved = weights * share
+        np.copyto(share, weights, where=is_negative)
+        gradient = self._linear[rows] - share @ self._films.design - self._precision * latents
+        weights = curved
         size = latents.shape[1]
         if self._pairs is None:
             design = self._films.design
@@ -197,13 +201,15 @@ class _Posterior:
         """
         films = decay.shape[1]
         whole = films - films % _FACTORS
-        products = np.multiply.reduce((1 + decay[:, :whole]).reshape(len(decay), _FACTORS, -1), axis=1)
+        factors = np.add(decay, 1, out=self._work[1][: len(decay)])
+        products = np.multiply.reduce(factors[:, :whole].reshape(len(decay), _FACTORS, -1), axis=1)
         logs = np.log(products).sum(axis=1, dtype=np.float64) + np.log1p(decay[:, whole:]).sum(axis=1, dtype=np.float64)
         prior = 0.5 * self._precision * (latents**2).sum(axis=1)
         return (self._halved[rows] * latents).sum(axis=1) - self._half_offset - 0.5 * total - logs - prior
 
     def _logits(self, latents: np.ndarray) -> np.ndarray:
-        logits: np.ndarray = latents.astype(np.float32) @ self._films.design.T
+        logits = self._work[0][: len(latents)]
+        np.matmul(latents.astype(np.float32), self._films.design.T, out=logits)
         logits += self._films.offset
         return logits
 
