@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,23 @@ def test_an_array_of_many_blocks_is_read_once(tmp_path, monkeypatch, chunks) -> 
     assert list((tmp_path / "scratch").iterdir()) == []
     assert [draws.shape[2] for _, draws in parts] == [6] * 5 + [5]
     np.testing.assert_array_equal(np.concatenate([draws for _, draws in parts], axis=2), values.reshape(CHAINS, 41, -1))
+
+
+def test_reading_once_needs_few_blocks_of_memory(tmp_path) -> None:
+    group = open_group(tmp_path / "a.zarr", "w")
+    shape = (2, 400, 4000)
+    array = create_array(group, "w", shape, np.float32, ("chain", "draw", "a"), chunks=(1, 10, 4000))
+    array[...] = 1.0
+    block_bytes = 2**20
+    tracemalloc.start()
+    try:
+        num_read = sum(draws.shape[2] for _, draws in coordinate_blocks(array, np.arange(4000), block_bytes, tmp_path))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert num_read == 4000
+    assert array.nbytes > 10 * block_bytes
+    assert peak < 5 * block_bytes
 
 
 def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
