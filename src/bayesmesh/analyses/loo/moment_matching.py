@@ -25,6 +25,9 @@ _DRAWS_FOR_COVARIANCE = 10
 
 _MAX_MOVES = 30
 
+_LEAST_GAIN = 0.05
+"""By so much must a move lower k, or the row is left as it is: each move takes a pass over all rows at all draws."""
+
 LogDensityFn = Callable[[Float[np.ndarray, "draw coordinate"]], Float[np.ndarray, " draw"]]
 
 
@@ -92,7 +95,7 @@ def match_moments(
         for move in _moves(moved, np.exp(weights)):
             tried = move.apply(moved)
             found, tried_k = _smooth(log_density(tried) - log_likelihood(tried) - at_start, r_eff)
-            if tried_k < k:
+            if tried_k < k - _LEAST_GAIN:
                 moved, weights, k = tried, found, tried_k
                 total = move if total is None else move.after(total)
                 break

@@ -14,7 +14,7 @@ class Options(Settings):
         64, ge=1, le=65536, description="Log likelihoods of all draws at a block of rows in memory at a time, in MiB."
     )
     moment_matching_rows: int = Field(
-        20,
+        10,
         ge=0,
         le=100_000,
         description="Rows with the highest Pareto k, above its limit, that are repaired by moment matching; each evaluates the "
