@@ -19,7 +19,7 @@ from bayesmesh.config.blocks import (
     SamplingSettings,
 )
 from bayesmesh.config.declarations import OWN_KEY, STAGE_NAMES, TARGET_NAMES, key_of, list_analyses
-from bayesmesh.config.registry import component_path, list_components, read_options
+from bayesmesh.config.registry import component_path, list_readable, read_options
 from bayesmesh.config.settings import CODE_PATTERN, NO_SOURCE, Name, Settings, does_not_fit
 from bayesmesh.config.sweep import SweepSettings
 from bayesmesh.errors import ConfigError
@@ -289,7 +289,7 @@ def _tag_of(key: str, names: tuple[str, ...]) -> Callable[[object], str | None]:
 
 def _union(kind: str, key: str, base: type[Settings]) -> Any:
     """One variant per registered component, discriminated by `key`."""
-    names = tuple(list_components(kind))
+    names = tuple(list_readable(kind))
     variants: list[Any] = []
     for name in names:
         options = read_options(component_path(kind, name))

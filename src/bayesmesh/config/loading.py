@@ -33,7 +33,7 @@ from bayesmesh.config.experiment import (
 from bayesmesh.config.experiment_files import list_experiment_files
 from bayesmesh.config.explain import explain
 from bayesmesh.config.own_analyses import check_own_analyses, find_clashes
-from bayesmesh.config.registry import check_class, check_function, component_path, list_components, read_options
+from bayesmesh.config.registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.config.sweep import Sweep, load_members
@@ -201,7 +201,7 @@ def _misfit(analysis: AnalysisDeclaration, experiment: ExperimentBase) -> str:
 
 def _other_components(analysis: AnalysisDeclaration) -> str:
     fitting = {
-        kind: [n for n in list_components(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
+        kind: [n for n in list_readable(kind) if set(analysis.needs(kind)) <= set(read_offers(kind, n) or ())]
         for kind in ("source", "model")
     }
     if not all(fitting.values()):

@@ -10,6 +10,7 @@ may also be ``module:attribute`` of the user's own package.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import functools
 import importlib
@@ -50,6 +51,16 @@ def list_components(kind: str) -> list[str]:
     if kind in ("analysis", "model"):
         found |= {p.parent.name for p in folder.glob(f"*/{kind}.py") if _has_options(p)}
     return sorted(found)
+
+
+def list_readable(kind: str) -> list[str]:
+    """Return the components of a kind whose options can be read: a mistake in one file concerns those who name it."""
+    found = []
+    for name in list_components(kind):
+        with contextlib.suppress(ConfigError):
+            read_options(component_path(kind, name))
+            found.append(name)
+    return found
 
 
 def component_path(kind: str, name: str) -> Path:

@@ -160,7 +160,9 @@ def _plain(value: object, key: str, cells: CellCode) -> object:
         ConfigError: it is none of these; the message names the key.
     """
     if isinstance(value, Mapping):
-        return {str(k): _plain(v, f"{key}.{k}", cells) for k, v in value.items()}
+        # A class as a key is an analysis.
+        named = {_name_of(k, key, cells) if isinstance(k, type) else str(k): v for k, v in value.items()}
+        return {name: _plain(v, f"{key}.{name}", cells) for name, v in named.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, f"{key}[{number}]", cells) for number, each in enumerate(value)]
     if value is None or type(value) in (bool, int, float, str):

@@ -9,7 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bayesmesh.config.experiment import ExperimentBase, RunSettings
 from bayesmesh.config.sweep import Sweep
@@ -18,6 +18,14 @@ from bayesmesh.planning.lost import why_lost
 from bayesmesh.store.layout import ExperimentLayout, ReproductionLayout, SweepLayout
 
 _log = logging.getLogger("bayesmesh")
+
+
+class Wildcards(Protocol):
+    """Wildcards of a job: an experiment, or a dataset and perhaps a split."""
+
+    experiment: str
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class Overview:

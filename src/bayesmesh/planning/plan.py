@@ -8,9 +8,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from bayesmesh.config.blocks import check_start_file
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
@@ -23,7 +23,7 @@ from bayesmesh.errors import ConfigError, DataError, UserError, suggest
 from bayesmesh.planning.device_counts import check_devices, check_processes
 from bayesmesh.planning.jobs import Job, job_of
 from bayesmesh.planning.lost import is_made_with, why_lost
-from bayesmesh.planning.overview import Overview
+from bayesmesh.planning.overview import Overview, Wildcards
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import Site, load_site
 from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
@@ -42,14 +42,6 @@ def use_own_environment() -> None:
     folder = str(Path(sys.executable).parent)
     if os.environ["PATH"].split(os.pathsep)[:1] != [folder]:
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
-
-
-class _Wildcards(Protocol):
-    """Wildcards of a job: an experiment, or a dataset and perhaps a split."""
-
-    experiment: str
-
-    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class _Experiments(dict[str, ExperimentBase]):
@@ -139,7 +131,8 @@ class Plan(Overview):
         path, experiment = experiment_file(self.config, name), self.experiments[name]
         try:
             check_start_file(str(path), experiment.sampling.initial)
-            if self.workflow.local_exec:
+            # Finished chains may come from another machine, and what is made of them needs no device of theirs.
+            if self.workflow.local_exec and stage in ("compile", "sample") and not self._is_done(stage, name):
                 check_devices(path, experiment, self.threads(name, self.workflow.cores or os.cpu_count()))
             # Do not check finished results, which another profile may have made.
             made = {"compile": [self.layout(name).audit], "sample": self.manifests(name)}.get(stage, [])
@@ -147,6 +140,12 @@ class Plan(Overview):
                 check_processes(path, experiment, *self._processes, load_site()[0])
         except ConfigError as error:
             _exit_with(error)
+
+    def _is_done(self, stage: str, name: str) -> bool:
+        """Return whether the jobs of a stage were done as configured."""
+        spec, code = self.specification(stage, name), self.code_of_stage(stage, name)
+        jobs = [job_of(spec, group) for group in (self.groups(name) if stage == "sample" else [""])]
+        return all(is_made_with(job, spec.digest, code) for job in jobs)
 
     def _asked(self, resource: str) -> str | None:
         """A resource of sampling jobs as written in the profile or on the command line; None if unset."""
@@ -243,11 +242,11 @@ class Plan(Overview):
         limits = site.cpu if self._asked("gpu") is None else site.gpu
         return SampleJob(limits, site.stop_minutes, (self._processes or (1, 1))[0])
 
-    def sample_memory_mb(self, wildcards: _Wildcards, attempt: int) -> int:
+    def sample_memory_mb(self, wildcards: Wildcards, attempt: int) -> int:
         """Return the memory of a chain group's job, for `resources`, once the compile stage has measured it."""
         return sample_memory_mb(self.layout(wildcards.experiment).audit, attempt, self._sample_job)
 
-    def sample_minutes(self, wildcards: _Wildcards, attempt: int) -> int:
+    def sample_minutes(self, wildcards: Wildcards, attempt: int) -> int:
         """Return the time of a chain group's job, for `resources`, once the compile stage has measured it."""
         name = wildcards.experiment
         return sample_minutes(self.layout(name).audit, attempt, self._sample_job, self.experiments[name])
@@ -265,14 +264,14 @@ class Plan(Overview):
         """Return the outputs of an analysis, with ``{experiment}`` in place of the name."""
         return [str(path) for path in analysis.files(self.layout("{experiment}").folder).values()]
 
-    def inputs(self, stage: str) -> Callable[[_Wildcards], tuple[Path | str, ...]]:
+    def inputs(self, stage: str) -> Callable[[Wildcards], tuple[Path | str, ...]]:
         """Return a function of wildcards that returns what a job of a stage reads.
 
         Snakemake calls it before it decides what to run. A job whose results are not as it left them is then made to run
         again.
         """
 
-        def inputs(wildcards: _Wildcards) -> tuple[Path | str, ...]:
+        def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
             if self.is_unchecked(job):
@@ -319,7 +318,7 @@ class Plan(Overview):
         """Return the heading of an experiment in Snakemake's own report."""
         return self.experiments[name].report.category
 
-    def trigger(self, stage: str) -> Callable[[_Wildcards], str]:
+    def trigger(self, stage: str) -> Callable[[Wildcards], str]:
         """Return a function of wildcards that returns the digest of the settings that trigger the stage, for `params`."""
         return lambda wildcards: self._trigger(stage, self._name(wildcards))
 
@@ -330,7 +329,7 @@ class Plan(Overview):
         Snakemake does not compare params that are derived from inputs, and takes this one for such because of an argument.
         """
 
-        def spec(wildcards: _Wildcards, input: object = None) -> str:
+        def spec(wildcards: Wildcards, input: object = None) -> str:
             del input
             return self._spec(stage, self._name(wildcards))
 
@@ -343,7 +342,7 @@ class Plan(Overview):
         """
         return ",".join(self._spec(stage, name) for stage in later_stages(self.experiments[name]))
 
-    def code(self, stage: str) -> Callable[[_Wildcards], str]:
+    def code(self, stage: str) -> Callable[[Wildcards], str]:
         """Return a function of wildcards that returns the fingerprint of the stage's code, for `params`."""
         return lambda wildcards: self.code_of_stage(stage, self._name(wildcards))
 
@@ -365,7 +364,7 @@ class Plan(Overview):
         """Return whether Snakemake was asked for a target."""
         return self.workflow is not None and target in self.workflow.dag_settings.targets
 
-    def _name(self, wildcards: _Wildcards) -> str:
+    def _name(self, wildcards: Wildcards) -> str:
         """Return an experiment; for a dataset, an experiment that uses it."""
         values = dict(wildcards.items())
         if "experiment" in values:

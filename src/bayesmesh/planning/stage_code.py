@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayesmesh.config.model_code import LATER as LATER_MEMBERS
 from bayesmesh.config.model_code import digest_without
-from bayesmesh.config.registry import PACKAGES, component_files, component_path, list_components
+from bayesmesh.config.registry import PACKAGES, component_files, component_path, list_readable
 from bayesmesh.config.source_imports import PACKAGE_ROOT, fingerprint, save_memory, source_closure
 from bayesmesh.planning.flow import KEYS, STAGES, analysis_of, components
 from bayesmesh.planning.specs import StageSpec
@@ -21,7 +21,7 @@ def files_without_components(stage: str) -> list[Path]:
 
 def read_stages() -> None:
     """Read the files of all stages and built-in components, so that this process, and its forks, need not parse them."""
-    files = [component_path(kind, name) for kind in PACKAGES for name in list_components(kind)]
+    files = [component_path(kind, name) for kind in PACKAGES for name in list_readable(kind)]
     stages = [_STAGES / f"{stage}.py" for stage in STAGES if analysis_of(stage) is None]
     fingerprint(source_closure([*stages, *files]))
     save_memory()

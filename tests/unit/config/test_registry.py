@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from bayesmesh.config import registry
 from bayesmesh.config.blocks import HamiltonianSettings, metric_path
 from bayesmesh.config.declarations import read_offers
+from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.loading import load_experiment
 from bayesmesh.config.registry import (
     PACKAGES,
@@ -348,3 +350,23 @@ def test_a_function_that_is_not_there_is_named(
     refused: Callable[..., ConfigError], good: str, function: str, said: str
 ) -> None:
     assert said in str(refused(_experiment(good, _with_function(function))))
+
+
+def test_a_mistake_in_the_file_of_one_model_concerns_those_who_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(registry.__file__).parents[1]
+    for folder in ("data/sources", "models", "kernels", "analyses"):
+        shutil.copytree(package / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "models" / "broken.py").write_text("def (\n")
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    experiment_class.cache_clear()
+    try:
+        for name in ("gaussian", "broken"):
+            text = f"title: A\ndata: {{source: gaussian}}\nmodel: {{name: {name}}}\nkernel: {{name: hmc}}\n"
+            (tmp_path / f"{name}.yaml").write_text(text)
+        assert load_experiment(tmp_path / "gaussian.yaml").model.name == "gaussian"
+        with pytest.raises(ConfigError, match=r"broken\.yaml: key 'model\.name': .*broken\.py, line 1: invalid Python"):
+            load_experiment(tmp_path / "broken.yaml")
+    finally:
+        experiment_class.cache_clear()

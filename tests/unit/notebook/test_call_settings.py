@@ -98,3 +98,17 @@ def test_what_is_wrong_is_named(
     with pytest.raises(error, match=problem) as caught:
         described(tmp_path, **arguments).check()
     assert "remedy: " in str(caught.value)
+
+
+def test_an_analysis_of_a_cell_is_asked_for_by_its_class(tmp_path: Path) -> None:
+    cells = Cells("analyses")
+    cells.run(
+        "from bayesmesh.analyses.base import Analysis\nfrom bayesmesh.config.settings import Settings\n"
+        "class Options(Settings):\n    '''None.'''\n"
+        "class Tails(Analysis):\n    outputs = ('tails.csv',)\n    reads = ('posterior',)\n    options: Options\n"
+        "    def run(self, subject, others, files):\n        return 'done'\n"
+    )
+    made = described(tmp_path, analyses={cells.names["Tails"]: {}})
+    assert made.values["analyses"] == {f"{made.module}:Tails": {}}
+    assert "class Tails(Analysis):" in made.code
+    assert "class Options(Settings):" in made.code

@@ -299,7 +299,7 @@ def test_limits_are_those_of_the_profiles_nodes_whatever_was_found_there(
     assert several == 2000 + 1.5 * 2000, "memory of one of two nodes"
 
 
-@pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("fetch", "shard")])
+@pytest.mark.parametrize("stage", ["compile", "sample"])
 def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     config: Path, stage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,3 +320,17 @@ def test_an_impossible_mesh_ends_the_planning_before_anything_is_written(
     _plan(config, cores=9, local_exec=True).trigger(stage)({"experiment": "a"})
     # Jobs on a cluster have other devices than the machine that plans them.
     _plan(config, cores=2, local_exec=False).trigger(stage)({"experiment": "a"})
+
+
+def test_finished_chains_need_no_devices(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may come from another machine; without the exception, the index of one with their page could not be planned."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    path = config / "experiments" / "a.yaml"
+    path.write_text(path.read_text() + "compute: {platform: cpu, mesh: {data: 3}}\n")
+    plan = _plan(config, cores=2, local_exec=True)
+    for stage in ("assemble", "diagnose", "report"):
+        plan.trigger(stage)({"experiment": "a"})
+    with pytest.raises(SystemExit):
+        plan.trigger("sample")({"experiment": "a"})
+    monkeypatch.setattr(plan_module, "is_made_with", lambda job, specification, code: True)
+    _plan(config, cores=2, local_exec=True).trigger("sample")({"experiment": "a"})

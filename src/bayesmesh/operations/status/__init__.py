@@ -20,7 +20,7 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, or keep showing it; returns the exit code."""
-    plan = Plan()
+    plan = Plan(is_partial=True)
     if arguments.watch:
         watch(lambda: status_table(plan))
     else:
