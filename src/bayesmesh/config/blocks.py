@@ -174,27 +174,27 @@ class SamplingSettings(Settings):
         return self.chains // self.chain_groups
 
 
-def check_chains(where: str, kernel: str, sampling: SamplingSettings, least: int, multiple: int) -> None:
+def check_chains(where: str, kernel: str, chains: int, least: int, multiple: int, groups: int = 1) -> None:
     """Refuse a number of chains that a kernel cannot take.
 
     Args:
         where: file or experiment, for the message.
         kernel: name of the kernel.
-        sampling: chains and chain groups.
+        chains: of a chain group.
         least: smallest number of chains that run together.
         multiple: the number of chains must be a multiple of it.
+        groups: number of chain groups, for the remedy.
 
     Raises:
         ConfigError: the chains of a group are too few, or not such a multiple.
     """
-    chains = sampling.chains_per_group
     if chains >= least and chains % multiple == 0:
         return
     needed = f"at least {least} chains" if chains < least else f"chains in groups of {multiple}"
-    step = math.lcm(multiple, max(least, multiple)) * sampling.chain_groups
+    step = math.lcm(multiple, max(least, multiple)) * groups
     raise ConfigError(
         f"{where}: key 'sampling.chains': kernel '{kernel}' takes {needed}, and a chain group has {chains}",
-        f"use for example\n    sampling:\n      chains: {math.ceil(sampling.chains / step) * step}",
+        f"use for example\n    sampling:\n      chains: {math.ceil(chains * groups / step) * step}",
     )
 
 

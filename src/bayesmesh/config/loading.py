@@ -133,7 +133,8 @@ def check_experiment(path: Path, value: Mapping[str, object]) -> ExperimentBase:
     kernel = experiment.kernel.name
     least, multiple = (read_trait("kernel", kernel, trait) or 1 for trait in ("min_chains", "chain_multiple"))
     # What a kernel computes is checked when compiling.
-    check_chains(str(path), kernel, experiment.sampling, least, multiple)
+    sampling = experiment.sampling
+    check_chains(str(path), kernel, sampling.chains_per_group, least, multiple, sampling.chain_groups)
     if read_flag("kernel", kernel, "starts_from_prior"):
         check_start(str(path), kernel, experiment.sampling.initial)
     _check_offers(path, experiment, {})

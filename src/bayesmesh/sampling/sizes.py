@@ -71,7 +71,8 @@ def make_program(
         mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
-    check_chains(where, spec.kernel.name, sampling, least, multiple)
+    # The spec of the compile stage has the chains of one program alone.
+    check_chains(where, spec.kernel.name, spec.num_chains, least, multiple)
     if kernel_class.starts_from_prior:
         check_start(where, spec.kernel.name, sampling.initial)
         _check_prior(model, spec)

@@ -179,6 +179,17 @@ def test_a_test_point_is_refused_by_kernels_that_begin_with_the_prior(make_case)
     assert make_program(whole(kernel="tempered_smc", **from_prior), data, 16)
 
 
+@pytest.mark.parametrize("stage", ["compile", "sample"])
+def test_kernels_with_many_chains_run_in_groups(make_case, stage: str) -> None:
+    """The spec of the compile stage has the chains of one program, and not `sampling.chains`."""
+    config = {
+        "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "tempered_smc"},
+        "sampling": {"chains": 64, "chain_groups": 4, "mode": "independent", "initial": {"method": "prior"}},
+    }  # fmt: skip
+    asked = make_spec(stage, "some", experiment_class().model_validate(config), "results")
+    assert make_program(asked, make_case("gaussian").spec, 16).num_chains == 16
+
+
 def test_an_automatic_metric_is_chosen_and_the_reason_logged(make_case, caplog) -> None:
     with caplog.at_level("INFO", "bayesmesh"):
         program = make_program(spec(kernel="hmc", metric="auto"), make_case("gaussian").spec, 16)
