@@ -271,6 +271,7 @@ def serves(case, analysis) -> bool:
         fields=case.spec.fields,
         num_rows=case.spec.num_rows,
         test_rows=lambda: case.rows,
+        unseen=lambda: None,
     )
     made = load_component("analysis", analysis.name)(read_options(analysis.path)())
     try:

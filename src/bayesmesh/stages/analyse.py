@@ -96,7 +96,9 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
         shards, data_spec = shards_of(spec)
         return BoundModel(model_of(spec, data_spec), data_spec, shards)
 
-    return Subject(spec.layout, bind if "data" in declaration.reads else None, read_image_shape(spec.data.source))
+    if "data" not in declaration.reads:
+        return Subject(spec.layout)
+    return Subject(spec.layout, bind, read_image_shape(spec.data.source))
 
 
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
