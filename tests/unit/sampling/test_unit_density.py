@@ -19,6 +19,9 @@ from bayesmesh.sampling.rows import lay_out_rows
 from cases import make_case
 
 WIDTH, NUM_CHAINS = 2, 3
+FAST = {"xla_backend_optimization_level": 0}
+"""Optimising these programs takes longer than running them."""
+
 LAYOUTS = {"whole": (1, 100), "padded": (2, 5)}
 """Devices and rows of a tile; 37 rows leave padding on the second."""
 
@@ -36,7 +39,7 @@ def draws(target: BoundTarget) -> Position:
 
 
 @functools.cache
-def programs(layout: str, group: int) -> tuple[Any, Any, Any]:
+def programs(layout: str, group: int) -> tuple[Any, ...]:
     """Density of the target; densities and gradients of a group at (units, position); its scale at positions."""
     target = bound(layout)
 
@@ -48,7 +51,7 @@ def programs(layout: str, group: int) -> tuple[Any, Any, Any]:
         information = jax.tree.map(lambda x: x.mean(axis=0), target.units.information(draws(target)))
         return target.units.given(position, group).scale(information)
 
-    return jax.jit(target.log_density), jax.jit(density), jax.jit(scale)
+    return tuple(jax.jit(f, compiler_options=FAST) for f in (target.log_density, density, scale))
 
 
 def entries(position: Position) -> Position:
@@ -89,13 +92,14 @@ def test_a_unit_changes_the_density_by_its_own_change(group: int) -> None:
 def test_the_scale_of_units_is_near_their_curvature_and_does_not_depend_on_them(group: int) -> None:
     """Whitened by it, the Hessian of a unit's log density has eigenvalues around 1."""
     target, position = bound("padded"), draws(bound("padded"))
-    _, density, scale_at = programs("padded", group)
+    _, _, scale_at = programs("padded", group)
     conditional, scale = target.units.given(position, group), scale_at(position)
     jax.tree.map(np.testing.assert_array_equal, scale, scale_at(conditional.place(conditional.start + 1.0)))
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=FAST)
     def product(p: jax.Array) -> jax.Array:
-        _, change = jax.jvp(lambda at: density(at, position)[1], (conditional.start,), (scale.move(p),))
+        slope = target.units.given(position, group).gradient
+        _, change = jax.jvp(slope, (conditional.start,), (scale.move(p),))
         return -scale.whiten(change)
 
     basis = jnp.eye(conditional.start.shape[2])
@@ -116,7 +120,7 @@ def transition(layout: str) -> Any:
         information = jax.tree.map(lambda x: x.mean(axis=0), target.units.information(draws(target)))
         return KERNEL.step(key, state, target, UnitTuning(jnp.asarray([0.9, 0.8]), information))
 
-    return jax.jit(go)
+    return jax.jit(go, compiler_options=FAST)
 
 
 def run(layout: str, count: int = 3, cut: int | None = None) -> tuple[Any, Any]:
