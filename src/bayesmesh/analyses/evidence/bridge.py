@@ -19,6 +19,9 @@ MIN_DRAWS = 10
 MIN_BATCHES = 4
 """Batches of one half from which an error is computed; fewer chains are cut into pieces."""
 
+MOST_CHAINS = 16
+"""More chains are joined: estimates of many short ones say less of the error."""
+
 _MAX_STEPS, _TOLERANCE = 1000, 1e-10
 _WELL_KNOWN = 10
 """Draws for each coordinate from which a covariance is used as it is, without shrinkage."""
@@ -87,6 +90,17 @@ def bridge(
     within = math.hypot(*errors) / 2
     spread = math.sqrt(sum(between)) / 2
     return Bridged(float(np.mean(found)), max(within, spread), within, spread, num_parts)
+
+
+def join_chains(positions: Float[np.ndarray, "chain draw coordinate"]) -> Float[np.ndarray, "joined draw coordinate"]:
+    """Return many chains as at most `MOST_CHAINS` long ones, each of which has the draws of several.
+
+    >>> join_chains(np.zeros((512, 3, 2))).shape, join_chains(np.zeros((4, 3, 2))).shape
+    ((16, 96, 2), (4, 3, 2))
+    """
+    num_chains, num_draws, width = positions.shape
+    joined = max(number for number in range(1, MOST_CHAINS + 1) if num_chains % number == 0)
+    return positions.reshape(joined, num_chains // joined * num_draws, width)
 
 
 def _batches(ratios: Float[np.ndarray, "chain draw"]) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 from bayesmesh.analyses._draw_blocks import blocks_of_rows
 from bayesmesh.analyses._log_density import LogDensity
 from bayesmesh.analyses.base import BoundModel, unsuitable
-from bayesmesh.analyses.evidence.bridge import MIN_DRAWS, bridge
+from bayesmesh.analyses.evidence.bridge import MIN_DRAWS, bridge, join_chains
 from bayesmesh.analyses.evidence.settings import Options
 from bayesmesh.analyses.evidence.tempered import tempered_evidence
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
@@ -77,10 +77,10 @@ def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estim
     positions = density.positions(posterior, density.draws_in_memory(options.draws))
     # Draws are left out of all chains together, so that chains stay equally long.
     is_finite = np.isfinite(positions).all(axis=(0, 2))
-    kept = positions[:, is_finite]
+    kept = join_chains(positions[:, is_finite])
     num_left_out = int((~is_finite).sum()) * positions.shape[0]
     if kept.shape[1] < 2 * MIN_DRAWS:
-        problem = f"fewer than {2 * MIN_DRAWS} draws of a chain inside the support"
+        problem = f"fewer than {2 * MIN_DRAWS} draws of a chain, or of chains joined, inside the support"
         return Estimate(
             "bridge", math.nan, math.nan, num_draws=kept[..., 0].size, num_left_out=num_left_out, problem=problem
         )
