@@ -77,7 +77,8 @@ def _allow_for_chance(
         said = f"{result.message}; chance explains all but {beyond.size} of them, of which {worst} is the worst"
         return result.model_copy(update={"message": said})
     times = (result.value - 1) / (result.limit - 1) if result.limit > 1 else math.inf
-    more = f"about {math.ceil(10 * times) / 10:.1f} times the draws" if times < 100 else "many more draws"
+    rounded = f"{math.ceil(10 * times) / 10:.1f}" if times < 10 else f"{times:.0f}"
+    more = f"about {rounded} times the draws" if times < 100 else "many more draws"
     said = result.message.removesuffix(f"; {WORDINGS[result.name].hint}")
     said += f"; chance explains it: chains that agree reach it with so few effective draws, and {more} would tell"
     return result.model_copy(update={"verdict": "warn", "message": said})

@@ -46,7 +46,10 @@ def read_aloud(verdict: Verdict) -> str:
             f"{missed} of {total} gates did not pass, with a warning only ({names}): interpret the results with care."
         )
     tail = f"Do not rely on its {drawn} as a sample of the posterior."
-    return f"This run failed {missed} of {total} gates ({names}). {tail}"
+    failed = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "fail"]
+    warned = [wording(gate.name).short for gate in verdict.missed if gate.verdict == "warn"]
+    also = f", with a warning on {_listed(warned)}" if warned else ""
+    return f"This run failed {len(failed)} of {total} gates ({_listed(failed)}){also}. {tail}"
 
 
 def _read_counts(counts: Mapping[Outcome, int]) -> str:

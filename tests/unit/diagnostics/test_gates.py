@@ -126,6 +126,7 @@ def test_an_r_hat_that_chance_explains_is_a_warning() -> None:
     assert (gate["verdict"], gate["severity"], gate["value"], gate["where"]) == ("warn", "fail", 1.0117, "v0")
     assert "R-hat of v0 is 1.0117, limit at most 1.01; 1 of 2 values miss it; chance explains it" in gate["message"]
     assert "about 1.2 times the draws would tell" in gate["message"]
+    assert "about 49 times the draws" in r_hat_gate([(1.49, 0.5)])["message"]
     assert "many more draws would tell" in r_hat_gate([(1.02, 0.5)], limit=1.0)["message"]
 
 

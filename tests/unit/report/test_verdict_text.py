@@ -1,0 +1,32 @@
+"""The verdict as one sentence: failures and warnings are told apart."""
+
+from __future__ import annotations
+
+import math
+
+from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, Verdict, overall
+from bayesmesh.report.verdict_text import read_aloud
+
+
+def sentence(**outcomes: Outcome) -> str:
+    gates = tuple(
+        GateResult(
+            name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, message=""
+        )
+        for name, outcome in outcomes.items()
+    )
+    return read_aloud(
+        Verdict(
+            verdict=overall(gates), gates=gates, experiment="x", num_chains=2, num_draws=60, latents={}, bfmi=(),
+            num_coordinates=NumCoordinates(summaries=1, latents=0, listed=1), num_divergences=None,
+            divergence_share=math.nan, acceptance_rate=None,
+        )
+    )  # fmt: skip
+
+
+def test_a_warning_does_not_count_as_a_failure() -> None:
+    said = sentence(r_hat="warn", ess_bulk="fail", ess_tail="fail", bfmi="pass")
+    assert said.startswith("This run failed 2 of 4 gates (bulk ESS and tail ESS), with a warning on R-hat. Do not rely")
+    assert sentence(ess_bulk="fail", bfmi="pass").startswith("This run failed 1 of 2 gates (bulk ESS). Do not")
+    assert "1 of 2 gates did not pass, with a warning only (R-hat)" in sentence(r_hat="warn", bfmi="pass")
+    assert sentence(r_hat="pass").startswith("All 1 gates pass")
