@@ -12,6 +12,9 @@ addEventListener("load", async () => {
   const found = {name: location.hash.slice(1), inner: [innerWidth, innerHeight]};
   const isShown = (item) => item.checkVisibility({opacityProperty: true, visibilityProperty: true});
 
+  found.links = all('a[href]:not([href^="#"])').length;
+  found.anchors = all('.contents a').filter((link) => !document.getElementById(link.hash.slice(1))).map(short);
+
   // -- layout
   const wide = (item) => item.getBoundingClientRect().right > innerWidth + 1 && !item.closest(".scroll, .plot, .contents, .command");
   const empty = (item) => { const box = item.getBoundingClientRect(); return box.width < 20 || box.height < 8; };

@@ -165,8 +165,8 @@
   });
   addEventListener("afterprint", () => closed.forEach((each) => { each.open = false; }));
 
-  // Snakemake's report holds this page without the files beside it.
-  if (!/^(file|https?):$/.test(location.protocol)) {
+  // Snakemake's report holds this page without the files beside it: as an address of its own, or in a folder data/raw/DIGEST.
+  if (!/^(file|https?):$/.test(location.protocol) || /\/data\/raw\/[0-9a-f]{8,}\/[^/]*$/.test(location.pathname)) {
     all('a[href]:not([href^="#"])').forEach((link) => link.replaceWith(...link.childNodes));
   }
 })();
