@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import UserError
+from bayesmesh.operations.scaffold.templates import analysis as template
 from bayesmesh.planning.specs import StageSpec, make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import analyse
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file
 
@@ -58,3 +62,23 @@ def test_an_output_of_an_earlier_run_is_not_taken_for_one_of_this(
     monkeypatch.setattr(Averaging, "run", writing("scores.csv"))
     with pytest.raises(UserError, match=r"predictions\.zarr: not written"):
         analyse.run(spec, Ledger(Path("unused"), "average"))
+
+
+def test_one_of_a_user_that_reads_the_posterior_alone_is_told_of_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path(template.__file__).read_text(encoding="utf-8").replace("NewAnalysis", "Moments")
+    (tmp_path / "own_moments.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = {"title": "Small", "data": {"source": "gaussian"}, "model": {"name": "gaussian"}, "kernel": {"name": "hmc"}}
+    experiment = experiment_class().model_validate({**asked, "analyses": {"own_moments:Moments": {"num_shown": 3}}})
+    own = make_spec("own_moments:Moments", "small", experiment, "results")
+    layout = ExperimentLayout(Path("results"), "small")
+    group = open_group(layout.posterior, "w").create_group("posterior")
+    write_array(group, "x", np.arange(12.0).reshape(2, 3, 2), ("chain", "draw", "dim"))
+    write_hashes(layout.posterior, {})
+    assert analyse.run(own, Ledger(Path("unused"), "moments")) == "1 latents"
+    table = layout.folder / "moments" / "moments.csv"
+    assert table.read_text().splitlines()[1].startswith("x,5.5,")
+    assert receipt_file(table).exists()
