@@ -99,7 +99,7 @@ def test_more_devices_than_there_are(workspace: Any) -> None:
     assert "more.yaml: key 'compute.mesh': chain 1 x data 64 needs 64 devices, and there are 2" in done.stderr
     assert "mesh: auto" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    assert not (workspace.results / "more").exists()
+    assert not (workspace.results / "more" / "program").exists()
 
 
 MNIST = "title: More\ndata: {source: mnist}\nmodel: {name: softmax_regression}\nkernel: {name: hmc}\n"
@@ -134,8 +134,8 @@ def test_a_mirror_with_a_damaged_file(workspace: Any, tmp_path: Path) -> None:
 
 def test_averaging_without_test_rows(workspace: Any) -> None:
     spec = next((workspace.results / "films" / "specs").glob("recommend-*.json")).read_text()
-    spec = spec.replace('"stage":"recommend"', '"stage":"average"').replace('"recommendation":', '"averaging":')
     options = json.loads(spec)["config"]["recommendation"]
+    spec = spec.replace('"stage":"recommend"', '"stage":"average"').replace('"recommendation":', '"averaging":')
     spec = spec.replace(json.dumps(options, sort_keys=True, separators=(",", ":")), "{}")
     done = workspace.run("bayesmesh.cli", "average", "--spec", spec)
     assert done.returncode == 2, done.stderr
