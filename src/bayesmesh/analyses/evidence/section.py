@@ -24,7 +24,7 @@ def build_section(path: Path) -> Section | None:
     """
     if not path.exists():
         return None
-    estimates, best = read_evidence(path), None
+    estimates = read_evidence(path)
     best = best_estimate(estimates)
     rows = [(METHODS.get(each.method, each.method), each) for each in estimates]
     body = render(Path(__file__).with_name("section.html"), sentences=sentences(estimates), rows=rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,25 +36,27 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     """
     if not files["neighbours.csv"].exists():
         return None
-    films: dict[str, list[Neighbour]] = {}
+    # By column: several films of a dataset may have one title.
+    films: dict[str, tuple[str, list[Neighbour]]] = {}
     for row in read_csv(files["neighbours.csv"], (*REQUIRED, "p_among_closest")):
-        films.setdefault(_name(row, "title", "film_id"), []).append(
+        films.setdefault(row.text("film"), (_name(row, "title", "film_id"), []))[1].append(
             Neighbour(
                 _name(row, "neighbour_title", "neighbour_id"), row.text("genres").replace("|", ", "),
                 row.number("cosine"), row.number("q5"), row.number("q95"), row.number("p_among_closest"),
             )
         )  # fmt: skip
     template = Path(__file__).with_name("section.html")
-    return Section(render(template, films=films, sentence=_sentence(films))) if films else None
+    listed = list(films.values())
+    return Section(render(template, films=listed, sentence=_sentence(listed))) if listed else None
 
 
 def _name(row: Row, title: str, number: str) -> str:
     return row.text(title) or f"film {row.text(number)}"
 
 
-def _sentence(films: Mapping[str, list[Neighbour]]) -> str:
+def _sentence(films: Sequence[tuple[str, list[Neighbour]]]) -> str:
     """Return how many neighbours are close beyond their uncertainty."""
-    pairs = [each for of_film in films.values() for each in of_film]
+    pairs = [each for _, of_film in films for each in of_film]
     clear = sum(each.is_clear for each in pairs)
     if not clear:
         return f"None of the {len(pairs)} pairs is close beyond its uncertainty: all 90% intervals of their cosines contain 0 or lie below it."

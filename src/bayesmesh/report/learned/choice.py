@@ -86,11 +86,11 @@ def _finding(
 
 
 def _joined(findings: Sequence[Finding]) -> list[Finding]:
-    """Join neighbours with one heading."""
+    """Join neighbours with one heading, unless they are compared with different values."""
     joined: list[Finding] = []
     for each in findings:
         last = joined[-1] if joined else None
-        if last is None or last.heading != each.heading:
+        if last is None or last.heading != each.heading or len({*last.references, *each.references} - {None}) > 1:
             joined.append(each)
         else:
             both = last.coordinates + each.coordinates

@@ -64,10 +64,12 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
     if num_classes > MOST_CLASSES or len({item.variable for item in items}) > 1:
         return None
     mean, is_clear = _differences(array)
-    largest = float(np.abs(mean).max(where=is_clear, initial=0.0))
+    # Means of draws that are not finite are not finite either, and their pixels stay empty.
+    shown = np.where(is_clear, mean, 0.0)
+    largest = float(np.abs(shown).max(initial=0.0))
     names = {item.index[1]: item.names.rpartition(",")[2] for item in items if item.names}
     images = [
-        (names.get(number, str(number)), _png((mean * is_clear)[:, number].reshape(shape), largest))
+        (names.get(number, str(number)), _png(shown[:, number].reshape(shape), largest))
         for number in range(num_classes)
     ]
     share = float(is_clear.mean())

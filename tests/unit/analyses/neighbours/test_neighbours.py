@@ -122,3 +122,11 @@ def test_the_section_says_how_many_are_close_beyond_their_uncertainty(find: Find
     files["neighbours.csv"].write_text("film\n1\n")
     with pytest.raises(StoreError, match=r"neighbours\.csv"):
         build_section(files)
+
+
+def test_films_with_one_title_keep_lists_of_their_own(find: Find, files: dict[str, Path]) -> None:
+    table = find(films=[1, 4], num_neighbours=2)
+    table.assign(title="Hamlet").to_csv(files["neighbours.csv"], index=False)
+    section = build_section(files)
+    assert section is not None
+    assert section.body.count("<h3>Hamlet</h3>") == 2

@@ -54,6 +54,13 @@ def test_a_model_chooses_the_order_and_neighbours_with_one_heading_share_a_table
     assert [(item.variable, item.is_summary) for item in others] == [("sigma", False)]
 
 
+def test_neighbours_that_are_compared_with_different_values_are_told_apart() -> None:
+    listed = [*coordinates("log_odds"), *coordinates("sd"), *coordinates("odds")]
+    declared = [shown("log_odds", "Effects", 0.0), shown("sd", "Effects"), shown("odds", "Effects", 1.0)]
+    findings, _ = choose_findings(listed, {"shown": declared})
+    assert [each.references for each in findings] == [(0.0, None), (1.0,)]
+
+
 def test_an_entry_that_is_apart_has_no_reference() -> None:
     listed = coordinates("b", names=("intercept", "age", "intercept,elm"))
     findings, _ = choose_findings(listed, {"shown": [shown("b", "Coefficients", 0.0, ("intercept",))]})

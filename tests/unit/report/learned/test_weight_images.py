@@ -18,11 +18,15 @@ from bayesmesh.store.arrays import open_group, write_array
 NAMES = ("one", "two", "three")
 
 
-def made(tmp_path: Path, shape: tuple[int, ...], *, is_summary: bool = False) -> WeightImages | None:
+def made(
+    tmp_path: Path, shape: tuple[int, ...], *, is_summary: bool = False, one_draw: float | None = None
+) -> WeightImages | None:
     """Weights of six pixels and three classes: the second pixel speaks for the first class; a shift of all means nothing."""
     rng = np.random.default_rng(5)
     draws = 0.1 * rng.normal(size=(2, 400, 6, 3)) + rng.normal(size=(2, 400, 6, 1))
     draws[:, :, 1, 0] += 3
+    if one_draw is not None:
+        draws[0, 0, 4, 2] = one_draw
     path = tmp_path / "posterior.zarr"
     group = open_group(path, "w").create_group("posterior")
     write_array(group, "weights", draws, ("chain", "draw", "feature", "class"))
@@ -34,14 +38,18 @@ def made(tmp_path: Path, shape: tuple[int, ...], *, is_summary: bool = False) ->
     return draw_weights(DrawReader(path), items, shape)
 
 
+def pixels_of(found: WeightImages) -> list[np.ndarray]:
+    return [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))) for _, address in found.images
+    ]
+
+
 def test_pixels_speak_for_and_against_a_class(tmp_path: Path) -> None:
     found = made(tmp_path, (2, 3))
     assert found is not None
     assert [name for name, _ in found.images] == list(NAMES)
     assert found.largest == pytest.approx(2.0, abs=0.02)
-    pixels = [
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))) for _, address in found.images
-    ]
+    pixels = pixels_of(found)
     assert pixels[0].shape == (2, 3, 4)
     assert (tuple(pixels[0][0, 1, :3]), pixels[0][0, 1, 3]) == (ABOVE, 255)
     assert [tuple(image[0, 1, :3]) for image in pixels[1:]] == [BELOW, BELOW]
@@ -52,3 +60,10 @@ def test_pixels_speak_for_and_against_a_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("shape", "is_summary"), [((2, 2), False), ((2, 3), True)])
 def test_other_arrays_are_no_images(tmp_path: Path, shape: tuple[int, int], is_summary: bool) -> None:
     assert made(tmp_path, shape, is_summary=is_summary) is None
+
+
+def test_a_weight_with_a_draw_that_is_not_a_number_stays_empty(tmp_path: Path) -> None:
+    found = made(tmp_path, (2, 3), one_draw=np.nan)
+    assert found is not None
+    assert found.largest == pytest.approx(2.0, abs=0.02)
+    assert [int(image[1, 1, 3]) for image in pixels_of(found)] == [0, 0, 0]
