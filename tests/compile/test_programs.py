@@ -194,6 +194,9 @@ def test_a_float64_intermediate_would_be_seen(make_case) -> None:
 MOST_TRACES = {"initialise": 1, "segment": 2}
 """A kernel may ask for the density at two places of a step."""
 
+MORE_TRACES = {"unit_hmc": 1}
+"""Values at both ends of a trajectory and at the next group's start, gradients between them."""
+
 
 @pytest.mark.parametrize("kernel", list_components("kernel"))
 def test_a_model_is_traced_a_few_times_for_all_programs(make_case, make_program, kernel) -> None:
@@ -210,7 +213,7 @@ def test_a_model_is_traced_a_few_times_for_all_programs(make_case, make_program,
         calls.clear()
         program.trace(name)
         # The shapes of the state and of buffers come from the traces of the programs.
-        assert 0 < len(calls) <= MOST_TRACES[name], name
+        assert 0 < len(calls) <= MOST_TRACES[name] + MORE_TRACES.get(kernel, 0), name
 
 
 def test_a_compiled_program_is_not_traced_again(make_case, build) -> None:

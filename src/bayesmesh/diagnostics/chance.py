@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Real
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
 from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded
@@ -60,4 +60,4 @@ def _chance(halves: Centred) -> Float[np.ndarray, " coordinate"]:
     effective = effective / (1 + 2 * num_halves / effective)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = halves.means.var(axis=1, ddof=1) / (halves.within * num_halves / effective)
-    return np.asarray(chi2.sf((num_halves - 1) * ratio, num_halves - 1))
+    return np.asarray(chdtrc(num_halves - 1, (num_halves - 1) * ratio))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int, Real
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.ranks import (
@@ -104,7 +104,7 @@ def quantile_mcse(
         errors = []
         for p in probabilities:
             ess = effective_sample_size(tail_indicator(ordered, p))
-            low, high = (beta.ppf(side, ess * p + 1, ess * (1 - p) + 1) * size - 1 for side in _ONE_SD)
+            low, high = (betaincinv(ess * p + 1, ess * (1 - p) + 1, side) * size - 1 for side in _ONE_SD)
             first = np.floor(np.maximum(low, 0)).astype(np.int64)
             last = np.ceil(np.minimum(high, size - 1)).astype(np.int64)
             errors.append((ordered.all_values[rows, last] - ordered.all_values[rows, first]) / 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.stages.stored_settings import find_spec
@@ -188,7 +188,7 @@ def _doubts(layout: ExperimentLayout) -> tuple[str, ...]:
     """Return a sentence where the verdict on the posterior is not a pass."""
     if not layout.verdict.exists():
         return (f"{layout.experiment}: no verdict on the posterior yet",)
-    outcome = json.loads(layout.verdict.read_text(encoding="utf-8")).get("verdict")
+    outcome = read_verdict(layout.verdict).verdict
     return () if outcome == "pass" else (f"{layout.experiment}: the verdict on the posterior is '{outcome}'",)
 
 

@@ -89,8 +89,9 @@ def _repair(
     """Match moments for the rows with the highest k; see `leave_one_out` for the statistics."""
     k = statistics[1]
     limit = good_k(posterior.num_chains * posterior.num_draws)
-    chosen = np.argsort(-k, kind="stable")[:most]
-    chosen = chosen[(k[chosen] > limit) & np.isfinite(statistics[0, chosen])]
+    # Rows with a log likelihood that is not finite cannot be repaired, and must not take the places of others.
+    high = np.flatnonzero((k > limit) & np.isfinite(statistics[0]))
+    chosen = high[np.argsort(-k[high], kind="stable")][:most]
     density = LogDensity(bound) if len(chosen) else None
     num_draws = posterior.num_chains * posterior.num_draws
     if density is None or density.num_coordinates > MOST_COORDINATES or density.draws_in_memory(num_draws) < num_draws:
