@@ -1,4 +1,4 @@
-"""Targets other than models: plain functions, and any target at another temperature."""
+"""Targets other than models: plain functions, any target at another temperature, and units."""
 
 from __future__ import annotations
 
