@@ -24,7 +24,7 @@ REFUSED = [
     ("{min_ess: 9}", "", "unknown key 'sampling.stop.min_ess'", "did you mean 'min_ess_"),
     ("{min_ess_bulk: 0}", "", "key 'sampling.stop.min_ess_bulk': should be greater than 0", "draws"),
     ("{max_r_hat: 1.0}", "", "key 'sampling.stop.max_r_hat': should be greater than 1", "R-hat"),
-    ("{max_mcse: 0.1}", "", "key 'sampling.stop.max_mcse': should be a valid dictionary", "unit of the summary"),
+    ("{max_mcse: 0.1}", "", "key 'sampling.stop.max_mcse': should be a mapping", "unit of the summary"),
     ("{max_mcse: {mean: -1}}", "", "key 'sampling.stop.max_mcse.mean': should be greater than 0", ""),
     ("{max_mcse: {}}", "", "key 'sampling.stop.max_mcse'", "unit of the summary"),
     ("{max_r_hat: 1.1, summaries: []}", "", "key 'sampling.stop.summaries'", "gates"),

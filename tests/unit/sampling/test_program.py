@@ -64,11 +64,11 @@ def assert_same(one: Any, other: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-def assert_near(run: Any, reference: Any) -> None:
+def assert_near(run: Any, reference: Any, largest: float = 1e-10) -> None:
     assert reference.statistics["accepted"].mean() > 0.2
     for name, draws in reference.draws.items():
         assert run.draws[name].shape == draws.shape
-        np.testing.assert_allclose(run.draws[name], draws, rtol=0, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(run.draws[name], draws, rtol=0, atol=largest, err_msg=name)
     for found, expected in (
         (run.statistics, reference.statistics),
         (run.warmup_statistics, reference.warmup_statistics),
@@ -76,7 +76,7 @@ def assert_near(run: Any, reference: Any) -> None:
         assert found.keys() == expected.keys()
         for name, values in expected.items():
             if values.dtype.kind == "f":
-                np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+                np.testing.assert_allclose(found[name], values, rtol=10 * largest, atol=10 * largest, err_msg=name)
             else:
                 np.testing.assert_array_equal(found[name], values, err_msg=name)
 
@@ -89,7 +89,9 @@ def assert_near(run: Any, reference: Any) -> None:
 def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference) -> None:
     """From the start on: 50 transitions, of which 30 adapt. More meshes, after warmup: tests/exact/test_devices.py."""
     mesh, sharding = SPREAD.get(kernel, ((4, 2), "named"))
-    assert_near(build_small(build, make_case, kernel, mesh, sharding=sharding).run(NUM_DRAWS), reference)
+    # The scale of units has the eigenvectors of a matrix, which multiply rounding errors.
+    largest = 1e-7 if kernel == "unit_hmc" else 1e-10
+    assert_near(build_small(build, make_case, kernel, mesh, sharding=sharding).run(NUM_DRAWS), reference, largest)
 
 
 def test_draws_and_statistics_have_the_shapes_that_are_declared(alone, reference) -> None:
@@ -172,11 +174,16 @@ def test_states_lie_where_their_axes_say(make_case, make_program, kernel) -> Non
     leaves = dict(zip(name_leaves(shapes), jax.tree.leaves(shapes), strict=True))
     places = dict(zip(name_leaves(shapes), jax.tree.leaves(program.state_shardings), strict=True))
     position = program.target.position.position_shapes
-    assert {"kernel.position.shared", "kernel.position.local", "kernel.gradient.local"} <= set(leaves)
+    assert {"kernel.position.shared", "kernel.position.local"} <= set(leaves)
+    assert ("kernel.gradient.local" in leaves) != (kernel == "unit_hmc"), "units keep no gradient between updates"
     for name, place_ in places.items():
         shape, part = leaves[name].shape, name.rpartition(".")[2]
         one_chain = getattr(position, part).shape if part in ("shared", "local") else ()
         lead = len(shape) - len(one_chain)
+        if kernel == "unit_hmc" and name.startswith("adaptation.step_size."):
+            assert shape in ((2,), ()), "a step size for each group of units"
+            assert spec_of(place_) == (), name
+            continue
         assert shape in ((NUM_CHAINS,) * lead + one_chain, one_chain), name
         expected = ("chain",) * lead + ("data",) * (part == "local")
         assert spec_of(place_) == expected, name
