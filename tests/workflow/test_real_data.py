@@ -35,6 +35,9 @@ def _tiny(name: str) -> dict:
     }
     experiment["sampling"] |= {k: tiny[k] for k in ("chains", "warmup", "draws")}
     experiment["sampling"]["initial"] = {"method": "mode", **{k: tiny[k] for k in ("steps", "learning_rate")}}
+    if "recommendation" in experiment:
+        # Rankings of others are fitted to all of the matrix, which takes minutes.
+        experiment["recommendation"] = {"baselines": False}
     return experiment
 
 

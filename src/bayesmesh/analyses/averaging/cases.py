@@ -42,7 +42,8 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     array([0.6931, 0.    ])
     """
     logs = np.log(np.where(probabilities > 0, probabilities, 1.0))
-    return np.asarray(-(probabilities * logs).sum(axis=-1))
+    # From 0, because minus 0 would be shown as such.
+    return np.asarray(0.0 - (probabilities * logs).sum(axis=-1))
 
 
 def write_cases(

@@ -50,7 +50,8 @@ def self_information(popularity: np.ndarray, num_users: int) -> np.ndarray:
     >>> self_information(np.array([4, 1, 0]), 4)
     array([0., 2., 3.])
     """
-    return -np.log2(np.maximum(popularity, 0.5) / num_users)
+    # From 0, because minus 0 would be shown as such.
+    return 0.0 - np.log2(np.maximum(popularity, 0.5) / num_users)
 
 
 def average_precision(is_hit: np.ndarray, num_held_out: np.ndarray) -> np.ndarray:
