@@ -15,9 +15,9 @@ SNAKEMAKE_ARGS ?=
 in_venv := PATH="$$(pwd)/.venv/bin:$$PATH"
 
 # What says whether draws are right; the first folder holds the table that is printed at the end.
-samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint.py tests/exact/test_posterior.py \
+samplers := tests/samplers tests/exact/test_invariance.py tests/exact/test_joint.py tests/exact/test_posterior.py tests/exact/test_units.py \
     tests/contract/test_kernels.py tests/contract/test_metrics.py tests/unit/kernels tests/unit/diagnostics/test_gates.py \
-    $(addprefix tests/unit/sampling/test_, constrained.py density.py initial.py program.py)
+    $(addprefix tests/unit/sampling/test_, constrained.py density.py initial.py program.py unit_density.py)
 
 .PHONY: help run gpu-check chaos defects mutants verify-samplers reproduce bench test slurm-test bundle release-check bundle-test check check-style check-imports check-types check-workflow check-schema nightly schema new-model lock clean-env env peers-env dev-env
 

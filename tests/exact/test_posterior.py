@@ -52,8 +52,11 @@ def compare(draws: np.ndarray, mean: np.ndarray, sd: float) -> np.ndarray:
 IN_FLOAT64 = ("hmc", "nuts", "replica_exchange")
 """One kernel of each kind of step: a trajectory, a tree, and an exchange."""
 
+ALIKE = ("mala", "random_walk", "tempered_smc")
+"""Kernels whose adaptation, exchange of chains and trajectories another kernel has too."""
+
 RUNS = [
-    *((kernel, "float32", (2, 3)) for kernel in ADJUSTED),
+    *(pytest.param(kernel, "float32", (2, 3), marks=[pytest.mark.verify] * (kernel in ALIKE)) for kernel in ADJUSTED),
     *(pytest.param(kernel, "float64", (1, 1), marks=pytest.mark.verify) for kernel in IN_FLOAT64),
 ]
 """Every kernel in float32 over several devices, the harder way."""

@@ -101,6 +101,7 @@ def quantities(latents: dict[str, jax.Array], watched: jax.Array) -> list[np.nda
     return [-np.logaddexp(0, -fit).sum((1, 2)), product.sum((1, 2)), logits[:, 0, 0], (y * logits).mean((1, 2))]
 
 
+@pytest.mark.verify
 def test_latents_and_data_are_drawn_from_one_joint_distribution() -> None:
     assert smallest_p(unit_hmc) >= ALPHA
 

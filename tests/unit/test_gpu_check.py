@@ -37,7 +37,7 @@ def test_a_piece_that_fails_or_lasts_too_long_does_not_stop_the_others(tool, tmp
 
     pieces = {
         "wrong": python("raise SystemExit(3)"),
-        "long": python("import time; time.sleep(60)"),
+        "long": python("import time; time.sleep(15)"),
         "right": python("print('done')"),
     }
     assert tool.main(["--out", str(tmp_path), "--limit", "3"], pieces) == 1

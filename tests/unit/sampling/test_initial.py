@@ -52,7 +52,14 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     np.testing.assert_allclose(top.shared, np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", list_components("model"))
+LONG = ("glm", "hidden_markov")
+"""Models whose Hessians take ten seconds to compile."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.verify) if name in LONG else name for name in list_components("model")],
+)
 def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target) -> None:
     """Products with tangents, or the model's information, give the blocks of the Hessian that JAX computes whole.
 
@@ -223,6 +230,7 @@ def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> N
     np.testing.assert_allclose(spread.kernel.position.shared, alone.kernel.position.shared, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.verify
 def test_trajectories_in_the_normal_at_the_mode_depend_neither_on_devices_nor_on_where_a_run_is_cut(
     make_case, build
 ) -> None:

@@ -133,6 +133,7 @@ def run(layout: str, count: int = 3, cut: int | None = None) -> tuple[Any, Any]:
     return state, info
 
 
+@pytest.mark.verify
 def test_the_layout_of_rows_changes_no_draw() -> None:
     (one, info), (other, other_info) = run("whole"), run("padded")
     for a, b in zip(entries(one.position), entries(other.position), strict=True):

@@ -162,9 +162,9 @@ def test_every_claim_has_a_row_and_none_holds_without_results(tmp_path: Path) ->
     page = layout.page.read_text()
     assert "1940 1/s" in page
     assert "150,000 in 181 s are 829" in page
-    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "").replace(
-        "https://github.com", ""
-    ).replace("https://www.", "")
+    links = re.findall(r"https?://[^\s\"'<>]+", page)
+    assert links
+    assert all(link.startswith(("https://github.com", "https://www.", "http://www.w3.org")) for link in links)
 
 
 def test_page_links_to_the_stored_result(results: Path, judged: Judge) -> None:
