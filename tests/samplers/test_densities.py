@@ -237,4 +237,5 @@ def test_the_gradient_is_the_formula_s(setting: Setting, record) -> None:
 
 @pytest.mark.verify
 def test_every_model_has_a_formula() -> None:
-    assert set(list_components("model")) <= FORMULAS.keys(), "write the formula of a new model here"
+    # The models of another library are held to its own log density, in tests/unit/models/numpyro.
+    assert set(list_components("model")) <= {*FORMULAS, "numpyro"}, "write the formula of a new model here"
