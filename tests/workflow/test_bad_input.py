@@ -152,6 +152,8 @@ def test_recommendation_for_a_user_who_is_not_there_samples_nothing(workspace: A
     with workspace.changed(workspace.experiment("more"), text):
         done = workspace.snakemake("--cores", "2", "more")
     assert done.returncode != 0
-    assert "config/experiments/more.yaml: key 'recommendation.users': no row 99; valid rows are 0 to 11" in done.stderr
+    assert (
+        "config/experiments/more.yaml: key 'recommendation.users': no user 99; there are users 0 to 11" in done.stderr
+    )
     assert "Traceback" not in done.stdout + done.stderr
     assert not (workspace.results / "more" / "chains").exists()

@@ -174,6 +174,23 @@ def unsuitable(key: str, problem: str) -> ConfigError:
     return ConfigError(f"key '{key}': {problem}", f"remove the key '{key}' from the experiment")
 
 
+def check_chosen(key: str, kind: str, chosen: Sequence[int], number: int) -> None:
+    """Check that chosen rows or columns of a watch matrix exist.
+
+    Args:
+        key: with which they were chosen.
+        kind: what each is, such as ``film``.
+        chosen: their positions.
+        number: how many there are.
+
+    Raises:
+        ConfigError: some do not exist; the message names them.
+    """
+    if outside := [place for place in chosen if not 0 <= place < number]:
+        problem = f"no {kind} {', '.join(map(str, outside))}; there are {kind}s 0 to {number - 1}"
+        raise ConfigError(f"key '{key}': {problem}", f"{kind}s are counted from 0, in the order of the source")
+
+
 @contextlib.contextmanager
 def asking_model(key: str, model: Model, fields: Sequence[str]) -> Iterator[None]:
     """Convert errors of a model that cannot use the rows into a ConfigError of the analysis.

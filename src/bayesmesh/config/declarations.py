@@ -224,7 +224,7 @@ def _literals(node: ast.ClassDef) -> dict[str, tuple[object, int]]:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             try:
                 value = ast.literal_eval(statement.value)
-            except ValueError:
+            except (TypeError, ValueError):
                 value = None
             found |= {each.id: (value, statement.lineno) for each in targets if isinstance(each, ast.Name)}
     return found
@@ -268,7 +268,8 @@ def read_conditions(kind: str, name: str, words: Collection[str]) -> dict[str, s
     declared, _ = _assigned_once(kind, name, "offers_only_with") or ({}, 0)
     if not isinstance(declared, dict):
         return {}
-    return {option: value for word in words for option, value in declared.get(word, {}).items()}
+    given_of = [given for word in words if isinstance(given := declared.get(word), dict)]
+    return {option: value for given in given_of for option, value in given.items()}
 
 
 def read_trait(kind: str, name: str, trait: str) -> int | None:

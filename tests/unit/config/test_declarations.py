@@ -16,6 +16,7 @@ from bayesmesh.config.declarations import (
     declared,
     list_analyses,
     offer_words,
+    read_conditions,
     read_flag,
     read_trait,
 )  # fmt: skip
@@ -127,3 +128,11 @@ def test_a_trait_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wr
     monkeypatch.setattr(registry, "_ROOT", tmp_path)
     assert read_trait("kernel", "some", "min_chains") == number
     assert read_flag("kernel", "some", "min_chains") == (written == "True")
+
+
+@pytest.mark.parametrize("written", ['"averaging"', '{"averaging": 3}', "{[]: 1}", '{"averaging": {"task": x}}'])
+def test_conditions_of_another_form_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "some.py").write_text(f"class Some(Model):\n    offers_only_with = {written}\n")
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    assert read_conditions("model", "some", ["averaging"]) == {}

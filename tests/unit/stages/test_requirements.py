@@ -75,7 +75,7 @@ def test_what_is_offered_passes(refusal: Check) -> None:
         ("gaussian", "gaussian", {"averaging": {}}, "key 'averaging': the dataset has no test rows"),
         ("digits", "softmax_regression", {"recommendation": {}}, "key 'recommendation': the dataset is of kind 'rows'"),
         ("films", "matrix_factorization", {"recommendation": {"users": [2, 6, -1]}},
-         "key 'recommendation.users': no row 6, -1; valid rows are 0 to 5"),
+         "key 'recommendation.users': no user 6, -1; there are users 0 to 5"),
         ("digits", "softmax_regression", {"sampling": {"stop": {"max_r_hat": 1.1, "summaries": ["weights"]}}},
          "key 'sampling.stop.summaries': the model has no summary 'weights'"),
     ],

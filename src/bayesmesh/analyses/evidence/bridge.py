@@ -115,6 +115,9 @@ def meet(ratio_draws: Float[np.ndarray, "chain draw"], ratio_points: Float[np.nd
     Args:
         ratio_draws: log density minus log proposal at the draws.
         ratio_points: the same at points of the proposal; minus infinity outside of the support.
+
+    Returns:
+        Both NaN if the iteration for the constant has not converged.
     """
     points = ratio_points.ravel()
     points = np.where(np.isnan(points), -np.inf, points)
@@ -130,6 +133,8 @@ def meet(ratio_draws: Float[np.ndarray, "chain draw"], ratio_points: Float[np.nd
         log_constant = _log_mean(above) - _log_mean(below)
         if abs(log_constant - before) < _TOLERANCE:
             break
+    else:
+        return math.nan, math.nan
     by_points = np.exp(points - centre - log_constant - np.logaddexp(log_s1 + points - centre - log_constant, log_s2))
     by_draws = np.exp(-np.logaddexp(log_s1 + draws - centre - log_constant, log_s2)).reshape(ratio_draws.shape)
     error = math.sqrt(

@@ -90,9 +90,8 @@ def _bridged(bound: BoundModel, posterior: Posterior, options: Options) -> Estim
             return density.log_prior(points) + density.log_likelihood(points)
 
     found = bridge(kept, log_density, options.seed)
-    return Estimate(
-        "bridge", *found, kept[..., 0].size, num_left_out, "", "" if math.isfinite(found[0]) else "not finite"
-    )
+    problem = "" if math.isfinite(found[0]) else "its iteration has not converged, or its result is not finite"
+    return Estimate("bridge", *found, kept[..., 0].size, num_left_out, "", problem)
 
 
 def outcome_digest(bound: BoundModel) -> str:

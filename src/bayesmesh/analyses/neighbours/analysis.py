@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
 from bayesmesh.analyses.neighbours.settings import Options
 from bayesmesh.figures.sections import Section
 
@@ -22,9 +22,10 @@ class Neighbours(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a latent (film, width), and that the chosen films exist."""
-        from bayesmesh.analyses.neighbours.closeness import check_films, embedding_of
+        from bayesmesh.analyses.neighbours.closeness import KEY, embedding_of
 
-        check_films(self.options.films, latents[embedding_of(bound.model, latents)].shape[0])
+        num_films = latents[embedding_of(bound.model, latents)].shape[0]
+        check_chosen(f"{KEY}.films", "film", self.options.films, num_films)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Compute cosines in every draw and write the largest; return how many draws as text."""

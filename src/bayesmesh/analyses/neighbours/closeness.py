@@ -5,17 +5,16 @@ An orthogonal map of all embeddings changes no logit and no cosine, so cosines a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.base import BoundModel, Shapes, draw_shapes, unsuitable
+from bayesmesh.analyses.base import BoundModel, Shapes, check_chosen, draw_shapes, unsuitable
 from bayesmesh.analyses.neighbours.settings import Options
 from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
-from bayesmesh.errors import ConfigError
 from bayesmesh.files import write_text
 from bayesmesh.models.base import Model
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
@@ -42,20 +41,6 @@ def embedding_of(model: Model, latents: Shapes) -> str:
             if axis == 0 and len(latents[name].shape) == 2:
                 return name
     raise unsuitable(KEY, f"model {type(model).__name__} has no latent with an embedding for each film")
-
-
-def check_films(films: Sequence[int], num_films: int) -> None:
-    """Check that chosen films are columns of the matrix.
-
-    Raises:
-        ConfigError: some are not; the message names them.
-    """
-    outside = [film for film in films if not 0 <= film < num_films]
-    if outside:
-        raise ConfigError(
-            f"key '{KEY}.films': no column {', '.join(map(str, outside))}; valid columns are 0 to {num_films - 1}",
-            "columns of the watch matrix are counted from 0, in the order of the source",
-        )
 
 
 def cosines(embeddings: np.ndarray, films: np.ndarray) -> np.ndarray:
@@ -97,7 +82,7 @@ def find_neighbours(
     shapes = draw_shapes(posterior, bound.data_spec.dtype)
     name = embedding_of(bound.model, shapes)
     num_films = shapes[name].shape[0]
-    check_films(options.films, num_films)
+    check_chosen(f"{KEY}.films", "film", options.films, num_films)
     chosen = np.array(options.films or _most_watched(bound.shards, options.num_films), np.int64)
     count, most = 0, min(options.num_neighbours, num_films - 1)
     total, among = np.zeros((len(chosen), num_films)), np.zeros((len(chosen), num_films))
@@ -128,7 +113,7 @@ def find_neighbours(
 def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int, block_bytes: int) -> Iterator[np.ndarray]:
     """Yield cosines (draw, chosen, film) of evenly spread draws; that of a film with itself is less than all others."""
     total = posterior.num_chains * posterior.num_draws
-    stride, done = max(1, total // draws), 0
+    stride, done = -(-total // draws), 0
     for block in posterior.blocks([name], block_bytes=block_bytes):
         values = block[name]
         kept = values[(-done) % stride :: stride]

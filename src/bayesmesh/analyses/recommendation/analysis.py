@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
 from bayesmesh.analyses.recommendation.settings import Options
 from bayesmesh.figures.sections import Section
 
@@ -27,10 +27,10 @@ class Recommendation(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a watch matrix, latents per user, one Bernoulli per film, and that the chosen users exist."""
-        from bayesmesh.analyses.recommendation.logits import check_recommendation, check_users
+        from bayesmesh.analyses.recommendation.logits import KEY, check_recommendation
 
         check_recommendation(bound.model, latents, bound.shards)
-        check_users(self.options.users, bound.shards.num_rows)
+        check_chosen(f"{KEY}.users", "user", self.options.users, bound.shards.num_rows)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Rank and score; return the number of draws as text."""

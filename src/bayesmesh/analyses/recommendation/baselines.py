@@ -74,12 +74,13 @@ def fit_baselines(watched: scipy.sparse.csr_matrix, cutoff: int, seed: int) -> d
     """
     generator = np.random.default_rng([seed, watched.shape[0]])
     users = np.sort(generator.permutation(watched.shape[0])[:VALIDATION_USERS])
-    given, hidden = hold_out_interactions(watched[users].toarray(), VALIDATION_FRACTION, seed)
+    seen_by = watched[users].astype(bool).toarray()
+    given, hidden = hold_out_interactions(seen_by, VALIDATION_FRACTION, seed)
     scored = np.flatnonzero(np.diff(hidden.indptr))
     fitted: dict[str, Baseline] = {}
     if not len(scored):
         return fitted
-    is_hidden = (watched[users].toarray() > given)[scored]
+    is_hidden = (seen_by > given)[scored]
     stays = np.ones(watched.shape[0], bool)
     stays[users] = False
     known = scipy.sparse.vstack([watched[stays], scipy.sparse.csr_matrix(given)], format="csr")

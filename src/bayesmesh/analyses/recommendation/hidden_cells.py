@@ -82,11 +82,12 @@ def calibrate(
     """
     users, num_films = watched.shape
     generator = np.random.default_rng([seed, num_films])
-    fold_of_user = generator.permutation(users) % NUM_FOLDS
-    fold_of_film = generator.permutation(num_films) % NUM_FOLDS
+    num_folds = min(NUM_FOLDS, num_films)
+    fold_of_user = generator.permutation(users) % num_folds
+    fold_of_film = generator.permutation(num_films) % num_folds
     probability, pit = np.zeros((users, num_films), np.float32), np.empty(users)
     covered = np.empty(0 if true_logits is None else users)
-    for fold in range(NUM_FOLDS):
+    for fold in range(num_folds):
         mine, hidden = np.flatnonzero(fold_of_user == fold), np.flatnonzero(fold_of_film == fold)
         if not len(mine) or not len(hidden):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -32,20 +32,6 @@ def watch_logits(model: Model, latents: Latents, inputs: Rows) -> jax.Array:
     """
     kind, needed = tfp.distributions.Bernoulli, "one Bernoulli per user and film is needed"
     return check_predictive(KEY, model, model.predict(latents, inputs), kind, 2, needed).logits_parameter()
-
-
-def check_users(users: Sequence[int], num_users: int) -> None:
-    """Check that chosen users are rows of the matrix.
-
-    Raises:
-        ConfigError: some are not; the message names them.
-    """
-    outside = [user for user in users if not 0 <= user < num_users]
-    if outside:
-        raise ConfigError(
-            f"key '{KEY}.users': no row {', '.join(map(str, outside))}; valid rows are 0 to {num_users - 1}",
-            "rows of the watch matrix are counted from 0, in the order of the source",
-        )
 
 
 def check_recommendation(model: Model, latents: Shapes, shards: Shards) -> None:

@@ -12,12 +12,13 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.recommendation import tables, user_tables
 from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, read_matrix
 from bayesmesh.analyses.recommendation.film_draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.hidden_cells import Calibration, calibrate
-from bayesmesh.analyses.recommendation.logits import check_inputs, check_users
+from bayesmesh.analyses.recommendation.logits import KEY, check_inputs
 from bayesmesh.analyses.recommendation.posterior_mode import posterior_mode
 from bayesmesh.analyses.recommendation.ranked_lists import Ranked
 from bayesmesh.analyses.recommendation.ranking import WORK_BYTES, rank_films
@@ -74,7 +75,7 @@ def choose_users(
     >>> [(user.row, user.activity) for user in users]
     [(1, 'most'), (2, 'least'), (3, 'chosen')]
     """
-    check_users(chosen, len(num_watched))
+    check_chosen(f"{KEY}.users", "user", chosen, len(num_watched))
     extremes = [(int(num_watched.argmax()), "most"), (int(num_watched.argmin()), "least")]
     activity: dict[int, str] = {}
     for row, kind in [*extremes, *((user, "chosen") for user in chosen)]:
@@ -136,7 +137,7 @@ def make_baselines(model: Model, posterior: Posterior, shards: Shards, settings:
     baselines = fit_baselines(watched, settings.cutoff, SEED)
     if model.folds_in and math.prod(watched.shape) <= MAX_MODE_CELLS:
         draws = read_factors(posterior, None, 1)
-        baselines["posterior_mode"] = posterior_mode(draws, watched.toarray() > 0, _prior_scale(model))
+        baselines["posterior_mode"] = posterior_mode(draws, watched.astype(bool).toarray(), _prior_scale(model))
     elif model.folds_in:
         _log.warning("the posterior mode is left out: %d cells, at most %d", math.prod(watched.shape), MAX_MODE_CELLS)
     for name, each in baselines.items():

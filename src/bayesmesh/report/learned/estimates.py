@@ -21,8 +21,8 @@ READ_BYTES = 64 * 2**20
 MOST_VALUES = 400_000_000
 """Draws x coordinates of a finding up to which every coordinate has an interval."""
 
-_ONE_ERROR = 0.1586553
-"""Probability below a normal's mean minus one standard deviation, rounded as in ``arviz_stats``."""
+MIN_DRAWS = 4
+"""Draws of each chain from which ends of an interval have an error."""
 
 
 class Estimate(NamedTuple):
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
     Attributes:
         item: the coordinate, with mean, standard deviation, and their diagnostics.
         low, high: ends of the interval; NaN if a draw is not finite.
-        low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed.
+        low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed or of fewer than `MIN_DRAWS`.
         reference: value that the interval is compared with, or None.
         truth: value that generated the data; NaN if unknown.
     """
@@ -103,52 +103,19 @@ def measure_intervals(
         references: of each, or None.
         with_errors: also compute the Monte Carlo errors of the ends.
     """
+    from bayesmesh.diagnostics.efficiency import quantile_mcse
+
     ends = np.full((len(items), 4), np.nan)
     for places, draws in read_draws(reader, items):
         is_finite = np.isfinite(draws).all(axis=(0, 1))
         ends[places, :2] = np.where(is_finite, np.quantile(draws, INTERVAL, axis=(0, 1)), np.nan).T
-        if with_errors:
-            kept = [n for n, ok in zip(places, is_finite, strict=True) if ok]
-            ends[kept, 2:] = quantile_errors(np.moveaxis(draws[:, :, is_finite], 2, 0))
+        if with_errors and draws.shape[1] >= MIN_DRAWS:
+            ends[places, 2:] = quantile_mcse(draws, INTERVAL).T
     truths = [reader.truth(item) for item in items]
     return [
         Estimate(item, float(row[0]), float(row[1]), float(row[2]), float(row[3]), reference, truth)
         for item, row, reference, truth in zip(items, ends, references, truths, strict=True)
     ]
-
-
-def quantile_errors(draws: np.ndarray) -> np.ndarray:
-    """Return Monte Carlo standard errors of the ends of the interval, (coordinate, 2); NaN with fewer than 4 draws a chain.
-
-    Half the distance between the order statistics at one normal standard error of the quantile's probability, whose
-    effective sample size is that of the indicator of the quantile.
-
-    Args:
-        draws: shape (coordinate, chain, draw), float64, finite.
-
-    Reference:
-        Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4.3 and appendix A.
-    """
-    from scipy.special import betaincinv
-
-    from bayesmesh.diagnostics.autocovariance import effective_sample_size
-    from bayesmesh.diagnostics.ranks import order_draws, tail_indicator
-
-    found = np.full((len(draws), 2), math.nan)
-    if draws.shape[2] < 4 or not len(draws):
-        return found
-    ordered = order_draws(draws)
-    values, size = ordered.all_values, ordered.all_values.shape[1]
-    for column, probability in enumerate(INTERVAL):
-        effective = effective_sample_size(tail_indicator(ordered, probability))
-        shape = effective * probability + 1, effective * (1 - probability) + 1
-        low, high = (betaincinv(*shape, p) for p in (_ONE_ERROR, 1 - _ONE_ERROR))
-        is_known = np.isfinite(low) & np.isfinite(high)
-        first = np.floor(np.where(is_known, low, 0) * size).astype(int).clip(1, size) - 1
-        last = np.ceil(np.where(is_known, high, 0) * size).astype(int).clip(1, size) - 1
-        rows = np.arange(len(values))
-        found[:, column] = np.where(is_known, (values[rows, last] - values[rows, first]) / 2, np.nan)
-    return found
 
 
 def extremes(items: Sequence[Coordinate], most: int) -> list[int]:

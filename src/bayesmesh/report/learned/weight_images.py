@@ -84,7 +84,7 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
 def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return means (feature, class) of weights less their mean over classes, and where the interval excludes 0."""
     num_chains, num_draws, num_features, num_classes = array.shape
-    step = max(1, num_chains * num_draws // MOST_DRAWS)
+    step = -(-num_chains * num_draws // MOST_DRAWS)
     mean, is_clear = np.empty((num_features, num_classes)), np.empty((num_features, num_classes), bool)
     width = max(1, READ_BYTES // (num_chains * num_draws * num_classes * array.dtype.itemsize))
     width = max(width, array.chunks[2]) if array.chunks[2] < num_features else width

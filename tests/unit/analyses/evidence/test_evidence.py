@@ -24,7 +24,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._log_density import LogDensity
 from bayesmesh.analyses.base import BoundModel
-from bayesmesh.analyses.evidence.bridge import bridge, fit_normal
+from bayesmesh.analyses.evidence.bridge import bridge, fit_normal, meet
 from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe, sentences
 from bayesmesh.analyses.evidence.settings import Options
@@ -287,6 +287,12 @@ def test_errors_of_bridge_sampling_are_those_of_repeated_estimates() -> None:
     assert (np.abs(off) < 3 * errors).mean() >= 0.95
     assert 0.5 < np.sqrt((errors**2).mean()) / off.std(ddof=1) < 2
     assert abs(off.mean()) < 4 * off.std(ddof=1) / math.sqrt(40)
+
+
+def test_an_iteration_that_has_not_converged_has_no_result() -> None:
+    """Points that never meet the draws: each step moves the constant by the same factor."""
+    found = meet(np.full((4, 50), 900.0), np.full(200, -900.0))
+    assert np.isnan(found).all()
 
 
 def test_a_normal_is_fitted_to_few_draws_and_to_constant_coordinates() -> None:

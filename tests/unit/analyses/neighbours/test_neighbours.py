@@ -102,7 +102,7 @@ def test_an_embedding_of_length_zero_is_close_to_nothing() -> None:
 
 
 def test_films_that_do_not_exist_and_models_without_embeddings_are_refused(find: Find) -> None:
-    with pytest.raises(ConfigError, match=r"key 'neighbours.films': no column 7; valid columns are 0 to 6"):
+    with pytest.raises(ConfigError, match=r"key 'neighbours.films': no film 7; there are films 0 to 6"):
         find(films=[1, 7])
     model: Any = SimpleNamespace(blocks={"films": {"film_biases": 0}})
     with pytest.raises(ConfigError, match="key 'neighbours': model SimpleNamespace has no latent"):

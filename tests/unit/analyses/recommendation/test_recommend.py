@@ -258,7 +258,7 @@ def test_local_latents_may_follow_any_axis(posterior, latents, shards, write_pos
 
 def test_refuses_users_who_are_not_there(model, posterior, shards, files):
     settings = RecommendationOptions(users=(3, 29, -1))
-    with pytest.raises(UserError, match=r"key 'recommendation.users': no row 29, -1; valid rows are 0 to 28"):
+    with pytest.raises(UserError, match=r"key 'recommendation.users': no user 29, -1; there are users 0 to 28"):
         recommend(model, shards.spec(), posterior, shards, settings, files)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import arviz_stats
 import numpy as np
 import pytest
 
 from bayesmesh.report.draw_summaries import DrawReader
-from bayesmesh.report.learned.estimates import extremes, measure_intervals, quantile_errors, read_draws
+from bayesmesh.report.learned.estimates import extremes, measure_intervals, read_draws
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group, write_array
 
@@ -30,16 +32,22 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> DrawReader:
     return DrawReader(path)
 
 
-@pytest.mark.parametrize("draws", [DRAWS, DRAWS[:, :100], DRAWS[:1], np.round(DRAWS)])
-def test_errors_of_quantiles_are_those_of_arviz(draws: np.ndarray) -> None:
-    found = quantile_errors(np.moveaxis(draws.reshape(*draws.shape[:2], -1), 2, 0))
-    for n, one in enumerate(np.moveaxis(draws.reshape(*draws.shape[:2], -1), 2, 0)):
-        expected = [arviz_stats.mcse(one, chain_axis=0, draw_axis=1, method="quantile", prob=p) for p in (0.05, 0.95)]
-        np.testing.assert_allclose(found[n], np.ravel(expected), rtol=1e-10)
+@pytest.mark.parametrize("draws", [DRAWS[..., 0], DRAWS[:, :100, :, 0], DRAWS[:1, ..., 0], np.round(DRAWS[..., 0])])
+def test_errors_of_ends_are_those_of_arviz(draws: np.ndarray, tmp_path: Path) -> None:
+    write_array(open_group(tmp_path, "w").require_group("posterior"), "z", draws, ("chain", "draw", "a"))
+    found = measure_intervals(DrawReader(tmp_path), [item((n,)) for n in range(4)], [None] * 4, with_errors=True)
+    for n, each in enumerate(found):
+        errors = [
+            arviz_stats.mcse(draws[..., n], chain_axis=0, draw_axis=1, method="quantile", prob=p) for p in (0.05, 0.95)
+        ]
+        np.testing.assert_allclose((each.low_error, each.high_error), np.ravel(errors), rtol=1e-10)
 
 
-def test_errors_need_four_draws() -> None:
-    assert np.isnan(quantile_errors(DRAWS[:, :3, 0].transpose(2, 0, 1))).all()
+def test_errors_need_four_draws(tmp_path: Path) -> None:
+    write_array(open_group(tmp_path, "w").require_group("posterior"), "z", DRAWS[:, :3, :, 0], ("chain", "draw", "a"))
+    (found,) = measure_intervals(DrawReader(tmp_path), [item((1,))], [None], with_errors=True)
+    assert np.isfinite(found.low)
+    assert np.isnan((found.low_error, found.high_error)).all()
 
 
 def test_intervals_come_in_the_order_of_the_coordinates_and_from_blocks(reader: DrawReader) -> None:
