@@ -85,7 +85,10 @@ addEventListener("load", async () => {
     input.value = table.tBodies[0].rows[0].cells[0].textContent.trim().toUpperCase();
     input.dispatchEvent(new Event("input"));
     const rows = [...table.tBodies[0].rows];
+    const first = rows.find((row) => !row.hidden).cells[0], name = first.textContent;
+    first.textContent = "=1+1";
     tools.querySelector("button").click();
+    first.textContent = name;
     const status = tools.querySelector("[role=status]").textContent;
     found.table = {sorted, ascending, descending, rows: rows.length, kept: rows.filter((row) => !row.hidden).length, status, csv: await saved.pop().text()};
 

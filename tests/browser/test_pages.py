@@ -160,6 +160,7 @@ def test_tables_are_sorted_filtered_and_saved(opened: Opened) -> None:
         rows = list(csv.DictReader(io.StringIO(table["csv"])))
         assert len(rows) == table["kept"], "what is filtered out is not saved"
         assert {"Quantity", "Mean", "5%", "95%", "MCSE of mean"} <= rows[0].keys()
+        assert rows[0]["Quantity"] == "'=1+1", "no spreadsheet computes it"
         assert len(rows[0]["Mean"].split(".")[1]) > 6, "more digits than are shown"
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import mannwhitneyu, rankdata
+from scipy.special import ndtr
+from scipy.stats import rankdata
 
 from bayesmesh.analyses.divergent_draws.settings import Options
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, coordinate_index, event_size
@@ -45,7 +46,7 @@ class Place(NamedTuple):
         latent: name, with its index if it has one.
         end: ``low``, ``high``, or ``both`` ends, where they are more frequent.
         share: of the divergent draws in this end, which holds a share `TAIL` of the other draws.
-        p_value: of a rank test, times the number of latents and of tests.
+        p_value: of a rank test that allows for autocorrelation, times the number of latents and of tests.
     """
 
     latent: str
@@ -115,7 +116,7 @@ def _places(
         ranks = rankdata(values) / (len(values) + 1)
         far = np.abs(ranks - 0.5)
         # Towards one end, or towards both: divergences at both ends of a latent have the same median as the others.
-        p_one, p_both = (float(mannwhitneyu(x[is_divergent], x[~is_divergent]).pvalue) for x in (ranks, far))
+        p_one, p_both = (p_value_of_shifts(x, is_divergent) for x in (ranks, far))
         low, high = np.quantile(ranks[~is_divergent], (TAIL, 1 - TAIL))
         shares = {
             "low": float((ranks[is_divergent] <= low).mean()),
@@ -125,6 +126,26 @@ def _places(
         end = "both" if p_both < p_one else max(("low", "high"), key=lambda key: shares[key])
         found.append(Place(name, end, shares[end], min(1.0, 2 * len(names) * min(p_one, p_both))))
     return sorted(found, key=lambda each: (each.p_value, -each.share))
+
+
+def p_value_of_shifts(ranks: Float[np.ndarray, " draw"], is_divergent: Bool[np.ndarray, " draw"]) -> float:
+    """Return the two-sided p-value of the sum of the ranks of divergent draws, both series being autocorrelated.
+
+    The sum is compared with those of all cyclic shifts of the divergences along the chains, one chain after the other: a
+    shift keeps how each series depends on itself and breaks how they depend on each other. A normal distribution has the
+    variance of these sums.
+
+    Args:
+        ranks: of all draws, or a function of them.
+        is_divergent: the same draws.
+
+    >>> p_value_of_shifts(np.arange(100.0) % 10, np.arange(100) % 10 == 9) < 0.01
+    True
+    """
+    spectrum = np.conj(np.fft.rfft(is_divergent)) * np.fft.rfft(ranks - ranks.mean())
+    sums = np.fft.irfft(spectrum, len(ranks))
+    spread = float(sums.std())
+    return float(2 * ndtr(-abs(sums[0]) / spread)) if spread > 0 else 1.0
 
 
 def _pairs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -99,38 +99,60 @@ def bin_columns(shards: Shards, outcome: Shaped[np.ndarray, " row"]) -> list[Var
     if source.kind != "rows" or source.num_rows != len(outcome) or len(outcome) < MIN_ROWS:
         return []
     order = shards.source_rows()
-    roles = set(source.roles.values())
-    columns = _read_columns(source, [name for name in source.fields if name not in roles])
+    columns = _list_columns(source)
     found: list[Variable] = []
-    for name, values in columns.items():
+    for some in itertools.batched(columns, MOST_VARIABLES):
+        for column, values in zip(some, _read_columns(source, some), strict=True):
+            in_order = values[order]
+            about = source.variables.get(column.label)
+            if len(found) == MOST_VARIABLES or _is_outcome(in_order, outcome):
+                continue
+            if about is not None and about.kind == "category":
+                made = bin_levels(column.label, in_order, about.levels)
+            else:
+                made = bin_numbers(column.label, in_order)
+            if made is not None:
+                found.append(made)
         if len(found) == MOST_VARIABLES:
             break
-        in_order = values[order]
-        if _is_outcome(in_order, outcome):
-            continue
-        about = source.variables.get(name)
-        is_category = about is not None and about.kind == "category"
-        made = bin_levels(name, in_order, about.levels) if about and is_category else bin_numbers(name, in_order)
-        if made is not None:
-            found.append(made)
     return found
 
 
-def _read_columns(source: Shards, names: list[str]) -> Mapping[str, np.ndarray]:
-    """Return columns of one number a row, and the columns of small matrices, (row,) each, in the order of the source."""
-    found: dict[str, list[np.ndarray]] = {}
+class _Column(NamedTuple):
+    """A column of the data: a field with one number a row, or a column of one with a small matrix."""
+
+    label: str
+    field: str
+    position: int | None
+
+
+def _list_columns(source: Shards) -> list[_Column]:
+    """Return the columns without a role; two have never the same label."""
+    roles = set(source.roles.values())
+    found: list[_Column] = []
+    for name, spec in source.fields.items():
+        if name in roles or np.dtype(spec.dtype).kind not in "biuf" or len(spec.shape) > 1:
+            continue
+        if not spec.shape:
+            found.append(_Column(name, name, None))
+        elif spec.shape[0] <= MOST_VARIABLES:
+            labels = source.labels.get(name) or tuple(f"{name}[{i}]" for i in range(spec.shape[0]))
+            named = [f"{name}: {label}" if label in source.fields else label for label in labels]
+            found += [_Column(label, name, i) for i, label in enumerate(named)]
+    taken = [column.label for column in found]
+    return [
+        each._replace(label=f"{each.field}: {each.label}") if taken.count(each.label) > 1 else each for each in found
+    ]
+
+
+def _read_columns(source: Shards, columns: Sequence[_Column]) -> list[np.ndarray]:
+    """Return the columns, (row,) each, in the order of the source."""
+    parts: list[list[np.ndarray]] = [[] for _ in columns]
     for block in source.blocks():
-        for name in names:
-            values = block[name]
-            if values.dtype.kind not in "biuf" or values.ndim > 2:
-                continue
-            if values.ndim == 1:
-                found.setdefault(name, []).append(values)
-            elif values.shape[1] <= MOST_VARIABLES:
-                labels = source.labels.get(name) or tuple(f"{name}[{i}]" for i in range(values.shape[1]))
-                for i, label in enumerate(labels):
-                    found.setdefault(label, []).append(values[:, i])
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+        for part, column in zip(parts, columns, strict=True):
+            values = block[column.field]
+            part.append(values if column.position is None else values[:, column.position])
+    return [np.concatenate(part) for part in parts]
 
 
 def _is_outcome(values: np.ndarray, outcome: np.ndarray) -> bool:

@@ -40,8 +40,10 @@
       const is_plain = /^[−-]?[\d,]+(\.\d+)?$/.test(shown);
       return isNumeric(cell) && is_plain ? shown.replaceAll(",", "").replaceAll("−", "-") : shown;
     };
+    // Spreadsheets take text that begins so for a formula.
+    const inert = (text) => (/^[=@\t]|^[+-](?![\d.])/.test(text) ? `'${text}` : text);
     const rows = all("tr", table).filter((row) => !row.hidden);
-    return rows.map((row) => cellsOf(row).map((cell) => quote(text(cell))).join(",")).join("\n") + "\n";
+    return rows.map((row) => cellsOf(row).map((cell) => quote(inert(text(cell)))).join(",")).join("\n") + "\n";
   };
 
   const sort = (table, column, head) => {
