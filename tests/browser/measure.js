@@ -73,6 +73,13 @@ addEventListener("load", async () => {
   [...dark].forEach((name) => document.documentElement.style.removeProperty(name));
 
   // -- use
+  const picked = document.querySelector("[data-pick]");
+  if (picked) {
+    const menu = picked.querySelector("select"), shown = () => all("section", picked).filter(isShown).map((part) => part.querySelector("h3").textContent.trim());
+    const choose = (number) => { menu.value = number; menu.dispatchEvent(new Event("change")); return shown(); };
+    const last = menu.options.length - 1;
+    found.picker = {names: [...menu.options].map((option) => option.text), one: choose(1), last: choose(last), every: choose(0).length};
+  }
   const table = document.querySelector("table.learned");
   if (table) {
     const head = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent.startsWith("Mean"));
@@ -87,10 +94,13 @@ addEventListener("load", async () => {
     const rows = [...table.tBodies[0].rows];
     const first = rows.find((row) => !row.hidden).cells[0], name = first.textContent;
     first.textContent = "=1+1";
-    tools.querySelector("button").click();
+    const [asCsv, asParquet] = tools.querySelectorAll("button");
+    asCsv.click();
+    asParquet.click();
+    const parquet = [...new Uint8Array(await saved.pop().arrayBuffer())];
     first.textContent = name;
     const status = tools.querySelector("[role=status]").textContent;
-    found.table = {sorted, ascending, descending, rows: rows.length, kept: rows.filter((row) => !row.hidden).length, status, csv: await saved.pop().text()};
+    found.table = {sorted, ascending, descending, rows: rows.length, kept: rows.filter((row) => !row.hidden).length, status, csv: await saved.pop().text(), parquet};
 
     const [asSvg, asPng] = all(".of-figure button");
     asSvg.click();

@@ -16,6 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -162,6 +163,19 @@ def test_tables_are_sorted_filtered_and_saved(opened: Opened) -> None:
         assert {"Quantity", "Mean", "5%", "95%", "MCSE of mean"} <= rows[0].keys()
         assert rows[0]["Quantity"] == "'=1+1", "no spreadsheet computes it"
         assert len(rows[0]["Mean"].split(".")[1]) > 6, "more digits than are shown"
+        stored = pyarrow.parquet.read_table(pyarrow.BufferReader(bytes(table["parquet"]))).to_pandas()
+        assert list(stored.columns) == list(rows[0])
+        assert stored["Quantity"].tolist() == ["=1+1", *(row["Quantity"] for row in rows[1:])]
+        assert stored["Mean"].tolist() == [float(row["Mean"]) for row in rows]
+
+
+def test_one_of_the_users_is_shown_alone(opened: Opened) -> None:
+    found = [page["picker"] for page in experiments(opened) if "picker" in page]
+    assert found
+    for each in found:
+        names = each["names"]
+        assert names[0] == f"All {len(names) - 1}" == f"All {each['every']}"
+        assert (each["one"], each["last"]) == ([names[1]], [names[-1]])
 
 
 def test_figures_are_saved_and_chains_switched_off(opened: Opened) -> None:

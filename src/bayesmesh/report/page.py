@@ -43,7 +43,8 @@ def render(template: str, folder: Path = _TEMPLATES, /, **context: object) -> st
 
 @functools.cache
 def _script() -> Markup:
-    return Markup((_TEMPLATES / "page.js").read_text(encoding="utf-8"))  # noqa: S704 - our own
+    texts = [(_TEMPLATES / name).read_text(encoding="utf-8") for name in ("parquet.js", "page.js")]
+    return Markup("".join(texts))  # noqa: S704 - our own
 
 
 def _script_digest() -> str:

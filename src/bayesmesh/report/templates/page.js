@@ -1,4 +1,4 @@
-// Makes tables sortable, filterable and savable, figures savable, chains switchable. Every page can be read without it.
+// Makes tables sortable, filterable and savable, figures savable, chains switchable, and lists of users choosable. Every page can be read without it.
 "use strict";
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -32,18 +32,27 @@
 
   // -- tables ---------------------------------------------------------------------------------------------------------
 
+  const saved = (cell) => {
+    if (cell.dataset.value !== undefined) return cell.dataset.value;
+    const shown = cell.innerText.trim().replace(/\s*\n\s*/g, " ");
+    const is_plain = /^[−-]?[\d,]+(\.\d+)?$/.test(shown);
+    return isNumeric(cell) && is_plain ? shown.replaceAll(",", "").replaceAll("−", "-") : shown;
+  };
+  const savedRows = (table) => all("tr", table).filter((row) => !row.hidden).map((row) => cellsOf(row).map(saved));
   const csv = (table) => {
     const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-    const text = (cell) => {
-      if (cell.dataset.value !== undefined) return cell.dataset.value;
-      const shown = cell.innerText.trim().replace(/\s*\n\s*/g, " ");
-      const is_plain = /^[−-]?[\d,]+(\.\d+)?$/.test(shown);
-      return isNumeric(cell) && is_plain ? shown.replaceAll(",", "").replaceAll("−", "-") : shown;
-    };
     // Spreadsheets take text that begins so for a formula.
     const inert = (text) => (/^[=@\t]|^[+-](?![\d.])/.test(text) ? `'${text}` : text);
-    const rows = all("tr", table).filter((row) => !row.hidden);
-    return rows.map((row) => cellsOf(row).map((cell) => quote(inert(text(cell)))).join(",")).join("\n") + "\n";
+    return savedRows(table).map((row) => row.map((text) => quote(inert(text))).join(",")).join("\n") + "\n";
+  };
+  const parquet = (table) => {
+    const [heads, ...rows] = savedRows(table);
+    const isNumber = (text) => text === "" || /^nan$/i.test(text) || Number.isFinite(Number(text));
+    return toParquet(heads.map((head, column) => {
+      const values = rows.map((row) => row[column] ?? ""), numeric = values.every(isNumber) && values.some((text) => text !== "");
+      const name = heads.indexOf(head) === column && head ? head : `${head} (${column + 1})`;
+      return {name, isNumeric: numeric, values: numeric ? values.map((text) => (text === "" ? NaN : Number(text))) : values};
+    }));
   };
 
   const sort = (table, column, head) => {
@@ -86,10 +95,33 @@
       });
       tools.append(input, count);
     }
-    const button = make("button", {type: "button", "aria-label": `Save ${label} as CSV`}, "CSV");
-    button.addEventListener("click", () => save(`${slug(label)}.csv`, new Blob([csv(table)], {type: "text/csv"})));
-    tools.append(button);
+    const formats = {CSV: () => new Blob([csv(table)], {type: "text/csv"}), Parquet: () => parquet(table)};
+    for (const [format, content] of Object.entries(formats)) {
+      const button = make("button", {type: "button", "aria-label": `Save ${label} as ${format}`}, format);
+      button.addEventListener("click", () => save(`${slug(label)}.${format.toLowerCase()}`, content()));
+      tools.append(button);
+    }
     frame.before(tools);
+  }
+
+  // -- one of several parts, such as the lists of users -------------------------------------------------------------------
+
+  for (const frame of all("[data-pick]")) {
+    const parts = all("section", frame), menu = make("select", {"aria-label": frame.dataset.pick});
+    if (parts.length < 2) continue;
+    const names = [`All ${parts.length}`, ...parts.map((part) => part.querySelector("h3").textContent.trim())];
+    menu.append(...names.map((name, number) => make("option", {value: number}, name)));
+    menu.addEventListener("change", () => {
+      const chosen = Number(menu.value);
+      parts.forEach((part, number) => { part.hidden = chosen > 0 && number !== chosen - 1; });
+      all("details", frame).forEach((each) => {
+        each.hidden = chosen > 0 && !each.contains(parts[chosen - 1]);
+        each.open ||= chosen > 0 && !each.hidden;
+      });
+    });
+    const tools = make("div", {class: "tools"});
+    tools.append(menu);
+    frame.prepend(tools);
   }
 
   // -- figures --------------------------------------------------------------------------------------------------------
