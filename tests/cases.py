@@ -121,7 +121,25 @@ def trees(num_rows: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
     return DataSpec(num_rows, fields, {}, "float64", variables=variables), rows
 
 
-TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {"glm": trees}
+def ratings(num_rows: int) -> tuple[DataSpec, dict[str, np.ndarray]]:
+    """Return one rating of each user: tests of the contract take an entry of local latents for each row."""
+    import numpy as np
+
+    from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+
+    random = np.random.default_rng(6)
+    film, user = (x.astype(np.int32) for x in (random.integers(0, 8, num_rows), random.permutation(num_rows)))
+    rows = {"user": user, "film": film, "rating": random.integers(1, 6, num_rows).astype(np.uint8)}
+    fields = {k: FieldSpec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
+    levels = {"user": tuple(f"u{i}" for i in range(num_rows)), "film": tuple("abcdefgh")}
+    variables = {k: Variable("category", levels=levels[k]) if k in levels else Variable("number") for k in rows}
+    return DataSpec(num_rows, fields, {}, "float64", variables=variables), rows
+
+
+TABLES: dict[str, Callable[[int], tuple[DataSpec, dict[str, np.ndarray]]]] = {
+    "glm": trees,
+    "rating_factorization": ratings,
+}
 """Tables of models that read no embedded source."""
 
 

@@ -26,6 +26,7 @@ LOCAL = [name for name in list_components("model") if load_component("model", na
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "matrix_factorization": {"width": 2},
+    "rating_factorization": {"width": 2},
     "hmc": {"num_leapfrog_steps": 4},
     "chees": {"max_leapfrog_steps": 8},
 }

@@ -29,6 +29,9 @@ COLUMNS = (
 
 INTERVAL = (0.05, 0.95)
 
+FILM = "film"
+"""Field with the film of each rating."""
+
 
 def embedding_of(model: Model, latents: Shapes) -> str:
     """Return the latent whose rows are the embeddings of films: the one of a block with two axes, the films first.
@@ -126,8 +129,18 @@ def _chunks(posterior: Posterior, name: str, films: np.ndarray, draws: int, bloc
 
 
 def _most_watched(shards: Shards, num_films: int) -> list[int]:
-    """Return the films that most training users watched; ties go to the lower column."""
-    counts = sum(block["watched"].sum(axis=0, dtype=np.int64) for block in shards.blocks())
+    """Return the films that most training users watched or rated; ties go to the lower column.
+
+    Raises:
+        ConfigError: neither watches nor ratings are there.
+    """
+    if "watched" in shards.fields:
+        counts = sum(block["watched"].sum(axis=0, dtype=np.int64) for block in shards.blocks())
+    elif FILM in shards.fields:
+        most = max(int(block[FILM].max()) for block in shards.blocks())
+        counts = sum(np.bincount(block[FILM], minlength=most + 1) for block in shards.blocks())
+    else:
+        raise unsuitable(KEY, f"the data have no field 'watched' or '{FILM}' by which to choose films")
     return [int(film) for film in np.argsort(-np.asarray(counts), kind="stable")[:num_films]]
 
 

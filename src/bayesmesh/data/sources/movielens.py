@@ -1,4 +1,4 @@
-"""MovieLens-1M as a watch matrix: 6,040 users x 3,706 films, a cell is 1 where the user rated the film.
+"""MovieLens-1M: 6,040 users and 3,706 films, as a watch matrix, 1 where the user rated the film, or as ratings.
 
 Taken from the official archive when there is one, by its registered checksum; else from a folder with the three text
 files, under their own checksums. TensorFlow Datasets writes array_record: not its `movielens` (a record per rating,
@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.data import base, records
-from bayesmesh.data.base import Dataset
+from bayesmesh.data.base import Column, Dataset, Variable
 from bayesmesh.data.fetching import mirror_folder, verify_file
 from bayesmesh.data.sources._movielens_files import MovieLens, parse_files, read_archive, read_folder
 from bayesmesh.errors import DataError
@@ -38,11 +40,20 @@ RECONSTRUCTED = {
 
 
 class Options(Settings):
-    """Options of `movielens`: there are none."""
+    """Options of `movielens`."""
+
+    values: Literal["watches", "ratings"] = Field(
+        "watches",
+        description="`watches`: a matrix users x films, 1 where the user rated the film. `ratings`: a row for each rating, "
+        "with the fields `user`, `film` and `rating`, 1 to 5.",
+    )
 
 
 class Source(base.Source):
-    """Field ``watched`` (6040, 3706) uint8; users and films by ascending id, films without a rating left out."""
+    """Users and films by ascending id, films without a rating left out.
+
+    Field ``watched`` (6040, 3706) uint8; or ``user`` and ``film`` int32 and ``rating`` uint8, a row for each rating.
+    """
 
     pretty_name = "MovieLens-1M"
     mirror_files = ("ml-1m.zip", "ml-1m/*.zip", "ml-1m/*.dat")
@@ -71,7 +82,7 @@ class Source(base.Source):
         return {**origin, "written_by": f"{NAME} {VERSION}, tensorflow-datasets {tfds.__version__}"}
 
     def read(self, folder: Path) -> Dataset:
-        """Rebuild the matrix from array_record files.
+        """Rebuild matrix or ratings from array_record files.
 
         Raises:
             DataError: a file is missing or damaged, or users and films do not match.
@@ -88,21 +99,38 @@ class Source(base.Source):
         if len(column) != len(film_ids):
             raise DataError(f"{prepared}: a film is listed twice", "run fetch again")
         user_ids: list[int] = []
-        rows: list[np.ndarray] = []
+        films: list[np.ndarray] = []
+        ratings: list[np.ndarray] = []
         for features in records.read_records(prepared / "users" / VERSION, "train"):
             user_ids.append(features["user_id"].int64_list.value[0])
             rated = features["film_ids"].int64_list.value
             if len(set(rated)) != len(rated) or not column.keys() >= set(rated):
                 problem = "rated a film twice, or one that is not listed"
                 raise DataError(f"{prepared}: user {user_ids[-1]}: {problem}", "run fetch again")
-            rows.append(np.zeros(len(film_ids), np.uint8))
-            rows[-1][[column[film] for film in rated]] = 1
-        return Dataset(
-            rows={"watched": np.stack(rows)},
-            columns={"film_id": film_ids, "title": titles, "genres": genres, "user_id": user_ids},
-            declared_counts=COUNTS,
-            kind="interactions",
-        )
+            films.append(np.array([column[film] for film in rated], np.int32))
+            ratings.append(np.array(features["ratings"].int64_list.value, np.uint8))
+        columns: dict[str, Column] = {"film_id": film_ids, "title": titles, "genres": genres, "user_id": user_ids}
+        if self.options.values == "ratings":
+            return _as_ratings(films, ratings, columns)
+        watched = np.zeros((len(films), len(film_ids)), np.uint8)
+        for row, rated_films in zip(watched, films, strict=True):
+            row[rated_films] = 1
+        return Dataset(rows={"watched": watched}, columns=columns, declared_counts=COUNTS, kind="interactions")
+
+
+def _as_ratings(films: list[np.ndarray], ratings: list[np.ndarray], columns: dict[str, Column]) -> Dataset:
+    """Return a row for each rating, sorted by user, then film."""
+    users = np.repeat(np.arange(len(films), dtype=np.int32), [len(each) for each in films])
+    return Dataset(
+        rows={"user": users, "film": np.concatenate(films), "rating": np.concatenate(ratings)},
+        columns=columns,
+        variables={
+            "user": Variable("category", levels=tuple(str(each) for each in columns["user_id"])),
+            "film": Variable("category", levels=tuple(str(each) for each in columns["title"])),
+            "rating": Variable("number"),
+        },
+        declared_counts={"rows": COUNTS["interactions"]},
+    )
 
 
 def _find(folder: Path) -> tuple[dict[str, bytes], Path, dict[str, object]]:

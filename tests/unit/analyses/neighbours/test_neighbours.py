@@ -42,20 +42,25 @@ def embeddings() -> np.ndarray:
 
 
 @pytest.fixture
-def find(tmp_path: Path, files: dict[str, Path], embeddings: np.ndarray) -> Find:
-    path = tmp_path / "posterior.zarr"
-    group = open_group(path, "w").create_group("posterior")
-    write_array(group, "film_embeddings", embeddings, ("chain", "draw", "film", "width"))
-    write_array(group, "film_biases", embeddings[..., 0], ("chain", "draw", "film"))
+def bound() -> BoundModel:
     watched = np.zeros((4, FILMS), np.uint8)
     watched[:, 5], watched[:2, 1] = 1, 1
     titles = [f"Film, {n}" for n in range(FILMS)]
     shards = SimpleNamespace(
         columns={"title": titles, "film_id": list(range(10, 10 + FILMS)), "genres": [["Winter", "Mountain"]] * FILMS},
+        fields={"watched": None},
         blocks=lambda: iter([{"watched": watched[:3]}, {"watched": watched[3:]}]),
     )
     model: Any = SimpleNamespace(blocks=MatrixFactorization.blocks)
-    bound = BoundModel(model, SimpleNamespace(dtype="float64"), shards)  # type: ignore[arg-type]
+    return BoundModel(model, SimpleNamespace(dtype="float64"), shards)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def find(tmp_path: Path, files: dict[str, Path], embeddings: np.ndarray, bound: BoundModel) -> Find:
+    path = tmp_path / "posterior.zarr"
+    group = open_group(path, "w").create_group("posterior")
+    write_array(group, "film_embeddings", embeddings, ("chain", "draw", "film", "width"))
+    write_array(group, "film_biases", embeddings[..., 0], ("chain", "draw", "film"))
 
     def run(block_bytes: int = 2**26, **options: Any) -> pd.DataFrame:
         count = find_neighbours(bound, Posterior(path), Options(**options), files, block_bytes)
@@ -94,6 +99,15 @@ def test_blocks_of_one_draw_give_the_same(find: Find) -> None:
 
 def test_the_films_that_are_watched_most_come_by_default(find: Find) -> None:
     assert list(dict.fromkeys(find(num_films=3)["film"])) == [5, 1, 0]
+
+
+def test_the_films_that_are_rated_most_come_by_default(find: Find, bound: BoundModel) -> None:
+    films = [np.array(each, np.int32) for each in ([2, 6, 6], [6, 2, 0])]
+    bound.shards.fields, bound.shards.blocks = {"film": None}, lambda: iter([{"film": each} for each in films])  # type: ignore[misc, assignment, method-assign]
+    assert list(dict.fromkeys(find(num_films=3)["film"])) == [6, 2, 0]
+    bound.shards.fields = {"x": None}  # type: ignore[dict-item, assignment]
+    with pytest.raises(ConfigError, match="no field 'watched' or 'film'"):
+        find()
 
 
 def test_an_embedding_of_length_zero_is_close_to_nothing() -> None:

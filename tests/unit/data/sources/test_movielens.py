@@ -65,6 +65,18 @@ def test_small_set_goes_through(source: movielens.Source, layout: DataLayout) ->
 
 
 @pytest.mark.usefixtures("small")
+def test_ratings_are_rows(source: movielens.Source, layout: DataLayout) -> None:
+    fetch(source, {"name": "movielens"}, layout)
+    data = movielens.Source(movielens.Options(values="ratings")).read(layout.records)
+    rows = {name: values[:].tolist() for name, values in data.rows.items()}
+    assert rows == {"user": [0, 0, 1], "film": [0, 1, 1], "rating": [3, 1, 5]}
+    assert [data.rows[name].dtype for name in ("user", "film", "rating")] == [np.int32, np.int32, np.uint8]
+    assert data.variables["user"].levels == ("1", "2", "3")
+    assert data.variables["film"].levels == ("Café: the film (1999)", "Second (2001)")
+    assert (data.kind, data.declared_counts) == ("rows", {"rows": 1000209})
+
+
+@pytest.mark.usefixtures("small")
 def test_small_set_is_not_taken_for_the_whole(source: movielens.Source, layout: DataLayout) -> None:
     fetch(source, {}, layout)
     with pytest.raises(DataError, match="rows: expected 6040, found 3"):

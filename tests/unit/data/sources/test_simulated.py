@@ -1,4 +1,4 @@
-"""Simulated and embedded sources: films, gaussian, digits."""
+"""Simulated and embedded sources: films, their ratings, gaussian, digits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.sharding import check_counts
-from bayesmesh.data.sources import digits, films, gaussian, hidden_markov
+from bayesmesh.data.sources import digits, film_ratings, films, gaussian, hidden_markov
 
 NOWHERE = Path("nowhere")
 
 
-@pytest.mark.parametrize("name", ["digits", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
+@pytest.mark.parametrize("name", ["digits", "film_ratings", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
 def test_options_can_be_read_without_running_the_file(name: str) -> None:
     read_options(component_path("source", name))()
 
@@ -61,6 +61,28 @@ def test_films_have_titles_and_genres() -> None:
 def test_more_films_leave_the_users_alone() -> None:
     few, many = (films.Source(films.Options(num_films=n)).read(NOWHERE).truth for n in (10, 20))
     np.testing.assert_array_equal(few["user_embeddings"], many["user_embeddings"])
+
+
+def test_ratings_are_as_truth_and_noise_say() -> None:
+    options = film_ratings.Options(num_users=500, num_films=90, width=3, noise=0.3, factor_scale=0.8, mean_ratings=30)
+    data = film_ratings.Source(options).read(NOWHERE)
+    user, film, rating = (data.rows[name] for name in ("user", "film", "rating"))
+    truth = data.truth
+    products = (truth["user_embeddings"][user] * truth["film_embeddings"][film]).sum(axis=1)
+    residual = rating - truth["mean"] - truth["user_biases"][user] - truth["film_biases"][film] - products
+    assert abs(residual.mean()) < 5 * 0.3 / np.sqrt(len(rating))
+    np.testing.assert_allclose(residual.std(), 0.3, rtol=0.03)
+    np.testing.assert_allclose(products.std(), 0.8, rtol=0.25)
+    # Every user rates, no film twice, and the first films most.
+    assert set(user) == set(range(500))
+    assert len(set(zip(user.tolist(), film.tolist(), strict=True))) == len(user)
+    assert (film < 45).mean() > 0.65
+
+
+def test_rounded_ratings_are_stars() -> None:
+    data = film_ratings.Source(film_ratings.Options(stars=5)).read(NOWHERE)
+    assert (data.rows["rating"].dtype, set(data.rows["rating"])) == (np.uint8, {1, 2, 3, 4, 5})
+    assert not data.truth
 
 
 def test_digits_are_split_in_proportion() -> None:

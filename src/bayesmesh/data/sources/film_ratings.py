@@ -1,0 +1,96 @@
+"""Ratings of films simulated from a factorisation, so that the truth is known: few films of each user."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from bayesmesh.config.settings import Settings
+from bayesmesh.data import base
+from bayesmesh.data.base import Dataset, Variable
+
+MEAN = 3.0
+
+
+class Options(Settings):
+    """Options of `film_ratings`."""
+
+    num_users: int = Field(200, ge=2, le=10**7, description="Users; each rates at least one film.")
+    num_films: int = Field(60, ge=2, le=10**6, description="Films.")
+    mean_ratings: float = Field(
+        20.0, ge=1, le=10**5, description="Mean number of ratings of a user; some have many more."
+    )
+    width: int = Field(2, ge=1, le=4096, description="Length of an embedding.")
+    bias_scale: float = Field(0.4, ge=0, le=100, description="Standard deviation of the biases, in stars.")
+    factor_scale: float = Field(
+        0.5, ge=0, le=100, description="Standard deviation of what embeddings add to a rating, in stars."
+    )
+    noise: float = Field(0.6, gt=0, le=100, description="Standard deviation of the noise, in stars.")
+    stars: int = Field(
+        0, ge=0, le=100, description="Ratings are rounded to 1, 2, ... up to this number; with 0 they are not rounded."
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of the simulation.")
+
+
+class Source(base.Source):
+    """A row for each rating: ``user`` and ``film`` int32, ``rating`` float64, or uint8 where rounded.
+
+    Truth under the names of the latents of `rating_factorization`, if ratings are not rounded.
+    """
+
+    pretty_name = "Simulated ratings"
+    offers = ("neighbours",)
+    options: Options
+
+    def read(self, folder: Path) -> Dataset:
+        """Simulate; the same options give the same ratings."""
+        del folder
+        own = self.options
+        users, films = own.num_users, own.num_films
+        embedding = math.sqrt(own.factor_scale / math.sqrt(own.width))
+        scales = {
+            "user_embeddings": ((users, own.width), embedding),
+            "film_embeddings": ((films, own.width), embedding),
+            "user_biases": ((users,), own.bias_scale),
+            "film_biases": ((films,), own.bias_scale),
+        }
+        # One generator each: changing the number of films leaves the users as they are.
+        truth: dict[str, np.ndarray] = {
+            name: scale * np.random.default_rng([own.seed, number]).standard_normal(shape)
+            for number, (name, (shape, scale)) in enumerate(scales.items())
+        }
+        user, film = self._cells(np.random.default_rng([own.seed, len(scales)]))
+        rating = np.random.default_rng([own.seed, len(scales) + 1]).normal(MEAN, own.noise, len(user))
+        rating += truth["user_biases"][user] + truth["film_biases"][film]
+        for column in range(own.width):
+            rating += truth["user_embeddings"][user, column] * truth["film_embeddings"][film, column]
+        if own.stars:
+            rating, truth = np.clip(np.rint(rating), 1, own.stars).astype(np.uint8), {}
+        else:
+            truth |= {"mean": np.array(MEAN), "sigma": np.array(own.noise)}
+        titles = [f"Film {number:03d}" for number in range(1, films + 1)]
+        return Dataset(
+            rows={"user": user, "film": film, "rating": rating},
+            columns={"film_id": list(range(1, films + 1)), "title": titles},
+            variables={
+                "user": Variable("category", levels=tuple(f"User {number:04d}" for number in range(1, users + 1))),
+                "film": Variable("category", levels=tuple(titles)),
+                "rating": Variable("number"),
+            },
+            declared_counts={"rows": len(user)},
+            truth=truth,
+        )
+
+    def _cells(self, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return user and film of each rating, int32: active users and popular films have many, no cell has two."""
+        own = self.options
+        wanted = 1 + (own.mean_ratings - 1) * random.exponential(size=own.num_users)
+        counts = np.minimum(wanted.astype(np.int64), own.num_films)
+        # The smallest of two numbers: the first films are rated most.
+        pairs = random.integers(0, own.num_films, (2, counts.sum()))
+        cells = np.repeat(np.arange(own.num_users), counts) * own.num_films + pairs.min(axis=0)
+        user, film = np.divmod(np.unique(cells), own.num_films)
+        return user.astype(np.int32), film.astype(np.int32)

@@ -1,0 +1,213 @@
+"""Factorisation of ratings on observed cells alone: a row is one user's rating of one film.
+
+Users are groups of rows and their latents lie with these, so that memory and time follow the number of ratings, and
+users are spread over devices. All scales of priors are in standard deviations of the ratings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Shaped
+from pydantic import Field
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.config.settings import Argument, Settings
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
+
+tfd = tfp.distributions
+
+FILM, RATING = "film", "rating"
+"""Fields that the model reads: the code of the film, and the rating."""
+
+
+class Options(Settings):
+    """Options of `rating_factorization`."""
+
+    width: int = Field(10, ge=1, le=4096, description="Length of an embedding.")
+    user: str = Field("user", min_length=1, description="Column of the user, a category.")
+    film: str = Field("film", min_length=1, description="Column of what is rated, a category.")
+    rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
+    bias_scale: Argument[float] = Field(
+        0.5, gt=0, le=1e3, description="Prior standard deviation of the biases, in standard deviations of the ratings."
+    )
+    factor_scale: Argument[float] = Field(
+        0.5,
+        gt=0,
+        le=1e3,
+        description="Prior standard deviation of what the embeddings add to a rating, in standard deviations of the ratings; "
+        "whatever the width.",
+    )
+    noise_scale: Argument[float] = Field(
+        1.0,
+        gt=0,
+        le=1e3,
+        description="Scale of the half-normal prior of the noise, in standard deviations of the ratings.",
+    )
+
+
+class RatingFactorization(Model):
+    """A rating is normal: mean + user bias + film bias + user embedding . film embedding, with noise ``sigma``.
+
+    Reads the columns of user, film and rating. Films without a rating have their prior.
+    """
+
+    pretty_name = "Rating factorisation"
+    offers = ("neighbours",)
+    options: Options
+    local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
+    blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}
+
+    @classmethod
+    def prepare(
+        cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]
+    ) -> Preparation | None:
+        """Sort rows by user, and compute mean and standard deviation of the ratings.
+
+        Raises:
+            ConfigError: a column is missing or of another kind, or all ratings are equal; names the key.
+        """
+        own = cast(Options, options)
+        num_users, _ = (len(_levels(spec, key, name)) for key, name in (("user", own.user), ("film", own.film)))
+        _check_rating(spec, own.rating)
+        mean, sd = _moments(block[own.rating] for block in read_blocks())
+        if sd == 0:
+            raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
+
+        def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
+            del num_rows
+            values = np.asarray(rows[own.rating])
+            # Small integers are exact in float32.
+            return {FILM: np.asarray(rows[own.film]), RATING: values.astype(np.result_type(values, np.float32))}
+
+        return Preparation(of_rows, {"rating_mean": mean, "rating_sd": sd}, own.user, num_users)
+
+    def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
+        """Return the names of users and films."""
+        user, film = (Axis(name, self._labels(name)) for name in (self.options.user, self.options.film))
+        return {
+            "user_embeddings": (user, None),
+            "user_biases": (user,),
+            "film_embeddings": (film, None),
+            "film_biases": (film,),
+        }
+
+    def _labels(self, name: str) -> tuple[str, ...]:
+        return self.spec.variables[name].levels
+
+    def prior(self, data_spec: SpecLike) -> Prior:
+        """Latents ``mean``, ``sigma``, and by user and film ``_biases`` and ``_embeddings`` (users or films, width)."""
+        own, width = self.options, self.options.width
+        num_users, num_films = data_spec.num_entries, len(self._labels(own.film))
+        zero = jnp.zeros((), data_spec.dtype)
+        sd = zero + data_spec.constants["rating_sd"]
+        bias = tfd.Normal(zero, own.bias_scale * sd)
+        # A product of two embeddings has the variance width times scale to the fourth power.
+        embedding = tfd.Normal(zero, jnp.sqrt(own.factor_scale * sd / math.sqrt(width)))
+        return tfd.JointDistributionNamed(
+            {
+                "mean": tfd.Normal(zero + data_spec.constants["rating_mean"], sd),
+                "sigma": tfd.HalfNormal(own.noise_scale * sd),
+                "user_embeddings": tfd.Sample(embedding, (num_users, width)),
+                "film_embeddings": tfd.Sample(embedding, (num_films, width)),
+                "user_biases": tfd.Sample(bias, (num_users,)),
+                "film_biases": tfd.Sample(bias, (num_films,)),
+            }
+        )
+
+    def _outcome(self, predictor: Float[Array, " rows"], latents: Latents) -> Predictive:
+        return tfd.Normal(latents["mean"] + predictor, latents["sigma"])
+
+    def _density(self, predictor: Float[Array, " rows"], latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        return self._outcome(predictor, latents).log_prob(rows[RATING].astype(predictor.dtype))
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        """Return the log density of each rating, in nats."""
+        return self._density(_predictor(latents, rows), latents, rows)
+
+    def log_likelihood_and_gradient(
+        self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]
+    ) -> tuple[Float[Array, ""], Latents]:
+        """One gather and one sum by film, in which biases ride along as a further column of the embeddings."""
+        own = {k: v for k, v in latents.items() if k not in self.local_latents and k not in self.blocks["films"]}
+        users, film = latents["user_embeddings"], rows[FILM]
+        sides = jnp.concatenate([latents["film_embeddings"], latents["film_biases"][:, None]], axis=1)
+        of_films = sides[film]
+        films = of_films[:, :-1]
+        predictor = latents["user_biases"] + of_films[:, -1] + jnp.sum(users * films, axis=1)
+
+        def total(predictor: Array, own: Latents) -> Float[Array, ""]:
+            return jnp.sum(jnp.where(is_row, self._density(predictor, own, rows), 0), dtype=jnp.float64)
+
+        value, (residual, gradient) = jax.value_and_grad(total, (0, 1))(predictor, own)
+        residual = residual[:, None]
+        by_film = jnp.zeros_like(sides).at[film].add(jnp.concatenate([residual * users, residual], axis=1))
+        of_users = {"user_embeddings": residual * films, "user_biases": residual[:, 0]}
+        return value, {**gradient, **of_users, "film_embeddings": by_film[:, :-1], "film_biases": by_film[:, -1]}
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        """Return the normal distribution of each row's rating."""
+        return self._outcome(_predictor(latents, inputs), latents)
+
+    def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
+        """Return the rating of each row."""
+        return rows[RATING]
+
+    def shown(self) -> Sequence[Shown]:
+        """Return what all ratings share, and expectations at probe cells: embeddings rotate."""
+        unit = "in the unit of the ratings"
+        return (
+            Shown("mean", f"Mean rating of an average user and film, {unit}"),
+            Shown("sigma", f"Standard deviation of the noise, {unit}"),
+            Shown("expected", "Expected ratings of some cells"),
+        )
+
+    def summaries(self, latents: Latents, rows: Rows) -> Latents:
+        """Return what rotations of the embeddings leave alone: expected ratings, and moments of the biases."""
+        found = {f"mean_{side}_bias": latents[f"{side}_biases"].mean() for side in ("user", "film")}
+        shared = {k: latents[k] for k in ("mean", "sigma")}
+        return {**shared, **found, "expected": latents["mean"] + _predictor(latents, rows)}
+
+
+def _predictor(latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+    """Return what user and film add to the mean of each rating."""
+    film = rows[FILM]
+    products = jnp.sum(latents["user_embeddings"] * latents["film_embeddings"][film], axis=1)
+    return latents["user_biases"] + latents["film_biases"][film] + products
+
+
+def _levels(spec: SpecLike, key: str, name: str) -> tuple[str, ...]:
+    """Return the levels of a category."""
+    about = spec.variables.get(name)
+    if name not in spec.fields:
+        raise ConfigError(f"key 'model.{key}': the data have no field '{name}'", suggest(name, spec.fields))
+    if about is None or about.kind != "category":
+        remedy = f"with the source table, write\n    data:\n      types: {{{name}: category}}"
+        raise ConfigError(f"key 'model.{key}': '{name}' is not a category", remedy)
+    return about.levels
+
+
+def _check_rating(spec: SpecLike, name: str) -> None:
+    if name not in spec.fields:
+        raise ConfigError(f"key 'model.rating': the data have no field '{name}'", suggest(name, spec.fields))
+    about, field = spec.variables.get(name), spec.fields[name]
+    if field.shape != () or (about is not None and about.kind != "number"):
+        raise ConfigError(f"key 'model.rating': '{name}' is not one number for each row", "use a column of numbers")
+
+
+def _moments(blocks: Iterator[np.ndarray]) -> tuple[float, float]:
+    """Return mean and standard deviation of all values, by Chan's update of blocks."""
+    count, mean, squares = 0, 0.0, 0.0
+    for block in blocks:
+        values = np.asarray(block, np.float64)
+        own, total = float(values.mean()), count + len(values)
+        squares += float(np.square(values - own).sum()) + (own - mean) ** 2 * count * len(values) / total
+        mean += (own - mean) * len(values) / total
+        count = total
+    return mean, math.sqrt(squares / count)

@@ -1,0 +1,150 @@
+"""Ratings of observed cells against NumPy, on any layout of users over devices and tiles."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayesmesh.data.base import DataSpec, FieldSpec, Variable
+from bayesmesh.data.prepared_shards import prepare_rows
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.rating_factorization import Options, RatingFactorization
+from bayesmesh.sampling.density import Target
+from bayesmesh.sampling.rows import lay_out_rows
+
+USERS, FILMS, WIDTH, ROWS = 7, 5, 3, 60
+NAMES = {"user": "reader", "film": "book", "rating": "stars"}
+
+
+@functools.cache
+def table() -> tuple[DataSpec, dict[str, np.ndarray]]:
+    """Ratings in random order: user 3 and film 4 have none, user 5 has most."""
+    random = np.random.default_rng(1)
+    rows = {
+        "reader": random.choice(USERS, ROWS, p=[0.1, 0.1, 0.1, 0, 0.1, 0.5, 0.1]).astype(np.int32),
+        "book": random.integers(0, FILMS - 1, ROWS).astype(np.int32),
+        "stars": random.integers(1, 6, ROWS).astype(np.uint8),
+    }
+    fields = {k: FieldSpec((), v.dtype.name) for k, v in rows.items()}
+    variables = {
+        "reader": Variable("category", levels=tuple(f"reader {i}" for i in range(USERS))),
+        "book": Variable("category", levels=tuple("abcde")),
+        "stars": Variable("number"),
+    }
+    return DataSpec(ROWS, fields, {}, "float64", variables=variables), rows
+
+
+def prepared(
+    options: Options, spec: DataSpec, rows: Mapping[str, np.ndarray]
+) -> tuple[DataSpec, dict[str, np.ndarray]]:
+    return prepare_rows(functools.partial(RatingFactorization.prepare, options), spec, rows)
+
+
+def log_density(z: Mapping[str, Any], options: Options) -> Any:
+    """The log density as it would be written down, over the rows as they come; z by unconstrained coordinates."""
+    _, rows = table()
+    user, film, y = rows["reader"], rows["book"], rows["stars"].astype(float)
+    mean, sd = y.mean(), y.std()
+    embedding = np.sqrt(options.factor_scale * sd / np.sqrt(WIDTH))
+
+    def normal(x: Any, centre: Any, scale: Any) -> Any:
+        return (-0.5 * ((x - centre) / scale) ** 2 - jnp.log(scale) - 0.5 * np.log(2 * np.pi)).sum()
+
+    expected = z["mean"] + z["user_biases"][user] + z["film_biases"][film]
+    for k in range(WIDTH):
+        expected = expected + z["user_embeddings"][user, k] * z["film_embeddings"][film, k]
+    prior = normal(z["mean"], mean, sd) + np.log(2) + normal(z["sigma"], 0, options.noise_scale * sd)
+    for side in ("user", "film"):
+        prior += normal(z[f"{side}_biases"], 0, options.bias_scale * sd) + normal(z[f"{side}_embeddings"], 0, embedding)
+    return prior, normal(y, expected, z["sigma"])
+
+
+@pytest.mark.parametrize(("num_devices", "row_tile"), [(1, 9), (3, 9), (8, ROWS)])
+def test_density_and_gradient_are_those_of_the_formula(num_devices: int, row_tile: int) -> None:
+    options = Options(**NAMES, width=WIDTH, bias_scale=0.6, factor_scale=0.7, noise_scale=0.8)
+    spec, made = prepared(options, *table())
+    assert (spec.num_entries, sum(spec.entry_counts), spec.entry_counts[3]) == (USERS, ROWS, 0)
+    layout = lay_out_rows(ROWS, num_devices, row_tile, spec.entry_counts)
+    target = Target(RatingFactorization(options, spec), spec, layout)
+    position = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(2), 2))
+    found = jax.jit(target.bind(target.lay_out(made)).log_density)(position)
+
+    def written_out(unconstrained: Any) -> Any:
+        z = dict(target.bijector.forward(unconstrained))
+        prior, likelihood = log_density(z, options)
+        prior += target.bijector.forward_log_det_jacobian(unconstrained)
+        return prior + likelihood, (prior, likelihood)
+
+    unpack = jax.vmap(lambda q: target.position.unpack(q, jnp.dtype("float64")))
+    expected = jax.jit(jax.vmap(jax.value_and_grad(written_out, has_aux=True)))
+    (_, (log_prior, log_likelihood)), gradient = expected(unpack(position))
+    np.testing.assert_allclose(found.log_prior, log_prior, rtol=1e-11)
+    np.testing.assert_allclose(found.log_likelihood, log_likelihood, rtol=1e-11)
+    by_latent = unpack(found.gradient)
+    for name, want in gradient.items():
+        np.testing.assert_allclose(by_latent[name], want, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_what_embeddings_add_has_the_same_prior_for_any_width() -> None:
+    for width in (1, 20):
+        options = Options(**NAMES, width=width, factor_scale=0.7)
+        spec, _ = prepared(options, *table())
+        prior = RatingFactorization(options, spec).prior(spec)
+        z = jax.jit(jax.vmap(lambda key, prior=prior: prior.sample(seed=key)))(
+            jax.random.split(jax.random.key(0), 4000)
+        )
+        products = np.einsum("duk,dfk->duf", z["user_embeddings"], z["film_embeddings"])
+        np.testing.assert_allclose(products.std() / spec.constants["rating_sd"], 0.7, rtol=0.05)
+
+
+def test_predictions_are_normal_about_the_expected_rating() -> None:
+    options = Options(**NAMES, width=WIDTH)
+    spec, made = prepared(options, *table())
+    model = RatingFactorization(options, spec)
+    z = model.prior(spec).sample(seed=jax.random.key(4))
+    user = spec.entries_of(np.arange(ROWS))
+    np.testing.assert_array_equal(user, np.sort(table()[1]["reader"]))
+    aligned = {**z, **{k: z[k][user] for k in model.local_latents}}
+    rows = {k: jnp.asarray(v) for k, v in made.items()}
+    expected = model.summaries(aligned, rows)["expected"]
+    predicted = model.predict(aligned, rows)
+    np.testing.assert_allclose(predicted.mean(), expected)
+    want = stats.norm(np.asarray(expected), float(z["sigma"])).logpdf(np.asarray(model.outcome(rows), float))
+    np.testing.assert_allclose(model.log_likelihood(aligned, rows), want, rtol=1e-10)
+
+
+def test_moments_of_blocks_are_those_of_all_ratings() -> None:
+    spec, rows = table()
+    blocks = [{k: v[i : i + 13] for k, v in rows.items()} for i in range(0, ROWS, 13)]
+    found = RatingFactorization.prepare(Options(**NAMES), spec, lambda: iter(blocks))
+    assert found is not None
+    np.testing.assert_allclose(found.constants["rating_mean"], rows["stars"].mean())
+    np.testing.assert_allclose(found.constants["rating_sd"], rows["stars"].std())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said", "remedy"),
+    [
+        ({"user": "raeder"}, "key 'model.user': the data have no field 'raeder'", "did you mean 'reader'"),
+        ({"film": "stars"}, "key 'model.film': 'stars' is not a category", "stars: category"),
+        ({"rating": "book"}, "key 'model.rating': 'book' is not one number for each row", "a column of numbers"),
+        ({"rating": "score"}, "key 'model.rating': the data have no field 'score'", "book, reader, stars"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(changed: dict[str, str], said: str, remedy: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        prepared(Options(**{**NAMES, **changed}), *table())
+    assert remedy in str(caught.value)
+
+
+def test_equal_ratings_are_refused() -> None:
+    spec, rows = table()
+    with pytest.raises(ConfigError, match="all ratings of 'stars' are 3"):
+        prepared(Options(**NAMES), spec, {**rows, "stars": np.full(ROWS, 3, np.uint8)})
