@@ -9,12 +9,12 @@ import pytest
 
 from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.sharding import check_counts
-from bayesmesh.data.sources import digits, film_ratings, films, gaussian, hidden_markov
+from bayesmesh.data.sources import digits, films, gaussian, hidden_markov, ratings
 
 NOWHERE = Path("nowhere")
 
 
-@pytest.mark.parametrize("name", ["digits", "film_ratings", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
+@pytest.mark.parametrize("name", ["digits", "ratings", "films", "gaussian", "hidden_markov", "mnist", "movielens"])
 def test_options_can_be_read_without_running_the_file(name: str) -> None:
     read_options(component_path("source", name))()
 
@@ -64,8 +64,8 @@ def test_more_films_leave_the_users_alone() -> None:
 
 
 def test_ratings_are_as_truth_and_noise_say() -> None:
-    options = film_ratings.Options(num_users=500, num_films=90, width=3, noise=0.3, factor_scale=0.8, mean_ratings=30)
-    data = film_ratings.Source(options).read(NOWHERE)
+    options = ratings.Options(num_users=500, num_films=90, width=3, noise=0.3, factor_scale=0.8, mean_ratings=30)
+    data = ratings.Source(options).read(NOWHERE)
     user, film, rating = (data.rows[name] for name in ("user", "film", "rating"))
     truth = data.truth
     products = (truth["user_embeddings"][user] * truth["film_embeddings"][film]).sum(axis=1)
@@ -80,7 +80,7 @@ def test_ratings_are_as_truth_and_noise_say() -> None:
 
 
 def test_rounded_ratings_are_stars() -> None:
-    data = film_ratings.Source(film_ratings.Options(stars=5)).read(NOWHERE)
+    data = ratings.Source(ratings.Options(stars=5)).read(NOWHERE)
     assert (data.rows["rating"].dtype, set(data.rows["rating"])) == (np.uint8, {1, 2, 3, 4, 5})
     assert not data.truth
 

@@ -16,7 +16,7 @@ MEAN = 3.0
 
 
 class Options(Settings):
-    """Options of `film_ratings`."""
+    """Options of `ratings`."""
 
     num_users: int = Field(200, ge=2, le=10**7, description="Users; each rates at least one film.")
     num_films: int = Field(60, ge=2, le=10**6, description="Films.")
