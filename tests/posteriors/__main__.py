@@ -28,10 +28,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--dtype", default="float32")
     given = parser.parse_args()
-    for name in given.names or (*POSTERIORS, *TABLES):
+    # A posterior and a table may have the same name.
+    for name in dict.fromkeys(given.names or (*POSTERIORS, *TABLES)):
         begun = time.perf_counter()
         if name in TABLES:
             print_table(name, given.seed, given.dtype)
+        if name not in POSTERIORS:
             continue
         built, run = sample(name, given.kernel, given.chains, given.seed, given.dtype)
         found = judge(name, built, run)
