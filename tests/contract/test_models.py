@@ -272,6 +272,9 @@ def serves(case, analysis) -> bool:
         num_rows=case.spec.num_rows,
         test_rows=lambda: case.rows,
         unseen=lambda: None,
+        read_rows=lambda start, stop: {k: v[start:stop] for k, v in case.rows.items()},
+        held_out=lambda: case.rows,
+        group_field="user" if case.spec.entry_counts else None,
     )
     made = load_component("analysis", analysis.name)(read_options(analysis.path)())
     try:

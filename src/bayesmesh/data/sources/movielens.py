@@ -57,7 +57,7 @@ class Source(base.Source):
 
     pretty_name = "MovieLens-1M"
     mirror_files = ("ml-1m.zip", "ml-1m/*.zip", "ml-1m/*.dat")
-    offers = ("recommendation", "neighbours")
+    offers = ("recommendation", "neighbours", "rating_scores")
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:

@@ -42,7 +42,7 @@ class Source(base.Source):
     """
 
     pretty_name = "Simulated ratings"
-    offers = ("neighbours",)
+    offers = ("neighbours", "rating_scores")
     options: Options
 
     def read(self, folder: Path) -> Dataset:

@@ -101,7 +101,7 @@ class Source(base.Source):
     """One field for each column, or those of the key `fields`; numbers are float64, categories int32 codes."""
 
     pretty_name = "Table"
-    offers = ()
+    offers = ("rating_scores",)
     options: Options
 
     def fetch(self, folder: Path) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
 from bayesmesh.config.registry import list_components, load_component, resolve_component
 from bayesmesh.data.base import Source
+from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
-from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec, make_spec
@@ -182,9 +183,10 @@ def make_posterior(folder: Path, experiment: str, source: str, model: str, seed:
     if not data.sharded.exists():
         source_class, options = resolve_component("source", source, {})
         dataset = source_class(options).read(folder)
-        shard(dataset, DataSettings(held_out_fraction=0.2 if dataset.kind == "interactions" else 0.0), data)
-    spec = Shards(data.shards).spec("float32")
+        shard(dataset, DataSettings(held_out_fraction=0.0 if dataset.test_rows else 0.2), data)
     model_class, options = resolve_component("model", model, {})
+    shards = prepared(data.shards, functools.partial(model_class.prepare, options))
+    spec = shards.spec("float32")
     bound = model_class(options, spec)
     draws = bound.prior(spec).sample((2, 3), seed=jax.random.key(seed))
     group = open_group(layout.posterior, "w").create_group("posterior")
@@ -192,7 +194,7 @@ def make_posterior(folder: Path, experiment: str, source: str, model: str, seed:
         dims = (CHAIN, DRAW, *(f"{latent}_dim_{axis}" for axis in range(values.ndim - 2)))
         write_array(group, latent, np.asarray(values), dims)
     write_hashes(layout.posterior, {})
-    return layout, lambda: BoundModel(bound, spec, Shards(data.shards))
+    return layout, lambda: BoundModel(bound, spec, shards)
 
 
 def write_longer(posterior: Posterior, folder: Path, num_draws: int) -> Path:

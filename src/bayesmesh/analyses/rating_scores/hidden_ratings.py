@@ -1,0 +1,150 @@
+"""Predict hidden ratings with all draws: what is needed of data and model, and sums over draws for each rating."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from tensorflow_probability.substrates import jax as tfp
+
+from bayesmesh.analyses._draw_blocks import DrawBlocks, check_predictions
+from bayesmesh.analyses.base import BoundModel, Shapes, unsuitable
+from bayesmesh.data.shards import Shards
+from bayesmesh.models.base import Latents, Predictive, Rows
+from bayesmesh.store.posterior_reader import Posterior
+
+KEY = "rating_scores"
+
+FILM = "film"
+"""Field with the code of what is rated."""
+
+BLOCK_ROWS = 2**15
+"""Ratings of a call of the program."""
+
+tfd = tfp.distributions
+
+
+class Cells(NamedTuple):
+    """Ratings; all (rating,).
+
+    Attributes:
+        user: int64, the entry of local latents.
+        film: int64.
+        rating: float64.
+    """
+
+    user: np.ndarray
+    film: np.ndarray
+    rating: np.ndarray
+
+
+class Predicted(NamedTuple):
+    """What the draws predict for each hidden rating, float64 (rating,), and the error of each draw.
+
+    Attributes:
+        mean: of the predicted expectation over draws.
+        square, absolute: mean over draws of the squared and of the absolute error of one draw's expectation.
+        below, up_to: mean over draws of the probability of a smaller rating, and of one at most as large; they differ where
+            ratings are discrete.
+        by_draw: (draw,), root mean squared error over all ratings.
+    """
+
+    mean: np.ndarray
+    square: np.ndarray
+    absolute: np.ndarray
+    below: np.ndarray
+    up_to: np.ndarray
+    by_draw: np.ndarray
+
+
+def check_ratings(bound: BoundModel, latents: Shapes) -> None:
+    """Check on shapes alone that ratings are held out and can be predicted.
+
+    Raises:
+        ConfigError: nothing is held out; users are not groups of rows; films have no codes; or a number is not predicted.
+    """
+    name = type(bound.model).__name__
+    if bound.shards.group_field is None or FILM not in bound.data_spec.fields:
+        raise unsuitable(KEY, f"model {name} has no users as groups of rows, each with the field '{FILM}'")
+
+    def use(predictive: Predictive, outcome: Array) -> object:
+        if not hasattr(predictive, "cdf") or len(predictive.batch_shape) != 1 or outcome.dtype.kind != "f":
+            raise unsuitable(KEY, f"model {name} predicts {type(predictive).__name__}, not one number for each row")
+        return predictive.mean()  # type: ignore[attr-defined]  # of a distribution of numbers
+
+    check_predictions(KEY, bound, latents, use)
+    if not isinstance(bound.shards.held_out(), dict):
+        raise unsuitable(KEY, "no ratings are held out; write `held_out_fraction: 0.2` under the key 'data'")
+
+
+def hidden_cells(bound: BoundModel) -> Cells:
+    """Return the ratings that the chains have not seen."""
+    group = bound.shards.group_field
+    prepared, plain = bound.shards.held_out(), Shards(bound.shards.path).held_out()
+    if group is None or not isinstance(prepared, dict) or not isinstance(plain, dict):
+        raise unsuitable(KEY, "no ratings are held out")
+    return _cells(bound, prepared, plain[group])
+
+
+def training_cells(bound: BoundModel) -> Iterator[Cells]:
+    """Yield the ratings that the chains have seen, in blocks."""
+    start = 0
+    for block in bound.shards.blocks():
+        stop = start + len(block[FILM])
+        yield _cells(bound, block, bound.data_spec.entries_of(np.arange(start, stop)))
+        start = stop
+
+
+def _cells(bound: BoundModel, rows: dict[str, np.ndarray], users: np.ndarray) -> Cells:
+    outcome = np.asarray(bound.model.outcome({k: jnp.asarray(v) for k, v in rows.items()}), np.float64)
+    return Cells(np.asarray(users, np.int64), np.asarray(rows[FILM], np.int64), outcome)
+
+
+def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride: int) -> Predicted:
+    """Return sums over draws, in blocks of `BLOCK_ROWS` ratings.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        cells: the hidden ratings.
+        stride: only every so many-th draw is used.
+    """
+    model, rows = bound.model, bound.shards.held_out()
+    assert isinstance(rows, dict)
+    draws = DrawBlocks(KEY, model, bound.data_spec, posterior, stride)
+
+    def of_draw(draw: Latents, rows: Rows, entries: Array, observed: Array) -> Array:
+        predictive = model.predict(draws.align(draw, entries), rows)
+        mean, up_to = predictive.mean(), predictive.cdf(observed)  # type: ignore[attr-defined]  # see `check_ratings`
+        at = predictive.prob(observed) if isinstance(predictive, tfd.FiniteDiscrete) else jnp.zeros_like(up_to)
+        error = (mean - observed).astype(jnp.float64)
+        return jnp.stack([mean.astype(jnp.float64), error**2, jnp.abs(error), up_to - at, up_to])
+
+    @jax.jit
+    def of_chunk(
+        latents: Latents, rows: Rows, entries: Array, observed: Array, counts: Array, is_row: Array
+    ) -> tuple[Array, Array]:
+        """Sums over the draws that count, (5, row), and squared errors summed over the ratings that count, (draw,)."""
+        found = jax.vmap(of_draw, (0, None, None, None))(latents, rows, entries, observed)
+        return jnp.einsum("d,dsr->sr", counts, found), found[:, 1] @ is_row
+
+    sums, by_draw = np.zeros((5, len(cells.rating))), np.zeros(draws.num_draws)
+
+    def read(start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: values[start:stop] for name, values in rows.items()}
+
+    for block in draws.blocks(read, len(cells.rating), BLOCK_ROWS, cells.user):
+        own = slice(block.start, block.start + block.num_rows)
+        is_row = (np.arange(len(block.entries)) < block.num_rows).astype(np.float64)
+        observed = jnp.asarray(model.outcome({k: jnp.asarray(v) for k, v in block.rows.items()}))
+        for first, count, latents in draws.chunks():
+            counts = (np.arange(len(next(iter(latents.values())))) < count).astype(np.float64)
+            summed, squares = of_chunk(latents, block.rows, block.entries, observed, counts, is_row)
+            sums[:, own] += np.asarray(summed)[:, : block.num_rows]
+            by_draw[first : first + count] += np.asarray(squares)[:count]
+    mean, square, absolute, below, up_to = sums / draws.num_draws
+    return Predicted(mean, square, absolute, below, up_to, np.sqrt(by_draw / len(cells.rating)))

@@ -1,0 +1,136 @@
+"""Score predictions of hidden ratings, with intervals from a bootstrap over users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.rating_scores.hidden_ratings import (
+    Predicted,
+    hidden_cells,
+    predict_hidden,
+    training_cells,
+)
+from bayesmesh.analyses.rating_scores.rating_biases import choose_biases, joined
+from bayesmesh.analyses.rating_scores.settings import Options
+from bayesmesh.files import write_text
+from bayesmesh.store.posterior_reader import Posterior
+
+PROBABILITIES = (0.5, 0.8, 0.9)
+"""Of the central intervals whose coverage is counted."""
+
+LIMITS = (0.025, 0.975)
+
+
+def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, files: Mapping[str, Path]) -> str:
+    """Write the scores of all predictions and the coverage of intervals, and return the errors as text.
+
+    Memory: some ten numbers for each hidden rating and three for each training rating, beside blocks of draws.
+
+    Args:
+        bound: model and data.
+        posterior: the draws.
+        options: draws and resamples.
+        files: paths of ``scores.csv`` and ``coverage.csv``.
+
+    Raises:
+        ConfigError: nothing is held out.
+    """
+    jax.config.update("jax_enable_x64", True)
+    cells = hidden_cells(bound)
+    stride = max(1, posterior.num_chains * posterior.num_draws // options.draws)
+    found = predict_hidden(bound, posterior, cells, stride)
+    training = joined(list(training_cells(bound)))
+    num_films = int(max(training.film.max(), cells.film.max())) + 1
+    biases = choose_biases(training, bound.data_spec.num_entries, num_films, options.seed)
+    # Errors of each rating, (rating,): squared and absolute.
+    errors = {
+        "posterior_average": _errors(found.mean - cells.rating),
+        "single_draw": (found.square, found.absolute),
+        "biases": _errors(biases.predict(cells) - cells.rating),
+        "mean": _errors(biases.mean - cells.rating),
+    }
+    covered = np.stack([holds(found, probability) for probability in PROBABILITIES])
+    users = _users(cells.user, np.concatenate([*(np.stack(each) for each in errors.values()), covered]))
+    boot = resample(users, options.resamples, options.seed)
+    whole = users.sums.sum(axis=1) / users.counts.sum()
+    about = {"num_draws": len(found.by_draw), "num_ratings": len(cells.rating), "num_users": len(users.counts)}
+    rows = []
+    for place, name in enumerate(errors):
+        row: dict[str, object] = {"prediction": name, **about}
+        for score, of, power in (("rmse", 2 * place, 0.5), ("mae", 2 * place + 1, 1.0)):
+            own, drawn = whole[of] ** power, boot[:, of] ** power
+            row |= _with_limits(score, own, drawn)
+            less = drawn - boot[:, of % 2] ** power
+            row |= _with_limits(f"{score}_less_average", own - whole[of % 2] ** power, less)
+        row |= dict(zip(("rmse_of_draws_q5", "rmse_of_draws_q95"), _of_draws(name, found), strict=True))
+        rows.append({**row, "penalty": biases.penalty if name == "biases" else None})
+    write_text(files["scores.csv"], pd.DataFrame(rows).to_csv(index=False))
+    first = 2 * len(errors)
+    table = [
+        {"probability": p, **_with_limits("covered", whole[first + i], boot[:, first + i]), **about}
+        for i, p in enumerate(PROBABILITIES)
+    ]
+    write_text(files["coverage.csv"], pd.DataFrame(table).to_csv(index=False))
+    rmse = [f"{whole[2 * place] ** 0.5:.4f} of {name.replace('_', ' ')}" for place, name in enumerate(errors)]
+    return f"RMSE {', '.join(rmse)}; {len(cells.rating)} hidden ratings"
+
+
+def _errors(error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return error**2, np.abs(error)
+
+
+def _of_draws(name: str, found: Predicted) -> tuple[float | None, float | None]:
+    """Return the central 90% interval over draws of the error of one draw."""
+    if name != "single_draw":
+        return None, None
+    low, high = np.quantile(found.by_draw, (0.05, 0.95))
+    return float(low), float(high)
+
+
+def holds(found: Predicted, probability: float) -> np.ndarray:
+    """Return whether each rating lies in the central interval of its averaged predictive distribution, (rating,) bool.
+
+    The ends belong to an interval: those of discrete ratings hold at least as much as their probability.
+    """
+    tail = (1 - probability) / 2
+    return (found.up_to >= tail) & (found.below <= 1 - tail)
+
+
+class Users(NamedTuple):
+    """Sums over each user's hidden ratings, and their number.
+
+    Attributes:
+        sums: (score, user).
+        counts: (user,), all greater than 0.
+    """
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+
+def _users(user: np.ndarray, values: np.ndarray) -> Users:
+    found, place = np.unique(user, return_inverse=True)
+    sums = np.stack([np.bincount(place, each, len(found)) for each in values])
+    return Users(sums, np.bincount(place, minlength=len(found)))
+
+
+def resample(users: Users, resamples: int, seed: int) -> np.ndarray:
+    """Return the mean over ratings of each score, users drawn anew with replacement, (resample, score)."""
+    random, number = np.random.default_rng([seed, 2]), len(users.counts)
+    found = np.empty((resamples, len(users.sums)))
+    for place in range(resamples):
+        weights = np.bincount(random.integers(0, number, number), minlength=number)
+        found[place] = users.sums @ weights / (users.counts @ weights)
+    return found
+
+
+def _with_limits(name: str, value: float, drawn: np.ndarray) -> dict[str, object]:
+    low, high = np.quantile(drawn, LIMITS)
+    return {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}

@@ -1,0 +1,188 @@
+"""Scores of hidden ratings against NumPy over the stored draws, simple rules against their normal equations, and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.rating_scores import hidden_ratings
+from bayesmesh.analyses.rating_scores.hidden_ratings import (
+    Cells,
+    Predicted,
+    check_ratings,
+    hidden_cells,
+    predict_hidden,
+    training_cells,
+)
+from bayesmesh.analyses.rating_scores.rating_biases import PENALTIES, choose_biases, fit_biases, joined
+from bayesmesh.analyses.rating_scores.score_ratings import Users, holds, resample, score_ratings
+from bayesmesh.analyses.rating_scores.section import build_section, compare_errors, describe, describe_coverage
+from bayesmesh.analyses.rating_scores.settings import Options
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError
+from bayesmesh.operations.check.analysis_subject import make_posterior
+from bayesmesh.store.posterior_reader import Posterior
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> tuple[BoundModel, Posterior]:
+    """Simulated ratings, a fifth hidden, and six draws from the prior."""
+    jax.config.update("jax_enable_x64", True)
+    layout, bind = make_posterior(tmp_path_factory.mktemp("results"), "own", "ratings", "rating_factorization", seed=3)
+    return bind(), Posterior(layout.posterior)
+
+
+@pytest.fixture(scope="module")
+def files(experiment: tuple[BoundModel, Posterior], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("scores")
+    found = {name: folder / name for name in ("scores.csv", "coverage.csv")}
+    assert "hidden ratings" in score_ratings(*experiment, Options(resamples=200), found)
+    return found
+
+
+def test_draws_are_summed_as_numpy_does(
+    experiment: tuple[BoundModel, Posterior], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, posterior = experiment
+    cells, plain = hidden_cells(bound), Shards(bound.shards.path).held_out()
+    assert isinstance(plain, dict)
+    for name, own in zip(("user", "film", "rating"), cells, strict=True):
+        np.testing.assert_array_equal(own, plain[name])
+    # Blocks that no number of ratings fills.
+    monkeypatch.setattr(hidden_ratings, "BLOCK_ROWS", 100)
+    found = predict_hidden(bound, posterior, cells, 1)
+    (z,) = posterior.blocks()
+    products = (z["user_embeddings"][:, cells.user] * z["film_embeddings"][:, cells.film]).sum(axis=2)
+    mean = z["mean"][:, None] + z["user_biases"][:, cells.user] + z["film_biases"][:, cells.film] + products
+    error = mean - cells.rating
+    at = stats.norm(mean, z["sigma"][:, None]).cdf(cells.rating)
+    expected = Predicted(
+        mean.mean(0), (error**2).mean(0), abs(error).mean(0), at.mean(0), at.mean(0), np.sqrt((error**2).mean(1))
+    )
+    for name, want in expected._asdict().items():
+        np.testing.assert_allclose(getattr(found, name), want, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_training_ratings_keep_their_users(experiment: tuple[BoundModel, Posterior]) -> None:
+    bound, _ = experiment
+    cells, plain = joined(list(training_cells(bound))), Shards(bound.shards.path)
+    rows = plain.read_rows(0, plain.num_rows)
+    order = np.argsort(rows["user"], kind="stable")
+    for name, own in zip(("user", "film", "rating"), cells, strict=True):
+        np.testing.assert_array_equal(own, rows[name][order])
+
+
+@pytest.mark.parametrize("penalty", [1.0, 10.0])
+def test_biases_solve_the_normal_equations(penalty: float) -> None:
+    random = np.random.default_rng(4)
+    cells = Cells(random.integers(0, 12, 300), random.integers(0, 9, 300), random.normal(3, 1, 300))
+    found = fit_biases(cells, 13, 9, penalty)
+    design = np.concatenate([np.eye(13)[cells.user], np.eye(9)[cells.film]], axis=1)
+    gram = design.T @ design + penalty * np.eye(22)
+    expected = np.linalg.solve(gram, design.T @ (cells.rating - cells.rating.mean()))
+    # Sums of both are nearer to the solution than a shift between them.
+    np.testing.assert_allclose(found.predict(cells), cells.rating.mean() + design @ expected, atol=1e-3)
+    assert found.users[12] == 0
+
+
+def test_the_penalty_follows_the_data() -> None:
+    random = np.random.default_rng(5)
+    user, film = random.integers(0, 200, 4000), random.integers(0, 100, 4000)
+    noise = random.normal(0, 1, 4000)
+    strong = choose_biases(Cells(user, film, random.normal(0, 3, 200)[user] + noise), 200, 100, seed=0)
+    nothing = choose_biases(Cells(user, film, noise), 200, 100, seed=0)
+    assert strong.penalty < nothing.penalty == max(PENALTIES)
+
+
+def test_users_are_resampled_whole() -> None:
+    random = np.random.default_rng(6)
+    counts = random.integers(1, 9, 400)
+    sums = np.stack([counts * random.normal(2, 0.5, 400), counts.astype(float)])
+    found = resample(Users(sums, counts), 2000, seed=1)
+    np.testing.assert_array_equal(found[:, 1], 1)
+    # The delta method for a ratio of sums over users.
+    ratio = sums[0].sum() / counts.sum()
+    error = np.sqrt(np.square(sums[0] - ratio * counts).sum()) / counts.sum()
+    np.testing.assert_allclose(found[:, 0].std(), error, rtol=0.06)
+    np.testing.assert_allclose(found[:, 0].mean(), ratio, atol=0.2 * error)
+
+
+def test_a_rating_is_held_up_to_both_ends_of_its_interval() -> None:
+    below, up_to = np.array([0.0, 0.02, 0.5, 0.94, 0.96]), np.array([0.03, 0.06, 0.5, 1.0, 1.0])
+    zero = np.zeros(5)
+    assert holds(Predicted(zero, zero, zero, below, up_to, zero), 0.9).tolist() == [False, True, True, True, False]
+
+
+def test_scores_are_those_of_the_ratings(experiment: tuple[BoundModel, Posterior], files: dict[str, Path]) -> None:
+    bound, posterior = experiment
+    cells, table = hidden_cells(bound), pd.read_csv(files["scores.csv"]).set_index("prediction")
+    found = predict_hidden(bound, posterior, cells, 1)
+    np.testing.assert_allclose(table["rmse"]["posterior_average"], np.sqrt(((found.mean - cells.rating) ** 2).mean()))
+    np.testing.assert_allclose(table["mae"]["single_draw"], found.absolute.mean())
+    training = joined(list(training_cells(bound)))
+    np.testing.assert_allclose(table["mae"]["mean"], abs(training.rating.mean() - cells.rating).mean())
+    less = table["rmse"] - table["rmse"]["posterior_average"]
+    np.testing.assert_allclose(table["rmse_less_average"], less, atol=1e-12)
+    for name in ("rmse", "mae", "rmse_less_average", "mae_less_average"):
+        assert (table[f"{name}_low"] <= table[name]).all()
+        assert (table[name] <= table[f"{name}_high"]).all()
+    # Ratings were simulated with biases; draws from the prior know nothing of them.
+    assert table["rmse"]["biases"] < table["rmse"]["mean"] < table["rmse"]["single_draw"]
+    coverage = pd.read_csv(files["coverage.csv"])
+    assert coverage["probability"].tolist() == [0.5, 0.8, 0.9]
+    np.testing.assert_allclose(coverage["covered"], [holds(found, p).mean() for p in (0.5, 0.8, 0.9)])
+
+
+def test_the_page_says_which_prediction_is_better(files: dict[str, Path]) -> None:
+    section = build_section(files)
+    assert section is not None
+    assert "The posterior average misses" in section.body
+    assert section.numbers[0].name == "RMSE of hidden ratings"
+    assert describe(files).startswith("RMSE ")
+
+    def row(name: str, low: float, high: float) -> dict[Any, Any]:
+        return {
+            "prediction": name, "rmse": 0.9, "rmse_low": 0.8, "rmse_high": 1.0, "num_ratings": 50, "num_users": 7,
+            "rmse_less_average_low": low, "rmse_less_average_high": high,
+        }  # fmt: skip
+
+    said = compare_errors(
+        [
+            row("posterior_average", 0, 0),
+            row("single_draw", 0.1, 0.2),
+            row("biases", -0.1, 0.1),
+            row("mean", -0.3, -0.2),
+        ]
+    )
+    assert "misses 50 hidden ratings of 7 users by 0.900 in the root mean square (0.800 to 1.000)" in said
+    assert "less than a single draw (0.100 to 0.200); more than the mean of all ratings (−0.300 to −0.200)" in said
+    assert "no more or less, as far as users tell, than biases of users and films (−0.100 to 0.100)" in said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0.91, 0.95, "too often"), (0.8, 0.85, "too seldom"), (0.88, 0.93, "as they should")]
+)
+def test_the_page_says_whether_intervals_hold(low: float, high: float, words: str) -> None:
+    row: dict[Any, Any] = {"probability": 0.9, "covered": (low + high) / 2, "covered_low": low, "covered_high": high}
+    (said,) = describe_coverage([row])
+    assert words in said
+
+
+def test_what_cannot_be_scored_is_refused(experiment: tuple[BoundModel, Posterior]) -> None:
+    bound, _ = experiment
+    model, spec, shards = bound
+    latents = jax.eval_shape(lambda: model.prior(spec).sample(seed=jax.random.key(0)))
+    check_ratings(bound, latents)
+    like = {"read_rows": shards.read_rows, "group_field": "user", "held_out": lambda: None}
+    with pytest.raises(ConfigError, match="no ratings are held out"):
+        check_ratings(BoundModel(model, spec, SimpleNamespace(**like)), latents)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no users as groups of rows"):
+        check_ratings(BoundModel(model, spec, SimpleNamespace(**{**like, "group_field": None})), latents)  # type: ignore[arg-type]
