@@ -1,8 +1,8 @@
-"""Find chains that are in another mode, or lost, by their log density, and miss a gate of their own because of them."""
+"""Find chains that are in another mode, lost or late, by their log density, and miss a gate of their own because of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,13 @@ FEWEST_NATS = 3.0
 """Distance that chains are allowed where the density hardly varies within them."""
 
 
+NUM_PARTS = 10
+"""Parts of the draws by which late chains are found."""
+
+FEWEST_DRAWS = 20
+"""Draws of a part from which its mean says where the chain was."""
+
+
 def separated_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, float]:
     """Return chain -> its mean log density less the median chain's, in nats, for chains apart from the others.
 
@@ -27,20 +34,47 @@ def separated_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, float]:
     >>> separated_chains(np.array([[-1.0, -2.0, -1.5], [-1.25, -1.75, -1.5], [-43.0, -42.0, -41.0]]))
     {2: -40.5}
     """
-    usable = np.flatnonzero(np.isfinite(lp).all(axis=1))
+    usable, kept, limit = _usable(lp)
     if not usable.size:
         return {}
-    kept = lp[usable].astype(np.float64)
     apart = kept.mean(axis=1) - np.median(kept.mean(axis=1))
-    is_separated = np.abs(apart) > max(SEPARATION * np.median(kept.std(axis=1)), FEWEST_NATS)
-    return {int(usable[i]): float(apart[i]) for i in np.flatnonzero(is_separated)}
+    return {int(usable[i]): float(apart[i]) for i in np.flatnonzero(np.abs(apart) > limit)}
+
+
+def late_chains(lp: Float[np.ndarray, "chain draw"]) -> dict[int, tuple[int, float]]:
+    """Return chain -> its first draws apart from the others, in whole parts, and their distance in nats.
+
+    A chain that was apart all the time is one of `separated_chains`; one of fewer than `NUM_PARTS * FEWEST_DRAWS` draws is
+    not looked at.
+    """
+    usable, kept, limit = _usable(lp)
+    length = lp.shape[1] // NUM_PARTS
+    if not usable.size or length < FEWEST_DRAWS:
+        return {}
+    parts = kept[:, : NUM_PARTS * length].reshape(len(kept), NUM_PARTS, length).mean(axis=2)
+    apart = parts - np.median(kept.mean(axis=1))
+    num_first = np.cumprod(np.abs(apart) > limit, axis=1).sum(axis=1)
+    chosen = np.flatnonzero((num_first > 0) & (num_first < NUM_PARTS))
+    return {int(usable[i]): (int(num_first[i]) * length, float(apart[i, : num_first[i]].mean())) for i in chosen}
+
+
+def _usable(lp: Float[np.ndarray, "chain draw"]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the chains whose values are finite, their values, and the distance in nats beyond which they are apart."""
+    usable = np.flatnonzero(np.isfinite(lp).all(axis=1))
+    kept = lp[usable].astype(np.float64)
+    return (
+        usable,
+        kept,
+        max(SEPARATION * float(np.median(kept.std(axis=1))), FEWEST_NATS) if usable.size else FEWEST_NATS,
+    )
 
 
 def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
-    """Return a failed gate that names the chains; None if all have the same log densities."""
+    """Return a failed gate that names the chains; None if all have the same log densities throughout."""
     found = separated_chains(lp)
     if not found:
-        return None
+        late = late_chains(lp)
+        return _failed({chain: nats for chain, (_, nats) in late.items()}, _describe_late(late)) if late else None
     groups = [
         (side, [c for c, nats in found.items() if (nats < 0) == (side == "lower")]) for side in ("lower", "higher")
     ]
@@ -50,11 +84,23 @@ def modes_gate(lp: Float[np.ndarray, "chain draw"]) -> GateResult | None:
         for side, chains in groups
         if chains
     ]
+    return _failed(found, f"a second mode, or lost chains: {'; '.join(said)}")
+
+
+def _failed(found: Mapping[int, float], message: str) -> GateResult:
     worst = max(found, key=lambda chain: abs(found[chain]))
     return GateResult(
         name="modes", limit=0.0, direction="at most", value=float(len(found)), where=f"chain {worst}",
-        severity="fail", verdict="fail", message=f"a second mode, or lost chains: {'; '.join(said)}",
+        severity="fail", verdict="fail", message=message,
     )  # fmt: skip
+
+
+def _describe_late(late: Mapping[int, tuple[int, float]]) -> str:
+    num_draws, nats = (np.array(values) for values in zip(*late.values(), strict=True))
+    side = "lower" if np.median(nats) < 0 else "higher"
+    far = f"a log density {np.median(np.abs(nats)):.4g} nats {side} than the others"
+    ran = f"until draw {num_draws.max():,}; run a longer warmup (sampling.warmup)"
+    return f"chains that came late, from a second mode or a far start: {_name(list(late))} had {far} {ran}"
 
 
 def _name(chains: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.diagnostics.finite import MOST_CHAINS
-from bayesmesh.diagnostics.modes import modes_gate
+from bayesmesh.diagnostics.modes import late_chains, modes_gate, separated_chains
 
 
 def densities(num_chains: int = 9, dimension: int = 10) -> np.ndarray:
@@ -31,6 +31,26 @@ def test_chains_of_a_second_mode_are_named_with_their_distance() -> None:
     assert found.where in ("chain 3", "chain 7")
     said = r"a second mode, or lost chains: chains 3 and 7 have a log density ([0-9.]+) nats lower than the others"
     np.testing.assert_allclose(float(re.fullmatch(said, found.message)[1]), 40, atol=1)
+
+
+def test_a_chain_that_comes_late_is_named_with_the_draws_that_it_missed() -> None:
+    lp = densities(32)
+    lp[28, :40] -= 40
+    found = modes_gate(lp)
+    assert (found.name, found.verdict, found.value, found.where) == ("modes", "fail", 1.0, "chain 28")
+    said = (
+        r"chains that came late, .*: chain 28 had a log density ([0-9.]+) nats lower than the others until draw 40; .*"
+    )
+    np.testing.assert_allclose(float(re.fullmatch(said, found.message)[1]), 40, atol=1)
+    assert late_chains(lp[:, :100]) == {}, "too few draws of a part"
+
+
+def test_a_chain_that_was_away_for_a_moment_is_not_late() -> None:
+    lp = densities(32)
+    lp[3, :5] -= 40
+    lp[4, 100:140] -= 12
+    assert modes_gate(lp) is None
+    assert separated_chains(lp) == {}
 
 
 def test_a_chain_that_alone_found_the_higher_mode_is_named_too() -> None:
