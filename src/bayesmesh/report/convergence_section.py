@@ -135,7 +135,7 @@ def _thinning(num_chains: int, num_draws: int) -> str:
     parts = []
     if num_draws > 2 * NUM_BLOCKS:
         parts.append(
-            f"Each trace shows the smallest and the largest of about every {math.ceil(num_draws / NUM_BLOCKS)} draws, "
+            f"Each trace shows the smallest and the largest of every {math.ceil(num_draws / NUM_BLOCKS)} consecutive draws, "
             f"so that no excursion is lost"
         )
     if num_chains > len(shown_chains(num_chains)):

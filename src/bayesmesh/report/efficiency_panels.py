@@ -67,7 +67,7 @@ def draw_efficiency(draws: np.ndarray, label: str, limit: float | None) -> Panel
         axes.set_xlabel("probability")
 
     note = (
-        f"Of {label}. Line: of each quantile. Shaded: of the probability of each of {NUM_INTERVALS} intervals between"
+        f"ESS of {label}. Line: of the estimate of each quantile. Shaded: of the probabilities of {NUM_INTERVALS} intervals between"
         " quantiles. A dip is a region that chains seldom enter or leave."
     )
     said = f"Effective sample sizes of quantiles and of small intervals of {label}"

@@ -25,6 +25,7 @@ from bayesmesh.report.convergence_section import build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.learned.section import build_learned
+from bayesmesh.report.opening import describe_setup, say_scope
 from bayesmesh.report.repeat import build_repeat
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_summary, read_verdicts
@@ -92,7 +93,9 @@ def write_page(
         caption=caption,
         experiment=layout.experiment,
         verdict=verdict,
+        setup=describe_setup(config, _counts(data_manifest)),
         sentence=verdict_text.read_aloud(verdict),
+        scope=say_scope(verdict, coordinates, config),
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, _image_shape(config)),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
@@ -108,6 +111,12 @@ def write_page(
     )
     write_text(layout.page, document)
     return layout.page
+
+
+def _counts(data_manifest: Path | None) -> Mapping[str, object]:
+    """Return the counts of the shard stage; empty without its manifest."""
+    counts = read_sealed(data_manifest).get("counts") if data_manifest is not None and data_manifest.exists() else {}
+    return counts if isinstance(counts, Mapping) else {}
 
 
 def _image_shape(config: Mapping[str, object]) -> tuple[int, int] | None:

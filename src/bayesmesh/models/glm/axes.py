@@ -62,12 +62,12 @@ def shown_of(plan: Plan, original: Original | None) -> Sequence[Shown]:
         found += [Shown(f"b_{latent_name(columns.name)}", "Coefficients", 0.0) for columns in plan.columns]
     in_unit = "sigma" in plan.parameters and original is not None and original.scale != 1
     names = [SIGMA if name == "sigma" and in_unit else name for name in plan.parameters]
-    found += [Shown(name, "Distribution of the outcome") for name in names]
+    found += [Shown(name, "Parameters of the outcome's distribution") for name in names]
     for group in plan.groups:
         unit = ", in standard deviations of the outcome" if original is not None and original.scale != 1 else ""
         if original is not None and group.num_effects > group.has_intercept:
             unit += ", per standard deviation of standardised columns"
-        found.append(Shown(group.sd, f"Standard deviations of effects over {group.name}{unit}"))
+        found.append(Shown(group.sd, f"Standard deviations of effects between levels of {group.name}{unit}"))
         if group.is_correlated:
             found.append(Shown(group.correlations, f"Correlations of effects over {group.name}", 0.0))
         found.append(Shown(group.effects, f"Effects of {group.name}{unit}", 0.0))

@@ -148,7 +148,7 @@ def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
         for reference in references:
             axes.axhline(reference, color=MUTED, linewidth=1, linestyle=_DASHED)
         axes.set_xlim(0, 100)
-        axes.set_xlabel("coordinates by their mean, percent")
+        axes.set_xlabel("rank of the posterior mean, percent")
 
     return draw(name, plot, size=(440, 210), label=label)
 

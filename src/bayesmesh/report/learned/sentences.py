@@ -55,12 +55,12 @@ def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
     if rest == len(compared):
         return f"None of the {formats.count(rest)} intervals (90%) excludes {value}."
     parts = [
-        f"{_named(side, names)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
+        f"{_intervals_of(side, names)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
         for side, word in ((above, "above"), (below, "below"))
         if side
     ]
     parts += [f"{formats.count(rest)} {'contain' if rest > 1 else 'contains'} it"] if rest else []
-    return f"90% intervals: {', '.join(parts)}. Each stands for itself."
+    return f"90% intervals: {', '.join(parts)}. No allowance is made for their number."
 
 
 def say_truth(estimates: Sequence[Estimate]) -> str:
@@ -95,6 +95,13 @@ def r_hat_limit(verdict: Verdict) -> float:
     """Return the limit of the gate on R-hat; the usual one without it."""
     gate = verdict.gate("r_hat")
     return gate.limit if gate else DEFAULT_R_HAT
+
+
+def _intervals_of(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
+    """Return the intervals of named coordinates in words, or how many there are."""
+    if len(side) > MOST_NAMED:
+        return _named(side, names)
+    return f"{'those' if len(side) > 1 else 'that'} of {_named(side, names)}"
 
 
 def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:

@@ -62,7 +62,9 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     coefficients, effects = found.findings
     assert found.trust == ""
     assert [panel.title for panel in coefficients.densities] == ["b[0]", "b[1]"]
-    assert coefficients.sentences == ["90% intervals: b[0] lies above 0, 1 contains it. Each stands for itself."]
+    assert coefficients.sentences == [
+        "90% intervals: that of b[0] lies above 0, 1 contains it. No allowance is made for their number."
+    ]
     assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
     assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]
     assert effects.note == "The 10 lowest and the 10 highest means of 60."

@@ -1,0 +1,72 @@
+"""Say what was sampled, below the title of a page, and what its verdict is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.diagnostics.verdict import Verdict
+from bayesmesh.figures import formats
+from bayesmesh.report.tables import Coordinate
+
+CRITICISM = ("predictive_checks", "loo")
+"""Analyses that check a model, in the order in which a page names them."""
+
+
+def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -> str:
+    """Return model, data, kernel and seed in one line.
+
+    Args:
+        config: whole configuration of the experiment.
+        counts: of rows, from the shard stage; empty if unknown.
+
+    >>> config = {"model": {"name": "glm", "formula": "y ~ x"}, "data": {"source": "table", "files": ["a.csv"]}}
+    >>> describe_setup({**config, "kernel": {"name": "nuts"}, "sampling": {"seed": 3}}, {"training_rows": 1200})
+    'Model glm, y ~ x · data table (a.csv), 1,200 rows · kernel nuts · seed 3'
+    """
+    model, data, kernel, sampling = (_part(config, key) for key in ("model", "data", "kernel", "sampling"))
+    files, rows = data.get("files"), counts.get("training_rows")
+    named = [str(each) for each in files[:1]] if isinstance(files, Sequence) and not isinstance(files, str) else []
+    more = f" and {len(files) - 1} more" if named and isinstance(files, Sequence) and len(files) > 1 else ""
+    of = [
+        ", ".join(str(part) for part in (model.get("name"), model.get("formula")) if part),
+        f"{data.get('source') or ''}{f' ({named[0]}{more})' if named else ''}",
+        str(kernel.get("name") or ""),
+        str(sampling.get("seed", "")),
+    ]
+    if of[1] and isinstance(rows, int):
+        of[1] += f", {_counted(rows, 'row')}"
+    parts = zip(("Model", "data", "kernel", "seed"), of, strict=True)
+    return " · ".join(f"{word} {text}" for word, text in parts if text)
+
+
+def _part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = config.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate], config: Mapping[str, object]) -> str:
+    """Return what the gates read, the largest R-hat beyond that, and what they do not judge.
+
+    Args:
+        verdict: of the experiment.
+        coordinates: rows of ``summary.csv``, with the summaries that gates read marked.
+        config: whole configuration of the experiment.
+    """
+    said = [f"The gates judge the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
+    others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]
+    if others:
+        worst = max(others, key=lambda each: each.r_hat)
+        listed = f"{_counted(len(others), 'coordinate')} of latents" if len(others) > 1 else "a latent"
+        said.append(f"Of {listed} that they do not read, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
+    checks = [name for name in CRITICISM if config.get(name) is not None]
+    where = (
+        "see the sections on it below" if checks else f"the keys {' and '.join(CRITICISM)} of an experiment check that"
+    )
+    said.append(f"Whether the model fits the data is another question: {where}.")
+    return " ".join(said)
+
+
+def _counted(number: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{formats.count(number)} {word if number == 1 else plural}"
