@@ -1,14 +1,15 @@
 """Factorisation of ratings on observed cells alone: a row is one user's rating of one film.
 
 Users are groups of rows and their latents lie with these, so that memory and time follow the number of ratings, and
-users are spread over devices. All scales of priors are in standard deviations of the ratings.
+users are spread over devices. All scales of priors are in standard deviations of the ratings, or, of ordered stars, of the
+logistic noise.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +20,18 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.models._ordered import OrderedValues, cutpoints, log_mass
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
 FILM, RATING = "film", "rating"
-"""Fields that the model reads: the code of the film, and the rating."""
+"""Fields that the model reads: the code of the film, and the rating, or its place among the ordered ones."""
+
+MOST_LEVELS = 50
+"""Of ordered ratings."""
+
+LOGISTIC_SD = math.pi / math.sqrt(3)
 
 
 class Options(Settings):
@@ -34,28 +41,38 @@ class Options(Settings):
     user: str = Field("user", min_length=1, description="Column of the user, a category.")
     film: str = Field("film", min_length=1, description="Column of what is rated, a category.")
     rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
+    likelihood: Literal["gaussian", "ordinal"] = Field(
+        "gaussian",
+        description="`gaussian`: normal about the expectation. `ordinal`: one of a few ordered ratings, such as stars, by "
+        "cumulative logits.",
+    )
     bias_scale: Argument[float] = Field(
-        0.5, gt=0, le=1e3, description="Prior standard deviation of the biases, in standard deviations of the ratings."
+        0.5,
+        gt=0,
+        le=1e3,
+        description="Prior standard deviation of the biases, in standard deviations of the ratings; for "
+        "`ordinal` in those of the logistic noise, 1.81 logits.",
     )
     factor_scale: Argument[float] = Field(
         0.5,
         gt=0,
         le=1e3,
-        description="Prior standard deviation of what the embeddings add to a rating, in standard deviations of the ratings; "
-        "whatever the width.",
+        description="Prior standard deviation of what the embeddings add to a rating, whatever the width, in "
+        "the same unit.",
     )
     noise_scale: Argument[float] = Field(
         1.0,
         gt=0,
         le=1e3,
-        description="Scale of the half-normal prior of the noise, in standard deviations of the ratings.",
+        description="Scale of the half-normal prior of the noise of `gaussian`, in the same unit.",
     )
 
 
 class RatingFactorization(Model):
     """A rating is normal: mean + user bias + film bias + user embedding . film embedding, with noise ``sigma``.
 
-    Reads the columns of user, film and rating. Films without a rating have their prior.
+    Or it is one of a few ordered values, whose probabilities for an average user and film are ``baseline``, and biases and
+    embeddings add to its logits. Reads the columns of user, film and rating. Films without a rating have their prior.
     """
 
     pretty_name = "Rating factorisation"
@@ -79,41 +96,61 @@ class RatingFactorization(Model):
         mean, sd = _moments(block[own.rating] for block in read_blocks())
         if sd == 0:
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
+        levels = np.zeros(0)
+        if own.likelihood == "ordinal":
+            levels = _distinct((block[own.rating] for block in read_blocks()), own.rating)
 
         def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
             del num_rows
-            values = np.asarray(rows[own.rating])
+            values, film = np.asarray(rows[own.rating]), np.asarray(rows[own.film])
+            if len(levels):
+                return {FILM: film, RATING: _codes(values, levels, own.rating)}
             # Small integers are exact in float32.
-            return {FILM: np.asarray(rows[own.film]), RATING: values.astype(np.result_type(values, np.float32))}
+            return {FILM: film, RATING: values.astype(np.result_type(values, np.float32))}
 
-        return Preparation(of_rows, {"rating_mean": mean, "rating_sd": sd}, own.user, num_users)
+        about = {"rating_mean": mean, "rating_sd": sd}
+        return Preparation(of_rows, about, own.user, num_users, arrays={"levels": levels} if len(levels) else {})
+
+    @property
+    def _is_ordinal(self) -> bool:
+        return self.options.likelihood == "ordinal"
 
     def axes(self) -> Mapping[str, tuple[Axis | None, ...]]:
         """Return the names of users and films."""
         user, film = (Axis(name, self._labels(name)) for name in (self.options.user, self.options.film))
+        found = {} if not self._is_ordinal else {"baseline": (self._level_axis,)}
         return {
+            **found,
             "user_embeddings": (user, None),
             "user_biases": (user,),
             "film_embeddings": (film, None),
             "film_biases": (film,),
         }
 
+    @property
+    def _level_axis(self) -> Axis:
+        return Axis("level", tuple(f"{value:g}" for value in self.spec.arrays["levels"]))
+
     def _labels(self, name: str) -> tuple[str, ...]:
         return self.spec.variables[name].levels
 
     def prior(self, data_spec: SpecLike) -> Prior:
-        """Latents ``mean``, ``sigma``, and by user and film ``_biases`` and ``_embeddings`` (users or films, width)."""
+        """Latents ``mean`` and ``sigma``, or ``baseline``, and by user and film ``_biases`` and ``_embeddings`` (users or films, width)."""
         own, width = self.options, self.options.width
         num_users, num_films = data_spec.num_entries, len(self._labels(own.film))
         zero = jnp.zeros((), data_spec.dtype)
-        sd = zero + data_spec.constants["rating_sd"]
+        sd = zero + (LOGISTIC_SD if self._is_ordinal else data_spec.constants["rating_sd"])
         bias = tfd.Normal(zero, own.bias_scale * sd)
         # A product of two embeddings has the variance width times scale to the fourth power.
         embedding = tfd.Normal(zero, jnp.sqrt(own.factor_scale * sd / math.sqrt(width)))
+        if self._is_ordinal:
+            shared = {"baseline": tfd.Dirichlet(jnp.ones(len(data_spec.arrays["levels"]), data_spec.dtype))}
+        else:
+            mean = tfd.Normal(zero + data_spec.constants["rating_mean"], sd)
+            shared = {"mean": mean, "sigma": tfd.HalfNormal(own.noise_scale * sd)}
         return tfd.JointDistributionNamed(
             {
-                "mean": tfd.Normal(zero + data_spec.constants["rating_mean"], sd),
-                "sigma": tfd.HalfNormal(own.noise_scale * sd),
+                **shared,
                 "user_embeddings": tfd.Sample(embedding, (num_users, width)),
                 "film_embeddings": tfd.Sample(embedding, (num_films, width)),
                 "user_biases": tfd.Sample(bias, (num_users,)),
@@ -122,9 +159,16 @@ class RatingFactorization(Model):
         )
 
     def _outcome(self, predictor: Float[Array, " rows"], latents: Latents) -> Predictive:
+        if self._is_ordinal:
+            return OrderedValues.of(predictor, cutpoints(latents["baseline"]), self._values(predictor.dtype))
         return tfd.Normal(latents["mean"] + predictor, latents["sigma"])
 
+    def _values(self, dtype: str | jnp.dtype) -> Float[Array, " levels"]:
+        return jnp.asarray(self.spec.arrays["levels"], dtype)
+
     def _density(self, predictor: Float[Array, " rows"], latents: Latents, rows: Rows) -> Float[Array, " rows"]:
+        if self._is_ordinal:
+            return log_mass(predictor, cutpoints(latents["baseline"]), rows[RATING].astype(jnp.int32))
         return self._outcome(predictor, latents).log_prob(rows[RATING].astype(predictor.dtype))
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
@@ -152,31 +196,35 @@ class RatingFactorization(Model):
         return value, {**gradient, **of_users, "film_embeddings": by_film[:, :-1], "film_biases": by_film[:, -1]}
 
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
-        """Return the normal distribution of each row's rating."""
+        """Return the distribution of each row's rating, in its unit."""
         return self._outcome(_predictor(latents, inputs), latents)
 
     def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
         """Return the rating of each row."""
-        return rows[RATING]
+        return self._values(self.spec.dtype)[rows[RATING].astype(jnp.int32)] if self._is_ordinal else rows[RATING]
 
     def shown(self) -> Sequence[Shown]:
         """Return what all ratings share, and expectations at probe cells: embeddings rotate."""
+        cells = Shown("expected", "Expected ratings of some cells")
+        if self._is_ordinal:
+            return Shown("baseline", "Shares of the ratings of an average user and film"), cells
         unit = "in the unit of the ratings"
         return (
             Shown("mean", f"Mean rating of an average user and film, {unit}"),
             Shown("sigma", f"Standard deviation of the noise, {unit}"),
-            Shown("expected", "Expected ratings of some cells"),
+            cells,
         )
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: expected ratings, and moments of the biases."""
         found = {f"mean_{side}_bias": latents[f"{side}_biases"].mean() for side in ("user", "film")}
-        shared = {k: latents[k] for k in ("mean", "sigma")}
-        return {**shared, **found, "expected": latents["mean"] + _predictor(latents, rows)}
+        shared = {k: v for k, v in latents.items() if k in ("mean", "sigma", "baseline")}
+        expected = self._outcome(_predictor(latents, rows), latents).mean()  # type: ignore[attr-defined]  # both have one
+        return {**shared, **found, "expected": expected}
 
 
 def _predictor(latents: Latents, rows: Rows) -> Float[Array, " rows"]:
-    """Return what user and film add to the mean of each rating."""
+    """Return what user and film add to the mean, or to the logits, of each rating."""
     film = rows[FILM]
     products = jnp.sum(latents["user_embeddings"] * latents["film_embeddings"][film], axis=1)
     return latents["user_biases"] + latents["film_biases"][film] + products
@@ -199,6 +247,28 @@ def _check_rating(spec: SpecLike, name: str) -> None:
     about, field = spec.variables.get(name), spec.fields[name]
     if field.shape != () or (about is not None and about.kind != "number"):
         raise ConfigError(f"key 'model.rating': '{name}' is not one number for each row", "use a column of numbers")
+
+
+def _distinct(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
+    """Return the different ratings, ascending, float64."""
+    found = np.zeros(0)
+    for block in blocks:
+        found = np.union1d(found, np.asarray(block, np.float64))
+        if len(found) > MOST_LEVELS:
+            problem = f"'{name}' has more than {MOST_LEVELS} different values"
+            raise ConfigError(f"key 'model.likelihood': {problem}", "use `likelihood: gaussian`, or round the ratings")
+    return found
+
+
+def _codes(values: np.ndarray, levels: np.ndarray, name: str) -> np.ndarray:
+    """Return the place of each rating among the levels, uint8."""
+    wide = np.asarray(values, np.float64)
+    codes = np.minimum(np.searchsorted(levels, wide), len(levels) - 1)
+    if (levels[codes] != wide).any():
+        row = int(np.argmax(levels[codes] != wide))
+        problem = f"a held-out or new rating of '{name}' is {wide[row]:g}, which no training row has"
+        raise ConfigError(f"key 'model.likelihood': {problem}", "use `likelihood: gaussian`, or leave such rows out")
+    return codes.astype(np.uint8)
 
 
 def _moments(blocks: Iterator[np.ndarray]) -> tuple[float, float]:

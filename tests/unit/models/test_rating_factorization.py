@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -48,27 +49,42 @@ def prepared(
 
 
 def log_density(z: Mapping[str, Any], options: Options) -> Any:
-    """The log density as it would be written down, over the rows as they come; z by unconstrained coordinates."""
+    """Log prior and log likelihood as they would be written down, over the rows as they come."""
     _, rows = table()
     user, film, y = rows["reader"], rows["book"], rows["stars"].astype(float)
-    mean, sd = y.mean(), y.std()
+    is_ordinal = options.likelihood == "ordinal"
+    sd = np.pi / np.sqrt(3) if is_ordinal else y.std()
     embedding = np.sqrt(options.factor_scale * sd / np.sqrt(WIDTH))
 
     def normal(x: Any, centre: Any, scale: Any) -> Any:
         return (-0.5 * ((x - centre) / scale) ** 2 - jnp.log(scale) - 0.5 * np.log(2 * np.pi)).sum()
 
-    expected = z["mean"] + z["user_biases"][user] + z["film_biases"][film]
+    predictor = z["user_biases"][user] + z["film_biases"][film]
     for k in range(WIDTH):
-        expected = expected + z["user_embeddings"][user, k] * z["film_embeddings"][film, k]
-    prior = normal(z["mean"], mean, sd) + np.log(2) + normal(z["sigma"], 0, options.noise_scale * sd)
+        predictor = predictor + z["user_embeddings"][user, k] * z["film_embeddings"][film, k]
+    prior = 0.0
     for side in ("user", "film"):
         prior += normal(z[f"{side}_biases"], 0, options.bias_scale * sd) + normal(z[f"{side}_embeddings"], 0, embedding)
-    return prior, normal(y, expected, z["sigma"])
+    if is_ordinal:
+        # Dirichlet(1) over five levels has the density 4!.
+        return prior + np.log(24), jnp.log(masses(z["baseline"], predictor)[np.arange(ROWS), rows["stars"] - 1]).sum()
+    prior += normal(z["mean"], y.mean(), sd) + np.log(2) + normal(z["sigma"], 0, options.noise_scale * sd)
+    return prior, normal(y, z["mean"] + predictor, z["sigma"])
 
 
-@pytest.mark.parametrize(("num_devices", "row_tile"), [(1, 9), (3, 9), (8, ROWS)])
-def test_density_and_gradient_are_those_of_the_formula(num_devices: int, row_tile: int) -> None:
-    options = Options(**NAMES, width=WIDTH, bias_scale=0.6, factor_scale=0.7, noise_scale=0.8)
+def masses(baseline: Any, predictor: Any) -> Any:
+    """Probabilities of the five levels of each row: differences of logistic functions."""
+    total = jnp.cumsum(baseline)[:4]
+    at_most = 1 / (1 + (1 - total) / total * jnp.exp(predictor)[:, None])
+    edges = jnp.concatenate([jnp.zeros((ROWS, 1)), at_most, jnp.ones((ROWS, 1))], axis=1)
+    return jnp.diff(edges, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "num_devices", "row_tile"), [("gaussian", 1, 9), ("gaussian", 8, ROWS), ("ordinal", 3, 9)]
+)
+def test_density_and_gradient_are_those_of_the_formula(likelihood: Any, num_devices: int, row_tile: int) -> None:
+    options = Options(**NAMES, likelihood=likelihood, width=WIDTH, bias_scale=0.6, factor_scale=0.7, noise_scale=0.8)
     spec, made = prepared(options, *table())
     assert (spec.num_entries, sum(spec.entry_counts), spec.entry_counts[3]) == (USERS, ROWS, 0)
     layout = lay_out_rows(ROWS, num_devices, row_tile, spec.entry_counts)
@@ -118,6 +134,60 @@ def test_predictions_are_normal_about_the_expected_rating() -> None:
     np.testing.assert_allclose(predicted.mean(), expected)
     want = stats.norm(np.asarray(expected), float(z["sigma"])).logpdf(np.asarray(model.outcome(rows), float))
     np.testing.assert_allclose(model.log_likelihood(aligned, rows), want, rtol=1e-10)
+
+
+def test_ordered_ratings_are_predicted_in_their_unit() -> None:
+    options = Options(**NAMES, width=WIDTH, likelihood="ordinal")
+    spec, made = prepared(options, *table())
+    assert (made["rating"].dtype, spec.arrays["levels"].tolist()) == (np.uint8, [1, 2, 3, 4, 5])
+    model = RatingFactorization(options, spec)
+    z = model.prior(spec).sample(seed=jax.random.key(4))
+    user = spec.entries_of(np.arange(ROWS))
+    aligned = {**z, **{k: z[k][user] for k in model.local_latents}}
+    rows = {k: jnp.asarray(v) for k, v in made.items()}
+    observed, predicted = model.outcome(rows), model.predict(aligned, rows)
+    np.testing.assert_array_equal(np.sort(observed), np.sort(table()[1]["stars"]))
+    products = (aligned["user_embeddings"] * z["film_embeddings"][made["film"]]).sum(axis=1)
+    expected = masses(z["baseline"], aligned["user_biases"] + z["film_biases"][made["film"]] + products)
+    level = np.asarray(observed, int) - 1
+    np.testing.assert_allclose(predicted.mean(), expected @ np.arange(1.0, 6.0))
+    np.testing.assert_allclose(model.summaries(aligned, rows)["expected"], predicted.mean())
+    np.testing.assert_allclose(predicted.cdf(observed), np.cumsum(expected, axis=1)[np.arange(ROWS), level])
+    np.testing.assert_allclose(
+        predicted.cdf_below(observed), predicted.cdf(observed) - expected[np.arange(ROWS), level], atol=1e-12
+    )
+    np.testing.assert_allclose(predicted.log_prob(observed), model.log_likelihood(aligned, rows))
+    drawn = jax.jit(jax.vmap(lambda key: predicted.sample(seed=key)))(jax.random.split(jax.random.key(0), 4000))
+    shares = np.stack([(np.asarray(drawn) == value).mean(axis=0) for value in range(1, 6)], axis=1)
+    np.testing.assert_allclose(shares, expected, atol=0.05)
+
+
+def test_logits_far_out_have_finite_gradients() -> None:
+    options = Options(**NAMES, width=WIDTH, likelihood="ordinal")
+    spec, made = prepared(options, *table())
+    model = RatingFactorization(options, spec.with_dtype("float32"))
+    z = {k: 30 * v.astype(jnp.float32) for k, v in model.prior(spec).sample(seed=jax.random.key(5)).items()}
+    z["baseline"] = jnp.asarray([1e-6, 0.5, 1e-6, 0.4, 0.1], jnp.float32)
+    user = spec.entries_of(np.arange(ROWS))
+    aligned = {**z, **{k: z[k][user] for k in model.local_latents}}
+    rows = {k: jnp.asarray(v) for k, v in made.items()}
+    value, gradient = jax.jit(model.log_likelihood_and_gradient)(aligned, rows, jnp.ones(ROWS, bool))
+    assert np.isfinite(value)
+    assert all(np.isfinite(each).all() for each in gradient.values())
+
+
+def test_a_rating_that_no_training_row_has_is_refused() -> None:
+    spec, rows = table()
+    found = RatingFactorization.prepare(Options(**NAMES, likelihood="ordinal"), spec, lambda: iter([rows]))
+    assert found is not None
+    with pytest.raises(ConfigError, match="a held-out or new rating of 'stars' is 9, which no training row has"):
+        found.of_rows({**rows, "stars": np.full(ROWS, 9, np.uint8)}, ROWS)
+    fields = {**spec.fields, "stars": FieldSpec((), "float64")}
+    many = {**rows, "stars": np.arange(ROWS) / 7.0}
+    with pytest.raises(ConfigError, match="'stars' has more than 50 different values"):
+        RatingFactorization.prepare(
+            Options(**NAMES, likelihood="ordinal"), dataclasses.replace(spec, fields=fields), lambda: iter([many])
+        )
 
 
 def test_moments_of_blocks_are_those_of_all_ratings() -> None:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import DrawBlocks, check_predictions
 from bayesmesh.analyses.base import BoundModel, Shapes, unsuitable
@@ -24,8 +23,6 @@ FILM = "film"
 
 BLOCK_ROWS = 2**15
 """Ratings of a call of the program."""
-
-tfd = tfp.distributions
 
 
 class Cells(NamedTuple):
@@ -120,9 +117,10 @@ def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride
     def of_draw(draw: Latents, rows: Rows, entries: Array, observed: Array) -> Array:
         predictive = model.predict(draws.align(draw, entries), rows)
         mean, up_to = predictive.mean(), predictive.cdf(observed)  # type: ignore[attr-defined]  # see `check_ratings`
-        at = predictive.prob(observed) if isinstance(predictive, tfd.FiniteDiscrete) else jnp.zeros_like(up_to)
+        # Only of discrete ratings do they differ.
+        below = getattr(predictive, "cdf_below", lambda _: up_to)(observed)
         error = (mean - observed).astype(jnp.float64)
-        return jnp.stack([mean.astype(jnp.float64), error**2, jnp.abs(error), up_to - at, up_to])
+        return jnp.stack([mean.astype(jnp.float64), error**2, jnp.abs(error), below, up_to])
 
     @jax.jit
     def of_chunk(
