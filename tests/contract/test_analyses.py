@@ -15,9 +15,10 @@ from bayesmesh.analyses.base import Subject
 from bayesmesh.cli import VERBS
 from bayesmesh.config.declarations import declared, list_analyses
 from bayesmesh.config.experiment import RESERVED_NAMES, ExperimentBase
+from bayesmesh.config.refits import Folds, LeftOut
 from bayesmesh.config.registry import component_path, list_components, load_component, read_options, resolve_component
 from bayesmesh.figures.sections import Section
-from bayesmesh.operations.check.analysis_subject import OTHER, find_offering, make_posterior
+from bayesmesh.operations.check.analysis_subject import OTHER, find_offering, make_posterior, named_in
 from bayesmesh.planning.flow import STAGES
 
 NAMES = list_components("analysis")
@@ -27,17 +28,19 @@ pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
 def make(name: str) -> Any:
-    """An analysis with default settings, which names one other experiment where it names any."""
-    settings = {"experiments": [OTHER]} if declared(name).names_others else {}
+    """An analysis with default settings, which names one other experiment where it names any, and has few refits."""
+    settings: dict[str, object] = {"experiments": [OTHER]} if declared(name).names_others else {}
+    if issubclass(read_options(component_path("analysis", name)), Folds):
+        settings = {"folds": 2}
     cls, options = resolve_component("analysis", name, settings)
     return cls(options)
 
 
-def subject(name: str, folder: Path, experiment: str, seed: int) -> Subject:
+def subject(name: str, folder: Path, experiment: str, seed: int, left_out: LeftOut | None = None) -> Subject:
     """An experiment with small data and a posterior of draws from the prior: two chains of three."""
     jax.config.update("jax_enable_x64", True)
     needed = (find_offering(kind, declared(name).needs(kind)) for kind in ("source", "model"))
-    return Subject(*make_posterior(folder, experiment, *needed, seed=seed))
+    return Subject(*make_posterior(folder, experiment, *needed, seed=seed, left_out=left_out))
 
 
 def test_what_it_declares_is_what_its_class_says(name: str) -> None:
@@ -100,7 +103,10 @@ def test_its_section_needs_no_array_library(name: str, tmp_path: Path) -> None:
 def test_it_writes_its_outputs_and_nothing_else_and_shows_them(name: str, tmp_path: Path) -> None:
     analysis, made = declared(name), make(name)
     own = subject(name, tmp_path, "own", seed=1)
-    others = {OTHER: subject(name, tmp_path, OTHER, seed=2)} if analysis.names_others else {}
+    others = {
+        other: subject(name, tmp_path, other, 2 + i, left_out)
+        for i, (other, left_out) in enumerate(named_in(made.options, analysis).items())
+    }
     files = analysis.files(own.layout.folder)
     folder = own.layout.folder / analysis.folder
     folder.mkdir()

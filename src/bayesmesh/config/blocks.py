@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from bayesmesh.config.refits import LeftOut
 from bayesmesh.config.settings import Argument, Settings, does_not_fit
 from bayesmesh.errors import ConfigError, suggest
 
@@ -33,6 +34,9 @@ class DataSettings(Settings):
     replicates: str | None = Field(None, min_length=1)
     """Field, such as an experiment's number: the rows of each of its values are a dataset of their own. The model is
     sampled for all of them in one run, and each has a verdict."""
+    left_out: LeftOut | None = None
+    """Rows left out beside the held-out ones, which are then not used either. Written by analyses that refit, such as
+    cross-validation."""
 
     @model_validator(mode="after")
     def _check_split(self) -> DataSettings:

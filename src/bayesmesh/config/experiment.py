@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Discriminator, Field, Tag, create_model, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, create_model, model_validator
 
 from bayesmesh.config.blocks import (
     BenchmarkSettings,
@@ -107,6 +107,7 @@ class ExperimentBase(Settings):
     sweep: SweepSettings | None = None
     """Makes the file many experiments, which differ in the settings that it lists; the file's name runs all of them."""
 
+    _refits: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
     if TYPE_CHECKING:
         # Added by `experiment_class`, from the registries.
         data: SourceBlock
@@ -130,11 +131,24 @@ class ExperimentBase(Settings):
         return {name: settings for name, settings in asked.items() if settings is not None}
 
     def named_experiments(self, analysis: str) -> tuple[str, ...]:
-        """Return the other experiments that an analysis reads, from the key ``experiments`` of its settings."""
+        """Return the other experiments that an analysis reads: its refits, or the key ``experiments`` of its settings."""
+        if analysis in self._refits:
+            return self._refits[analysis]
         own = self.analyses.get(analysis)
         return tuple(
             getattr(getattr(self, analysis, None), "experiments", ()) if own is None else own.get("experiments", ())
         )
+
+    def name_refits(self, names: Mapping[str, tuple[str, ...]]) -> None:
+        """Set analysis -> names of its refits, which are known when the configuration is read as a whole."""
+        self._refits = dict(names)
+
+    def without_analyses(self, update: Mapping[str, Any]) -> ExperimentBase:
+        """Return a copy without analyses, with some other keys."""
+        asked = dict.fromkeys(self._shipped_analyses())
+        made = self.model_copy(update={**asked, "analyses": {}, **update})
+        made.name_refits({})
+        return made
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> ExperimentBase:

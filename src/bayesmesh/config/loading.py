@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from bayesmesh.config.experiment import (
 from bayesmesh.config.experiment_files import list_experiment_files
 from bayesmesh.config.explain import explain
 from bayesmesh.config.own_analyses import check_own_analyses, find_clashes
+from bayesmesh.config.refit_experiments import make_refits
 from bayesmesh.config.registry import check_class, check_function, component_path, list_readable, read_options
 from bayesmesh.config.settings import NAME_PATTERN, Settings, code_names
 from bayesmesh.config.source_imports import source_closure
@@ -46,15 +47,17 @@ class Configuration(NamedTuple):
 
     Attributes:
         run: settings of `config.yaml`.
-        experiments: name -> settings of every valid experiment, members of sweeps among them, sorted by name.
+        experiments: name -> settings of every valid experiment, members of sweeps and refits among them, sorted by name.
         broken: name -> error of every other file of an experiment.
         sweeps: name -> sweep of every valid file with one; its members are among the experiments.
+        refits: name -> names of the refits that the analyses of an experiment read.
     """
 
     run: RunSettings
     experiments: dict[str, ExperimentBase]
     broken: dict[str, ConfigError]
     sweeps: dict[str, Sweep]
+    refits: dict[str, tuple[str, ...]]
 
 
 def load_run(path: Path) -> RunSettings:
@@ -318,19 +321,24 @@ def load_configuration(config: Path) -> Configuration:
     """
     run, folder = load_run(config / "config.yaml"), config / "experiments"
     paths, broken = list_experiment_files(folder)
-    experiments, sweeps = dict[str, ExperimentBase](), dict[str, Sweep]()
+    experiments, sweeps, refits = dict[str, ExperimentBase](), dict[str, Sweep](), dict[str, tuple[str, ...]]()
     files = set(paths)
     for name in sorted(files):
         try:
             found, sweep = load_file(paths[name])
             if sweep is not None:
-                _check_names(paths[name], sweep, {*paths, *broken})
+                _check_names(paths[name], "sweep", "member", sweep.members, {*paths, *broken})
                 sweeps[name] = sweep
+            made = {each: make_refits(paths[name], each, about) for each, about in found.items()}
+            for each in made.values():
+                _check_names(paths[name], "data.left_out", "refit", each, {*paths, *broken, *found})
         except ConfigError as error:
             broken[name] = error
         else:
-            experiments |= found
-            paths |= dict.fromkeys(found, paths[name])
+            refits |= {each: tuple(about) for each, about in made.items() if about}
+            for each in (found, *made.values()):
+                experiments |= each
+                paths |= dict.fromkeys(each, paths[name])
     _check_listed(config, run, {*paths, *broken}, files)
     wrong = find_clashes(paths, dict(sorted(experiments.items())), {*paths, *broken, *sweeps})
     # Repeated, because an experiment that names an invalid one is not valid either.
@@ -340,7 +348,9 @@ def load_configuration(config: Path) -> Configuration:
         wrong = {}
     for name in [name for name, sweep in sweeps.items() if not sweep.members.keys() <= experiments.keys()]:
         broken[name] = next(broken[member] for member in sweeps.pop(name).members if member in broken)
-    return Configuration(run, dict(sorted(experiments.items())), broken, sweeps)
+    for refit in [refit for name in refits.keys() - experiments.keys() for refit in refits.pop(name)]:
+        experiments.pop(refit, None)
+    return Configuration(run, dict(sorted(experiments.items())), broken, sweeps, refits)
 
 
 def _check_listed(config: Path, run: RunSettings, names: set[str], files: set[str]) -> None:
@@ -352,12 +362,13 @@ def _check_listed(config: Path, run: RunSettings, names: set[str], files: set[st
                 raise ConfigError(problem, f"{suggest(name, files)}; or remove the name from the list")
 
 
-def _check_names(path: Path, sweep: Sweep, taken: set[str]) -> None:
-    for name in sweep.members:
+def _check_names(path: Path, key: str, what: str, names: Iterable[str], taken: set[str]) -> None:
+    for name in names:
         if name in taken or name in RESERVED_NAMES:
+            also = ", or give the settings as `cases`, each with a `name`" if what == "member" else ""
             raise ConfigError(
-                f"{path}: key 'sweep': the member '{name}' would have the name of another experiment",
-                "rename one of the files, or give the settings as `cases`, each with a `name`",
+                f"{path}: key '{key}': the {what} '{name}' would have the name of another experiment",
+                f"rename one of the files{also}",
             )
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import zarr
 
 from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.refits import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
-from bayesmesh.data.shards import PARTS, UNSEEN, describe, fingerprint_data
+from bayesmesh.data.left_out import leave_out
+from bayesmesh.data.shards import LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
     hold_out_groups,
@@ -83,6 +85,8 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     chosen_by = {
         key: value for key in ("held_out_groups", "held_out_last") if (value := getattr(data_settings, key)) is not None
     }
+    if data_settings.left_out is not None:
+        chosen_by["left_out"] = data_settings.left_out.words
     if unseen is not None:
         chosen_by["held_out_users"] = data_settings.held_out_users
         counts["unseen_users"] = len(unseen.rows)
@@ -182,15 +186,61 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
     elif settings.held_out_fraction > 0:
         is_hidden = _choose_rows(rows, settings)
         num_held_out = int(is_hidden.sum())
+    stays = ~is_hidden
+    if settings.left_out is not None:
+        is_hidden, stays = _leave_out(group, dataset, stays, settings.left_out)
+        num_held_out = int(is_hidden.sum())
     for name, values in sorted(rows.items()):
-        _write_rows(group, {"rows": ~is_hidden, "held_out_rows": is_hidden}, name, values, "rows")
+        _write_rows(group, {"rows": stays, "held_out_rows": is_hidden}, name, values, "rows")
     for name, values in sorted(dataset.test_rows.items()):
         _write_rows(group, {"test_rows": np.ones(values.shape[0], bool)}, name, values, "test_rows")
     for name, values in sorted(dataset.truth.items()):
         # A latent may be a scalar.
         truth = np.asarray(values)
         write_array(group, f"truth/{name}", truth, [f"{name}_dim_{axis}" for axis in range(truth.ndim)])
-    return int((~is_hidden).sum()), num_held_out
+    return int(stays.sum()), num_held_out
+
+
+def _leave_out(
+    group: zarr.Group, dataset: Dataset, is_training: np.ndarray, left_out: LeftOut
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which rows are left out and which stay, (rows,) bool, and write the numbers of the former among training rows."""
+    if dataset.kind != "rows":
+        raise DataError(
+            f"key 'data.left_out': the dataset is of kind '{dataset.kind}', whose rows are not observations to leave out",
+            "remove the analysis that refits from the experiment, and use held_out_fraction",
+        )
+    training = np.flatnonzero(is_training)
+    parts = leave_out(
+        left_out,
+        len(training),
+        lambda key, field: read_column(dataset.rows, f"left_out.{key}", field)[training],
+    )
+    chosen, stays = (np.zeros(len(is_training), bool) for _ in parts)
+    chosen[training[parts[0]]], stays[training[parts[1]]] = True, True
+    if stays.sum() < 2:
+        raise DataError(
+            f"key 'data.left_out': leaves {stays.sum()} rows to sample from", "use more folds, or more rows"
+        )
+    write_array(group, f"{LEFT_OUT}/row", np.flatnonzero(parts[0]), [ROW])
+    return chosen, stays
+
+
+def read_column(rows: Mapping[str, RowArray], key: str, name: str) -> np.ndarray:
+    """Return a field with one number for each row, (rows,).
+
+    Args:
+        rows: the fields.
+        key: below `data` that names it, for the message.
+        name: of the field.
+
+    Raises:
+        DataError: there is no such field.
+    """
+    if name not in rows or len(rows[name].shape) != 1:
+        vectors = [each for each, values in rows.items() if len(values.shape) == 1]
+        raise DataError(f"key 'data.{key}': '{name}' is not a field with one number per row", suggest(name, vectors))
+    return np.asarray(rows[name][:])
 
 
 def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUsers, Dataset]:
@@ -236,10 +286,7 @@ def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.nda
         is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
         is_hidden[hold_out_rows(len(is_hidden), fraction, seed)[1]] = True
         return _with_enough_left(is_hidden, fraction)
-    if name not in rows or len(rows[name].shape) != 1:
-        vectors = [each for each, values in rows.items() if len(values.shape) == 1]
-        raise DataError(f"key 'data.{key}': '{name}' is not a field with one number per row", suggest(name, vectors))
-    values = np.asarray(rows[name][:])
+    values = read_column(rows, key, name)
     is_hidden = hold_out_groups(values, fraction, seed) if key == "held_out_groups" else hold_out_last(values, fraction)
     if not is_hidden.any():
         raise DataError(f"key 'data.{key}': '{name}' has the same value in all rows", "choose another field")

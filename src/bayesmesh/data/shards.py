@@ -25,7 +25,10 @@ REMEDY = "run the shard stage again"
 UNSEEN = "unseen"
 """Group of the users whom the chains do not see."""
 
-PARTS = ("rows", "test_rows", "held_out_rows", "held_out", UNSEEN, "truth")
+LEFT_OUT = "left_out"
+"""Group with the numbers of the rows that a refit leaves out."""
+
+PARTS = ("rows", "test_rows", "held_out_rows", "held_out", UNSEEN, LEFT_OUT, "truth")
 """Groups of arrays whose values the fingerprint covers."""
 
 READ_ROWS = 8192
@@ -146,6 +149,10 @@ class Shards:
             return self._read_part("held_out_rows") or None
         found = self._read_part("held_out")
         return Interactions(**found) if found else None
+
+    def left_out(self) -> np.ndarray | None:
+        """Return the numbers, among the training rows of all, of the rows that `held_out` returns; None of no refit."""
+        return self._read_part(LEFT_OUT).get("row")
 
     def unseen(self) -> UnseenUsers | None:
         """Return the users whom the chains do not see; None if all users stayed."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
+from bayesmesh.config.refits import Refits
 from bayesmesh.config.source_imports import INSTALLED
 from bayesmesh.errors import (
     NOT_AGAIN,
@@ -80,10 +81,10 @@ def plan(name: str, experiment: ExperimentBase, results: Path) -> list[list[Plan
     Raises:
         ConfigError: an analysis reads other experiments, which only the workflow makes.
     """
-    for analysis in experiment.requested_analyses():
-        if experiment.named_experiments(analysis):
+    for analysis, settings in experiment.requested_analyses().items():
+        if experiment.named_experiments(analysis) or (isinstance(settings, Refits) and settings.left_out()):
             raise ConfigError(
-                f"bayesmesh.sample: key '{key_of(analysis)}.experiments': only the workflow can make other experiments",
+                f"bayesmesh.sample: key '{key_of(analysis)}': only the workflow can make other experiments",
                 "remove the key, or write config/experiments/NAME.yaml and run Snakemake",
             )
     planned = []

@@ -17,7 +17,7 @@ from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
 from bayesmesh.report.model_comparison import Feature, sentences
-from bayesmesh.report.row_scores import compare_experiments, evidence_of, find_pointwise, pointwise_of
+from bayesmesh.report.row_scores import choose_scores, compare_experiments, evidence_of, find_pointwise
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = compare_experiments(layouts, feature)._replace(outdated=find_outdated(plan, names))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
-    read = [*map(pointwise_of, layouts), *filter(None, map(evidence_of, layouts))]
+    read = [*choose_scores(layouts).values(), *filter(None, map(evidence_of, layouts))]
     inputs = {path.relative_to(results).as_posix(): check_output(results, path) for path in read}
     seal_other(results, layout.folder.name, layout.name, [layout.table, layout.page], inputs=inputs)
     for sentence in sentences(found):

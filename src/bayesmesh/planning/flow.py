@@ -39,7 +39,15 @@ LEAVES_OUT: dict[str, dict[str, set[str]]] = {
         "sampling": {"draws", "stop", "chains", "chain_groups", "seed", "grace_seconds", "on_changed_environment"}
     },
     "fetch": {
-        "data": {"held_out_fraction", "split_seed", "held_out_groups", "held_out_last", "held_out_users", "replicates"}
+        "data": {
+            "held_out_fraction",
+            "split_seed",
+            "held_out_groups",
+            "held_out_last",
+            "held_out_users",
+            "left_out",
+            "replicates",
+        }
     },
     # Rows are sorted by dataset when they are read.
     "shard": {"data": {"replicates"}},

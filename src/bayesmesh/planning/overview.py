@@ -36,6 +36,7 @@ class Overview:
     run: RunSettings
     experiments: Mapping[str, ExperimentBase]
     sweeps: dict[str, Sweep]
+    refits: dict[str, tuple[str, ...]]
 
     def layout(self, name: str) -> ExperimentLayout:
         """Return the files of an experiment."""
@@ -106,8 +107,12 @@ class Overview:
         return json.dumps(shown | swept)
 
     def _shown(self) -> list[str]:
-        """Return the experiments and sweeps that the index shows; a member is shown by its sweep."""
-        return sorted({*self.experiments, *self.sweeps} - self.members_of(self.sweeps))
+        """Return the experiments and sweeps that the index shows."""
+        return sorted({*self.experiments, *self.sweeps} - self.shown_by_others())
+
+    def shown_by_others(self) -> set[str]:
+        """Return the members of sweeps, which their sweep shows, and refits, which the experiment without them shows."""
+        return self.members_of(self.sweeps) | {name for names in self.refits.values() for name in names}
 
     def _check_other(self, job: Job) -> None:
         """Make a job outside of the flow run again if its results are not as it left them."""

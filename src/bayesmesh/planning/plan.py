@@ -106,7 +106,7 @@ class Plan(Overview):
         self, config: str = "config", results: str = "results", *, workflow: Any = None, is_partial: bool = False
     ) -> None:
         self.config, self.results, self.workflow = Path(config), results, workflow
-        self.run, experiments, self.broken, self.sweeps = load_configuration(self.config)
+        self.run, experiments, self.broken, self.sweeps, self.refits = load_configuration(self.config)
         self.experiments = _Experiments(experiments, self)
         for error in self.broken.values():
             if workflow is None and not is_partial:
@@ -207,7 +207,7 @@ class Plan(Overview):
         return max(1, self.share(name, cores or 1) // groups)
 
     def share(self, name: str, cores: int) -> int:
-        """Return the cores of a job of an experiment: all of them, but an even share for members of a sweep.
+        """Return the cores of a job of an experiment: all of them, but an even share for members of a sweep and for refits.
 
         Members that run side by side on one core each end sooner than one after the other, spread over all cores. What was
         asked for decides: a single member that is named has all cores. A mesh that is given has as many as it has devices.
@@ -228,8 +228,9 @@ class Plan(Overview):
 
     @functools.cached_property
     def _companions(self) -> dict[str, Sequence[str]]:
-        """Member -> the members of its sweep."""
-        return {name: list(sweep.members) for sweep in self.sweeps.values() for name in sweep.members}
+        """Member -> the members of its sweep; refit -> the refits of its experiment."""
+        together = [*(list(sweep.members) for sweep in self.sweeps.values()), *self.refits.values()]
+        return {name: names for names in together for name in names}
 
     @functools.cached_property
     def _site(self) -> Site:

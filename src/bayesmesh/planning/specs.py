@@ -274,6 +274,9 @@ def dataset_name(data: Mapping[str, object]) -> str:
 
 def split_name(data: Mapping[str, object]) -> str:
     """Return the folder name of a split: readable, with a digest of what defines it."""
+    if data.get("left_out"):
+        whole = split_name({**data, "left_out": None})
+        return f"left-out-{_digest([whole, data['left_out']])}"
     fraction = data["held_out_fraction"]
     if not fraction:
         return "all"

@@ -17,7 +17,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
 from bayesmesh.report.model_evidence import ModelProbability, say_probabilities
-from bayesmesh.store.pointwise import RowScores, sum_error
+from bayesmesh.store.pointwise import SINGLE_ROWS, RowScores, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""
@@ -72,6 +72,7 @@ class ModelComparison(NamedTuple):
         outdated: models whose results are not what the configuration asks for now.
         probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
         by_cell: stacking weights that vary with a feature, or None.
+        scheme: how rows were left out, in words.
     """
 
     members: list[Member]
@@ -83,6 +84,7 @@ class ModelComparison(NamedTuple):
     outdated: tuple[str, ...] = ()
     probabilities: Mapping[str, ModelProbability] = {}
     by_cell: WeightsByCell | None = None
+    scheme: str = SINGLE_ROWS
 
     @property
     def num_errors(self) -> float:
@@ -146,6 +148,7 @@ def compare_models(
     if is_held:
         _check_same_rows(held_out, "held-out")
     order = sorted(left_out, key=lambda name: -left_out[name].elpd.sum())
+    cluster = left_out[order[0]].cluster
     table = _as_matrix(left_out, order)
     held = _as_matrix(held_out, order) if is_held else None
     stacking, bma = stack(table), pseudo_bma(table)
@@ -157,18 +160,23 @@ def compare_models(
         own_noise = math.hypot(noise[i], noise[0]) if i else 0.0
         at = None if held is None else held[:, i]
         members.append(
-            _member(name, (table[:, 0], table[:, i]), (held, at), own_noise, **weights, **_doubts(left_out[name]))
+            _member(
+                name, (table[:, 0], table[:, i]), (held, at), own_noise, cluster, **weights, **_doubts(left_out[name])
+            )
         )
     shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
     members = [member._replace(num_draws=count) for member, count in shared]
     averages = []
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)
-        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), _mixed_noise(shares, noise)))
+        mixed = _mixed_noise(shares, noise)
+        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, cluster))
     num_held_out = 0 if held is None else len(held)
     by_cell = None if feature is None else _weigh_cells(table, feature)
+    failed = tuple(dict.fromkeys([*failed, *(name for name in order if left_out[name].failed)]))
+    scheme = left_out[order[0]].scheme
     return ModelComparison(
-        members, averages, len(table), num_held_out, stacking.residual, tuple(failed), by_cell=by_cell
+        members, averages, len(table), num_held_out, stacking.residual, failed, by_cell=by_cell, scheme=scheme
     )
 
 
@@ -198,6 +206,7 @@ def _member(
     left_out: tuple[np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray | None, np.ndarray | None],
     noise: float,
+    cluster: np.ndarray | None,
     **about: float,
 ) -> Member:
     """Return a row of the comparison.
@@ -207,6 +216,7 @@ def _member(
         left_out: scores of the rows under the best model, and under this one.
         held_out: scores of held-out rows, (row, model), the best model first, and under this one, or None.
         noise: Monte Carlo error of the difference to the best model.
+        cluster: see `RowScores.cluster`.
         about: weights, effective number of parameters and number of rows with an unreliable score.
     """
     best, own = left_out
@@ -217,7 +227,8 @@ def _member(
         on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1]))
         held_gap = Comparison(float(further.sum()), sum_error(further))
     return Member(
-        name, Comparison(float(own.sum()), sum_error(own)), Comparison(float(gap.sum()), math.hypot(sum_error(gap), noise)),
+        name, Comparison(float(own.sum()), sum_error(own, cluster)),
+        Comparison(float(gap.sum()), math.hypot(sum_error(gap, cluster), noise)),
         about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
         about.get("pseudo_bma", math.nan), on_held, held_gap,
     )  # fmt: skip
@@ -274,6 +285,9 @@ def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
             problem = f"experiments '{first}' and '{name}' have other outcomes in their {kind} rows"
             remedy = "compare models of the same rows, in the same order, with the same transform of the outcome"
             raise ConfigError(problem, remedy)
+        if each.scheme != reference.scheme:
+            problem = f"rows of experiment '{first}' are left out as {reference.scheme}, and those of '{name}' as {each.scheme}"
+            raise ConfigError(problem, "leave out rows in one way: with the same analysis, folds, fields and seed")
 
 
 def sentences(found: ModelComparison) -> list[str]:
@@ -282,6 +296,7 @@ def sentences(found: ModelComparison) -> list[str]:
     alike = [each.name for each in others if found.words(each.difference) == "not different"]
     errors = formats.fixed(found.num_errors, 1)
     of_rows = f"on {formats.count(found.num_rows)} rows"
+    of_rows += f" ({found.scheme})" if found.scheme != SINGLE_ROWS else ""
     if not alike:
         said = [
             f"{best.name} predicts best {of_rows}: every other model is worse by more than {errors} standard errors."
@@ -307,7 +322,7 @@ def _doubtful(found: ModelComparison) -> list[str]:
     """Return reasons not to trust the scores or the errors."""
     said = []
     if found.failed:
-        said.append(f"The verdict on the chains of {_listed(found.failed)} is fail: these scores may be wrong.")
+        said.append(f"The verdict on chains of {_listed(found.failed)} is fail: these scores may be wrong.")
     if found.outdated:
         about = "The results of {} are older than the configuration, their code or their data, or damaged: `bayesmesh status` says which."
         said.append(about.format(_listed(found.outdated)))

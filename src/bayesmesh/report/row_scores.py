@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
+from bayesmesh.config.refits import Refits
+from bayesmesh.config.registry import read_options
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
 from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.report.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.report.model_evidence import ModelProbability, model_probabilities
 from bayesmesh.store.layout import ExperimentLayout
-from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
+from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, read_scheme
 from bayesmesh.store.seals import check_output
 
 
@@ -27,7 +29,10 @@ def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | 
     failed = [
         each.experiment for each in chosen if each.verdict.exists() and read_verdict(each.verdict).verdict == "fail"
     ]
-    scores = {each.experiment: read_scores(each) for each in chosen}
+    paths = choose_scores(chosen)
+    for each in chosen:
+        _check_sealed(each, paths[each.experiment])
+    scores = {name: read_pointwise(path) for name, path in paths.items()}
     found = compare_models(scores, failed, feature)
     return found._replace(probabilities=_probabilities(chosen, scores))
 
@@ -59,16 +64,22 @@ def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
         check_output(layout.results, path)
 
 
-def read_scores(layout: ExperimentLayout) -> dict[str, RowScores]:
-    """Return the scores of an experiment.
+def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
+    """Return experiment -> its scores by row, by the first analysis that has left out rows of all of them in one way.
+
+    Where there is none, those of the first analysis of each.
 
     Raises:
-        ConfigError: it has none; the remedy names the analyses that write them.
-        StoreError: they are damaged or altered.
+        ConfigError: an experiment has no scores; the remedy names the analyses that write them.
+        StoreError: they are damaged.
     """
-    path = pointwise_of(layout)
-    _check_sealed(layout, path)
-    return read_pointwise(path)
+    first = {each.experiment: pointwise_of(each) for each in layouts}
+    found = {each.experiment: {path.parent.name: path for path in _outputs(each, POINTWISE)} for each in layouts}
+    for folder in next(iter(found.values()), {}):
+        alike = {name: each[folder] for name, each in found.items() if folder in each}
+        if len(alike) == len(found) and len({read_scheme(path) for path in alike.values()}) == 1:
+            return alike
+    return first
 
 
 def find_pointwise(layout: ExperimentLayout) -> Path | None:
@@ -78,8 +89,13 @@ def find_pointwise(layout: ExperimentLayout) -> Path | None:
 
 def find_output(layout: ExperimentLayout, output: str) -> Path | None:
     """Return an output of an experiment by its name, whichever analysis wrote it; None without any."""
+    return next(iter(_outputs(layout, output)), None)
+
+
+def _outputs(layout: ExperimentLayout, output: str) -> list[Path]:
     shipped = [layout.folder / each.folder / output for each in list_analyses() if output in each.outputs]
-    return next((path for path in (*shipped, *sorted(layout.folder.glob(f"*/{output}"))) if path.exists()), None)
+    own = sorted(layout.folder.glob(f"*/{output}"))
+    return [path for path in dict.fromkeys((*shipped, *own)) if path.exists()]
 
 
 def pointwise_of(layout: ExperimentLayout) -> Path:
@@ -90,7 +106,9 @@ def pointwise_of(layout: ExperimentLayout) -> Path:
     """
     path = find_pointwise(layout)
     if path is None:
-        name, keys = layout.experiment, [each.name for each in list_analyses() if POINTWISE in each.outputs]
-        added = f"add `{keys[0]}: {{}}` to the experiment and run it again: its draws stay"
+        name, scoring = layout.experiment, [each for each in list_analyses() if POINTWISE in each.outputs]
+        # One that samples nothing again comes first.
+        first = min(scoring, key=lambda each: issubclass(read_options(each.path), Refits))
+        added = f"add `{first.name}: {{}}` to the experiment and run it again: its draws stay"
         raise ConfigError(f"experiment '{name}' has no scores by row in {layout.folder}", added)
     return path

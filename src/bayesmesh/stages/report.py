@@ -48,7 +48,7 @@ def run_index(arguments: argparse.Namespace) -> int:
         for name, sweep in plan.sweeps.items()
         if sweep.members.keys() & shown
     ]  # fmt: skip
-    members = plan.members_of(plan.sweeps)
+    members = plan.shown_by_others()
     results, inputs = Path(plan.results), dict[str, str]()
     for page in (plan.page(name) for name in (*(n for n in shown if n not in members), *(s["sweep"] for s in sweeps))):
         # The index names a damaged result, and is not made from it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
@@ -17,7 +18,10 @@ from bayesmesh.store.layout import ROW
 POINTWISE = "pointwise.zarr"
 """Name of the output of an analysis that scores every row."""
 
-_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit", "is_matched")
+_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit", "is_matched", "row", "cluster")
+
+SINGLE_ROWS = "single rows"
+"""How rows are left out, unless an analysis says otherwise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,11 @@ class RowScores:
         pit: (row,) float64 or None: probability of a smaller outcome, predicted from all other rows; uniform if the model
             is right.
         is_matched: (row,) float64 or None: 1 where moment matching has improved the score and k.
+        row: (row,) float64 or None: numbers of the rows among the training rows, where not all are scored.
+        cluster: (row,) float64 or None: number of the group that each row belongs to, where groups are left out: rows of
+            one are not independent, so that standard errors are those over groups.
+        scheme: how rows are left out, in words; scores by different schemes are not compared.
+        failed: refits whose chains have failed their gates.
     """
 
     elpd: np.ndarray
@@ -45,19 +54,27 @@ class RowScores:
     mcse: np.ndarray | None = None
     pit: np.ndarray | None = None
     is_matched: np.ndarray | None = None
+    row: np.ndarray | None = None
+    cluster: np.ndarray | None = None
+    scheme: str = SINGLE_ROWS
+    failed: tuple[str, ...] = ()
 
     @property
     def total(self) -> tuple[float, float]:
-        """Sum over rows, and its standard error over rows."""
-        return float(self.elpd.sum()), sum_error(self.elpd)
+        """Sum over rows, and its standard error over rows or groups."""
+        return float(self.elpd.sum()), sum_error(self.elpd, self.cluster)
 
 
-def sum_error(values: np.ndarray) -> float:
-    """Return the standard error of the sum of independent values; not a number for fewer than two.
+def sum_error(values: np.ndarray, clusters: np.ndarray | None = None) -> float:
+    """Return the standard error of the sum of independent values, or clusters of them; not a number for fewer than two.
 
     >>> round(sum_error(np.array([1.0, 3.0])), 6), sum_error(np.array([1.0]))
     (2.0, nan)
+    >>> round(sum_error(np.array([1.0, 3.0, 4.0]), np.array([7, 9, 7])), 6)
+    2.0
     """
+    if clusters is not None:
+        values = np.bincount(np.unique(clusters, return_inverse=True)[1], values)
     return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
@@ -83,6 +100,8 @@ def write_pointwise(path: Path, left_out: RowScores, held_out: RowScores | None)
                 continue
             group = root.create_group(name)
             group.attrs.update(digest=scores.digest, is_discrete=scores.is_discrete, num_draws=scores.num_draws)
+            if scores.scheme != SINGLE_ROWS:
+                group.attrs.update(scheme=scores.scheme, failed=list(scores.failed))
             for array in ("elpd", *_OTHERS):
                 values = getattr(scores, array)
                 if values is not None:
@@ -104,8 +123,19 @@ def read_pointwise(path: Path) -> dict[str, RowScores]:
     return found
 
 
+def read_scheme(path: Path) -> str:
+    """Return how the rows of stored scores were left out, in words.
+
+    Raises:
+        StoreError: the store is missing or damaged.
+    """
+    group = open_group(path).get("left_out")
+    return str(group.attrs.get("scheme", SINGLE_ROWS)) if isinstance(group, zarr.Group) else SINGLE_ROWS
+
+
 def _read(path: Path, group: zarr.Group) -> RowScores:
     arrays = {name: read_part(array) for name, array in group.arrays()}
+    others: dict[str, Any] = {name: arrays.get(name) for name in _OTHERS}
     try:
         attributes = group.attrs
         return RowScores(
@@ -113,7 +143,13 @@ def _read(path: Path, group: zarr.Group) -> RowScores:
             str(attributes["digest"]),
             bool(attributes["is_discrete"]),
             int(str(attributes["num_draws"])),
-            *(arrays.get(name) for name in _OTHERS),
+            **others,
+            scheme=str(attributes.get("scheme", SINGLE_ROWS)),
+            failed=tuple(map(str, _texts(attributes.get("failed")))),
         )
     except (KeyError, ValueError) as error:
         raise StoreError(f"{path}: damaged: {error}", "run the analysis that writes it again") from error
+
+
+def _texts(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

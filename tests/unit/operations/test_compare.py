@@ -17,6 +17,7 @@ from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import compare, findings
 from bayesmesh.planning.condition import Condition
 from bayesmesh.planning.plan import Plan
+from bayesmesh.report.row_scores import choose_scores, find_pointwise
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import RowScores, write_pointwise
 from resealing import seal_as
@@ -170,3 +171,18 @@ def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.Captur
         bm.compare("one", "two")
     with pytest.raises(ConfigError, match="nothing is stored"):
         bm.compare("one", "nobody")
+
+
+def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: Path) -> None:
+    results = project / "results"
+    layouts = [ExperimentLayout(results, name) for name in ("one", "two")]
+    for layout, scheme in zip(layouts, ("2 folds", "3 folds"), strict=True):
+        path = layout.folder / "k_fold" / "pointwise.zarr"
+        path.parent.mkdir()
+        write_pointwise(path, RowScores(np.arange(200.0), "rows", False, 4000, scheme=scheme), None)
+        assert find_pointwise(layout) == path
+    assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
+    write_pointwise(path, RowScores(np.arange(200.0), "rows", False, 4000, scheme="2 folds"), None)
+    assert {path.parent.name for path in choose_scores(layouts).values()} == {"k_fold"}
+    only = [layouts[0], ExperimentLayout(results, "scales-prior_scale-1")]
+    assert {path.parent.name for path in choose_scores(only).values()} == {"loo"}

@@ -55,9 +55,9 @@ class Own(Model):
     "own/unused.py": "X = 1\n",
 }
 
-RUN = [stage for stage in STAGES if stage not in ("neighbours", "recommend")]
-MODEL = {"compile", "sample", "assemble", "average", "evidence", "loo", "predictive_checks", "sensitivity"}
-LATER = {"assemble", "average", "evidence", "loo", "predictive_checks", "sensitivity"}
+RUN = [stage for stage in STAGES if stage not in ("neighbours", "rating_scores", "recommend")]
+MODEL = {"compile", "sample", "assemble", "average", "evidence", "k_fold", "loo", "predictive_checks", "sensitivity"}
+LATER = {"assemble", "average", "evidence", "k_fold", "loo", "predictive_checks", "sensitivity"}
 MONITORED = {"sample", *LATER}
 
 
@@ -81,7 +81,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     def prints(stop: bool) -> dict[str, str]:
         config: dict[str, Any] = {
             "title": "Some", "data": {"source": "digits"}, "model": {"name": "own.model:Own"}, "kernel": {"name": "hmc"},
-            "averaging": {}, "divergent_draws": {}, "evidence": {}, "loo": {}, "predictive_checks": {}, "sensitivity": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
+            "averaging": {}, "divergent_draws": {}, "evidence": {}, "k_fold": {}, "loo": {}, "predictive_checks": {}, "sensitivity": {}, "sampling": {"stop": {"min_ess_bulk": 400.0}} if stop else {},
         }  # fmt: skip
         some = experiment_class().model_validate(config)
         return {stage: stage_fingerprint(make_spec(stage, "some", some, "results")) for stage in RUN}

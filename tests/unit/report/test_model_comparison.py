@@ -91,7 +91,7 @@ def test_the_best_of_many_equal_models_is_not_called_better() -> None:
         failed=["m7"], scores={f"m{i}": scores(generator.normal(-1 + (i == 4), 0.5, NUM_ROWS)) for i in range(12)}
     )
     assert "its lead is more than chance" in " ".join(sentences(lead))
-    assert "The verdict on the chains of m7 is fail: these scores may be wrong" in " ".join(sentences(lead))
+    assert "The verdict on chains of m7 is fail: these scores may be wrong" in " ".join(sentences(lead))
 
 
 def test_probabilities_follow_from_the_evidence_and_its_error(base: np.ndarray, tmp_path: Path) -> None:
@@ -154,3 +154,24 @@ def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndar
             compare_models({"a": first, "b": other})
     with pytest.raises(ConfigError, match="1 model with scores"):
         compare_models({"a": first})
+
+
+def test_rows_left_out_in_another_way_are_refused_and_groups_make_the_error(base: np.ndarray) -> None:
+    """Of fifty groups in which all differences are the same, there are fifty differences, and not 400."""
+    cluster = np.arange(NUM_ROWS) // 8
+    gap = np.repeat(np.random.default_rng(3).normal(0, 1, NUM_ROWS // 8), 8)
+
+    def of_groups(elpd: np.ndarray, failed: tuple[str, ...] = ()) -> dict[str, RowScores]:
+        by_group = {"scheme": "5 folds of whole groups", "cluster": cluster, "mcse": None, "failed": failed}
+        return {"left_out": dataclasses.replace(scores(elpd)["left_out"], **by_group)}
+
+    found = compare_models({"one": of_groups(base), "two": of_groups(base + gap, ("two-fold-1-of-5",))})
+    expected = np.sqrt(NUM_ROWS // 8) * 8 * gap[::8].std(ddof=1)
+    assert found.members[1].difference.error == pytest.approx(expected)
+    said = " ".join(sentences(found))
+    assert "on 400 rows (5 folds of whole groups)" in said
+    assert "The verdict on chains of two is fail" in said
+    with pytest.raises(
+        ConfigError, match="rows of experiment 'one' are left out as single rows, and those of 'two' as 5 folds"
+    ):
+        compare_models({"one": scores(base), "two": of_groups(base)})

@@ -21,9 +21,10 @@ class Loo(Analysis):
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a likelihood by rows that do not have latents of their own."""
         from bayesmesh.analyses._draw_blocks import check_predictions
-        from bayesmesh.analyses.loo.row_likelihood import KEY, check_rows
+        from bayesmesh.analyses._row_likelihood import check_rows
+        from bayesmesh.analyses.loo.leave_one_out import KEY
 
-        check_rows(bound.model, bound.data_spec)
+        check_rows(KEY, bound.model, bound.data_spec)
         check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:

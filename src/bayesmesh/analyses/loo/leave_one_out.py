@@ -13,21 +13,19 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from bayesmesh.analyses._log_density import LogDensity
+from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
-from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
-from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.psis import good_k, smooth_weights
 from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
 from bayesmesh.store.posterior_reader import Posterior
 
+KEY = "loo"
+
 SMOOTHED_BYTES = 8 * 2**20
 """Log likelihoods that are smoothed at a time."""
-
-MIN_DRAWS = 8
-"""Fewest draws of a chain from which an effective sample size is estimated."""
 
 
 def leave_out_rows(
@@ -47,10 +45,10 @@ def leave_out_rows(
     """
     jax.config.update("jax_enable_x64", True)
     model, spec, shards = bound
-    check_rows(model, spec)
-    likelihood = RowLikelihood(model, spec, posterior, block_bytes)
+    check_rows(KEY, model, spec)
+    likelihood = RowLikelihood(KEY, model, spec, posterior, block_bytes)
     left_out = _score_left_out(likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched))
-    held_out = _score_held_out(likelihood, shards)
+    held_out = score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     sums = summarise(left_out, held_out)
     write_sums(files["loo.csv"], sums)
@@ -115,34 +113,6 @@ def _repair(
     return np.array(repaired, np.int64)
 
 
-def _score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
-    """Return the log scores of rows that were held out, or of the published test set; None without either."""
-    found = shards.held_out()
-    rows = found if isinstance(found, dict) else shards.test_rows()
-    if not rows:
-        return None
-    num_rows, parts, outcomes = len(next(iter(rows.values()))), [], []
-    entries = _held_out_entries(shards, num_rows)
-
-    def read(start: int, stop: int) -> dict[str, np.ndarray]:
-        return {name: values[start:stop] for name, values in rows.items()}
-
-    for block in likelihood.blocks(read, num_rows, entries):
-        parts.append(logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws))
-        outcomes.append(block.outcome)
-    outcome = np.concatenate(outcomes)
-    return RowScores(np.concatenate(parts), digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
-
-
-def _held_out_entries(shards: Shards, num_rows: int) -> np.ndarray:
-    """Return the entry of local latents that each held-out row belongs to: the code of its group, where there are groups."""
-    if shards.group_field is None:
-        return np.zeros(num_rows, np.int64)
-    plain = Shards(shards.path)
-    found = plain.held_out()
-    return np.asarray((found if isinstance(found, dict) else plain.test_rows())[shards.group_field])
-
-
 def leave_one_out(
     log_likelihood: Float[np.ndarray, "row chain draw"], is_below: Float[np.ndarray, "row chain draw"] | None = None
 ) -> Float[np.ndarray, "statistic row"]:
@@ -175,15 +145,3 @@ def leave_one_out(
     if is_below is not None:
         found[4, is_finite] = np.einsum("rd,rd->r", weights, is_below[is_finite].reshape(weights.shape))
     return found
-
-
-def relative_efficiency(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, " row"]:
-    """Return the effective sample size of each row's likelihood divided by the number of draws; 1 for few draws."""
-    num_rows, num_chains, num_draws = log_likelihood.shape
-    if num_draws < MIN_DRAWS:
-        return np.ones(num_rows)
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=(1, 2), keepdims=True))
-    half = num_draws // 2
-    halves = np.concatenate([likelihood[..., :half], likelihood[..., -half:]], axis=1)
-    size = effective_sample_size(halves) / (2 * num_chains * half)
-    return np.where(np.isfinite(size), size, 1.0)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
+from bayesmesh.config.refits import LeftOut, Refits
 from bayesmesh.config.registry import list_components, load_component, resolve_component
 from bayesmesh.data.base import Source
 from bayesmesh.data.prepared_shards import prepared
@@ -145,9 +146,19 @@ def _built_in(name: str, scratch: Path) -> Checked:
         analysis_class, options = _resolve(name, None)
     source, model = (find_offering(kind, declaration.needs(kind)) for kind in ("source", "model"))
     layout, bind = make_posterior(scratch, "own", source, model, seed=1)
-    others = {OTHER: make_posterior(scratch, OTHER, source, model, seed=2)} if declaration.names_others else {}
+    others = {
+        other: make_posterior(scratch, other, source, model, 2 + i, left_out)
+        for i, (other, left_out) in enumerate(named_in(options, declaration).items())
+    }
     origin = f"draws from the prior of model '{model}' with data of source '{source}'"
     return Checked(declaration, analysis_class, options, origin, layout, bind, others, True)
+
+
+def named_in(options: Any, declaration: AnalysisDeclaration) -> dict[str, LeftOut | None]:
+    """Return the other experiments that an analysis reads on built-in data -> what they leave out, if they are refits."""
+    if isinstance(options, Refits):
+        return dict(options.left_out())
+    return {OTHER: None} if declaration.names_others else {}
 
 
 def find_offering(kind: str, words: tuple[str, ...]) -> str:
@@ -167,7 +178,9 @@ def find_offering(kind: str, words: tuple[str, ...]) -> str:
     return found
 
 
-def make_posterior(folder: Path, experiment: str, source: str, model: str, seed: int) -> tuple[ExperimentLayout, Bind]:
+def make_posterior(
+    folder: Path, experiment: str, source: str, model: str, seed: int, left_out: LeftOut | None = None
+) -> tuple[ExperimentLayout, Bind]:
     """Write small data and a posterior of draws from the prior, two chains of three; experiments share the data.
 
     Args:
@@ -175,15 +188,18 @@ def make_posterior(folder: Path, experiment: str, source: str, model: str, seed:
         experiment: name of the experiment.
         source, model: names of components, which take their default options.
         seed: seed of the draws.
+        left_out: rows that it leaves out, if it is a refit.
 
     Returns:
         The files of the experiment, and what binds its model to its data.
     """
-    data, layout = DataLayout(folder, "data", "all"), ExperimentLayout(folder, experiment)
+    split = "all" if left_out is None else experiment
+    data, layout = DataLayout(folder, "data", split), ExperimentLayout(folder, experiment)
     if not data.sharded.exists():
         source_class, options = resolve_component("source", source, {})
         dataset = source_class(options).read(folder)
-        shard(dataset, DataSettings(held_out_fraction=0.0 if dataset.test_rows else 0.2), data)
+        fraction = 0.0 if dataset.test_rows else 0.2
+        shard(dataset, DataSettings(held_out_fraction=fraction, left_out=left_out), data)
     model_class, options = resolve_component("model", model, {})
     shards = prepared(data.shards, functools.partial(model_class.prepare, options))
     spec = shards.spec("float32")

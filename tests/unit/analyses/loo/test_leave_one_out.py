@@ -14,12 +14,12 @@ from arviz_stats import loo as reference_loo
 from arviz_stats.base import array_stats
 from scipy import stats
 
+from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
-from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows, relative_efficiency
+from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
-from bayesmesh.analyses.loo.row_likelihood import RowLikelihood, check_rows
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
 from bayesmesh.analyses.loo.settings import Options as LooOptions
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
@@ -172,7 +172,7 @@ def test_scores_are_those_of_arviz_stats(
     normal_mean: tuple[BoundModel, Posterior, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound, posterior, _ = normal_mean
-    (block,) = RowLikelihood(bound.model, bound.data_spec, posterior, 2**30).blocks(bound.shards.read_rows, 41)
+    (block,) = RowLikelihood("loo", bound.model, bound.data_spec, posterior, 2**30).blocks(bound.shards.read_rows, 41)
     mean = np.asarray(posterior.array("posterior", "mean")[...])
     expected = stats.norm.logpdf(bound.shards.read_rows(0, 41)["x"][:, 0], mean, NOISE)
     np.testing.assert_allclose(block.log_likelihood, expected, atol=1e-12)
@@ -249,7 +249,7 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
     bound, posterior, _ = normal_mean
     spec = DataSpec(3, {"watched": FieldSpec((4,), "uint8")}, {"num_films": 4})
     with pytest.raises(ConfigError, match=r"key 'loo': .* latents for each row \(user_biases, user_embeddings\)"):
-        check_rows(MatrixFactorization(declared_options("matrix_factorization"), spec), spec)
+        check_rows("loo", MatrixFactorization(declared_options("matrix_factorization"), spec), spec)
 
     class Weighted(Gaussian):
         def log_likelihood(self, latents, rows):
@@ -272,9 +272,9 @@ def test_what_cannot_be_left_out_is_refused_with_a_reason(
         leave_out_rows(weighted, posterior, 2**26, files_of(tmp_path))
     roles = dataclasses.replace(bound.data_spec, roles={"weights": "count"})
     with pytest.raises(ConfigError, match=r"key 'loo': rows have weights \('count'\)"):
-        check_rows(bound.model, roles)
+        check_rows("loo", bound.model, roles)
     with pytest.raises(ConfigError, match="takes all rows as one"):
-        check_rows(Whole(GaussianOptions(), bound.data_spec), bound.data_spec)
+        check_rows("loo", Whole(GaussianOptions(), bound.data_spec), bound.data_spec)
 
 
 def declared_options(model: str) -> object:

@@ -1,22 +1,29 @@
-"""The log likelihood of blocks of rows at all draws, recomputed from the posterior."""
+"""The log likelihood of blocks of rows at all draws, recomputed from the posterior, and the scores of held-out rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, ReadRows, RowsOfBlock
 from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
+from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.pointwise import RowScores, digest_outcomes
 from bayesmesh.store.posterior_reader import Posterior
 
-KEY = "loo"
+MIN_DRAWS = 8
+"""Fewest draws of a chain from which an effective sample size is estimated."""
 
 
 class RowBlock(NamedTuple):
@@ -36,41 +43,47 @@ class RowBlock(NamedTuple):
     is_below: np.ndarray | None
 
 
-def check_rows(model: Model, spec: DataSpec) -> None:
+def check_rows(key: str, model: Model, spec: DataSpec) -> None:
     """Check that single rows can be left out.
+
+    Args:
+        key: name of the analysis.
+        model: the model.
+        spec: its data.
 
     Raises:
         ConfigError: they cannot; the message says why.
     """
     name = type(model).__name__
     if model.takes_all_rows:
-        raise unsuitable(KEY, f"model {name} takes all rows as one, so that no row can be left out by itself")
+        raise unsuitable(key, f"model {name} takes all rows as one, so that no row can be left out by itself")
     if model.local_latents and not spec.entry_counts:
         local = ", ".join(sorted(model.local_latents))
         problem = f"model {name} has latents for each row ({local}): without its row, such a latent follows its prior"
-        raise unsuitable(KEY, f"{problem}, which no weights of draws given the row can express")
+        raise unsuitable(key, f"{problem}, which no weights of draws given the row can express")
     if "weights" in spec.roles:
         problem = (
             f"rows have weights ('{spec.roles['weights']}'), and a weighted row is not one observation to leave out"
         )
-        raise unsuitable(KEY, problem)
+        raise unsuitable(key, problem)
     if not model.has_predictions:
-        raise unsuitable(KEY, f"model {name} has no outcome, so that rows of two models cannot be compared")
+        raise unsuitable(key, f"model {name} has no outcome, so that rows of two models cannot be compared")
 
 
 class RowLikelihood:
     """The log likelihood of rows at all draws.
 
     Args:
+        key: name of the analysis.
         model: the model.
         spec: its data.
         posterior: the draws.
         block_bytes: limit on the log likelihoods of a block of rows.
     """
 
-    def __init__(self, model: Model, spec: DataSpec, posterior: Posterior, block_bytes: int) -> None:
-        self._model, self._posterior = model, posterior
-        self._draws = DrawBlocks(KEY, model, spec, posterior)
+    def __init__(self, key: str, model: Model, spec: DataSpec, posterior: Posterior, block_bytes: int) -> None:
+        self._key, self._model, self._posterior = key, model, posterior
+        self._draws = DrawBlocks(key, model, spec, posterior)
         self.num_draws = self._draws.num_draws
         self.block_rows = max(
             1, min(block_bytes // (8 * self.num_draws), CHUNK_CELLS // min(CHUNK_DRAWS, self.num_draws))
@@ -139,7 +152,7 @@ class RowLikelihood:
         num_rows = min(64, block.num_rows)
         some = {k: jnp.asarray(v[:num_rows]) for k, v in block.rows.items()}
         draw = self._draws.align(self._draws.first_draw(), block.entries[:num_rows])
-        with asking_model(KEY, self._model, list(some)):
+        with asking_model(self._key, self._model, list(some)):
             predictive = self._model.predict(draw, some)
             predicted = predictive.log_prob(self._model.outcome(some))
         density = np.asarray(predicted, np.float64).reshape(num_rows, -1).sum(axis=1)
@@ -150,6 +163,55 @@ class RowLikelihood:
             name = type(self._model).__name__
             values = f"{found[row]:.6g}, and the log density of its outcome under `predict` {density[row]:.6g}"
             problem = f"model {name}: the log likelihood of row {row} is {values}"
-            raise unsuitable(KEY, f"{problem}; a likelihood with weights, for example, is not that of one observation")
+            raise unsuitable(
+                self._key, f"{problem}; a likelihood with weights, for example, is not that of one observation"
+            )
         is_class = isinstance(predictive, tfp.distributions.Categorical | tfp.distributions.Bernoulli)
         return block.outcome.ndim == 1 and not is_class
+
+
+def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | None:
+    """Return the log scores of rows that were held out, or of the published test set; None without either."""
+    blocks = [
+        (logsumexp(block.log_likelihood, axis=(0, 1)) - math.log(likelihood.num_draws), block.outcome)
+        for block in held_out_blocks(likelihood, shards)
+    ]
+    if not blocks:
+        return None
+    scores, outcomes = map(np.concatenate, zip(*blocks, strict=True))
+    return RowScores(scores, digest_outcomes(outcomes), outcomes.dtype.kind in "iub", likelihood.num_draws)
+
+
+def held_out_blocks(likelihood: RowLikelihood, shards: Shards) -> Iterator[RowBlock]:
+    """Yield blocks of the rows that were held out, or else of the published test set."""
+    found = shards.held_out()
+    rows = found if isinstance(found, dict) else shards.test_rows()
+    num_rows = len(next(iter(rows.values()))) if rows else 0
+    if num_rows == 0:
+        return
+
+    def read(start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: values[start:stop] for name, values in rows.items()}
+
+    yield from likelihood.blocks(read, num_rows, _held_out_entries(shards, num_rows))
+
+
+def _held_out_entries(shards: Shards, num_rows: int) -> np.ndarray:
+    """Return the entry of local latents that each held-out row belongs to: the code of its group, where there are groups."""
+    if shards.group_field is None:
+        return np.zeros(num_rows, np.int64)
+    plain = Shards(shards.path)
+    found = plain.held_out()
+    return np.asarray((found if isinstance(found, dict) else plain.test_rows())[shards.group_field])
+
+
+def relative_efficiency(log_likelihood: Float[np.ndarray, "row chain draw"]) -> Float[np.ndarray, " row"]:
+    """Return the effective sample size of each row's likelihood divided by the number of draws; 1 for few draws."""
+    num_rows, num_chains, num_draws = log_likelihood.shape
+    if num_draws < MIN_DRAWS:
+        return np.ones(num_rows)
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=(1, 2), keepdims=True))
+    half = num_draws // 2
+    halves = np.concatenate([likelihood[..., :half], likelihood[..., -half:]], axis=1)
+    size = effective_sample_size(halves) / (2 * num_chains * half)
+    return np.where(np.isfinite(size), size, 1.0)

@@ -1,0 +1,47 @@
+"""k_fold: score rows under posteriors that have not seen them, each sampled as a job of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.figures.sections import Section
+
+
+class KFold(Analysis):
+    """Cross-validation over folds of rows, over groups of rows, or of the future from the past."""
+
+    pretty_name = "Cross-validation"
+    outputs = ("k_fold.csv", "folds.csv", "pointwise.zarr")
+    message = "Score the folds of {experiment}"
+    reads = ("posterior", "data", "verdict")
+    options: Options
+
+    def check(self, bound: BoundModel, latents: Shapes) -> None:
+        """Require a likelihood by rows that do not have latents of their own."""
+        from bayesmesh.analyses._draw_blocks import check_predictions
+        from bayesmesh.analyses._row_likelihood import check_rows
+        from bayesmesh.analyses.k_fold.score_folds import KEY
+
+        check_rows(KEY, bound.model, bound.data_spec)
+        check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
+
+    def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
+        """Score the rows of each fold under the draws without them, join them, and return the sum as text."""
+        from bayesmesh.analyses.k_fold.score_folds import score_folds
+
+        return score_folds(subject, others, self.options, files)
+
+    def section(self, files: Mapping[str, Path]) -> Section | None:
+        """Show the sum, the folds, and what Pareto-smoothed importance sampling says of the same rows, if it has run."""
+        from bayesmesh.analyses.k_fold.section import build_section
+
+        return build_section(files)
+
+    def cell(self, files: Mapping[str, Path]) -> str:
+        """Return the sum of log scores."""
+        from bayesmesh.analyses.k_fold.section import describe
+
+        return describe(files)

@@ -1,0 +1,98 @@
+"""Tables of cross-validation: ``k_fold.csv`` with the sums over all rows, and ``folds.csv`` with those of each fold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.errors import StoreError
+from bayesmesh.figures.documents import read_csv, render_csv
+from bayesmesh.files import write_text
+from bayesmesh.store.pointwise import RowScores
+
+COLUMNS = (
+    "elpd", "elpd_se", "elpd_mcse", "num_rows", "num_clusters", "num_folds", "num_failed", "joint_elpd", "num_draws",
+    "held_out_elpd", "held_out_se", "held_out_rows", "scheme",
+)  # fmt: skip
+"""Columns of ``k_fold.csv``, one row; sums in nats. Without groups, there are as many clusters as rows."""
+
+
+class Fold(NamedTuple):
+    """What was scored of a fold, a row of ``folds.csv``.
+
+    Attributes:
+        experiment: the refit.
+        num_rows: rows that were left out.
+        num_training_rows: rows from which it was sampled.
+        elpd: sum of the log scores of these rows, in nats.
+        joint_elpd: log predictive density of all of them together, which also scores how they vary together.
+        joint_mcse: Monte Carlo standard error of `joint_elpd`.
+        verdict: on its chains.
+    """
+
+    experiment: str
+    num_rows: int
+    num_training_rows: int
+    elpd: float
+    joint_elpd: float
+    joint_mcse: float
+    verdict: str
+
+
+def write_tables(
+    sums: Path, table: Path, left_out: RowScores, held_out: RowScores | None, folds: Sequence[Fold]
+) -> str:
+    """Write both tables, and return the sum as text.
+
+    Args:
+        sums: path of ``k_fold.csv``.
+        table: path of ``folds.csv``.
+        left_out, held_out: scores of rows.
+        folds: what was scored of each fold.
+    """
+    elpd, error = left_out.total
+    mcse = math.nan if left_out.mcse is None else float(np.sqrt(np.square(left_out.mcse).sum()))
+    clusters = len(left_out.elpd) if left_out.cluster is None else len(np.unique(left_out.cluster))
+    held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
+    num_failed = len(left_out.failed)
+    joint = sum(fold.joint_elpd for fold in folds)
+    row = (elpd, error, mcse, len(left_out.elpd), clusters, len(folds), num_failed, joint, left_out.num_draws, *held)
+    write_text(sums, render_csv(COLUMNS, [[*row, left_out.scheme]]))
+    write_text(table, render_csv(Fold._fields, folds))
+    failed = f", {num_failed} of {len(folds)} folds have failed their gates" if num_failed else ""
+    return f"elpd {elpd:.1f} ± {error:.1f} on {len(left_out.elpd)} rows, {left_out.scheme}{failed}"
+
+
+def read_sums(path: Path) -> tuple[dict[str, float], str] | None:
+    """Return column -> number of ``k_fold.csv``, and the scheme in words; None if it does not exist.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return None
+    rows = read_csv(path, COLUMNS)
+    if len(rows) != 1:
+        raise StoreError(f"{path}: {len(rows)} rows instead of one", "run the analysis again")
+    return {name: rows[0].number(name) for name in COLUMNS[:-1]}, rows[0].text(COLUMNS[-1])
+
+
+def read_folds(path: Path) -> list[Fold]:
+    """Return the rows of ``folds.csv``; none if it does not exist.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return []
+    return [
+        Fold(
+            row.text("experiment"), int(row.number("num_rows")), int(row.number("num_training_rows")),
+            row.number("elpd"), row.number("joint_elpd"), row.number("joint_mcse"), row.text("verdict"),
+        )
+        for row in read_csv(path, Fold._fields)
+    ]  # fmt: skip

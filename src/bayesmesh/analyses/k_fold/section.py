@@ -1,0 +1,112 @@
+"""Show cross-validation: a section of the page and a cell of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums
+from bayesmesh.figures import formats
+from bayesmesh.figures.comparison import Comparison
+from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
+from bayesmesh.store.pointwise import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, sum_error
+
+
+def build_section(files: Mapping[str, Path]) -> Section | None:
+    """Build the section; None if nothing was computed.
+
+    Raises:
+        StoreError: a file is damaged.
+    """
+    found = read_sums(files["k_fold.csv"])
+    if found is None:
+        return None
+    sums, scheme = found
+    folds, scores = read_folds(files["folds.csv"]), read_pointwise(files[POINTWISE])["left_out"]
+    said = [*sentences(sums, scheme, folds), *filter(None, [_compare(scores, _by_single_rows(files))])]
+    table = html_table(_table(folds), "Folds")
+    body = render(Path(__file__).with_name("section.html"), sentences=said, folds=table)
+    numbers = [KeyNumber("Cross-validated log score", _text(sums, "elpd"), f"elpd, nats, {scheme}")]
+    if sums["num_failed"]:
+        number = f"of {formats.count(sums['num_folds'])} folds"
+        numbers.append(KeyNumber("Folds with failed gates", formats.count(sums["num_failed"]), number, "warn"))
+    return Section(body, numbers)
+
+
+def describe(files: Mapping[str, Path]) -> str:
+    """Return the sum of log scores; empty if nothing was computed."""
+    found = read_sums(files["k_fold.csv"])
+    if found is None:
+        return ""
+    doubt = " (folds failed)" if found[0]["num_failed"] else ""
+    return f"cross-validated elpd {_text(found[0], 'elpd')}{doubt}"
+
+
+def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> list[str]:
+    """Return what the sums say, in words."""
+    num_rows, num_clusters = sums["num_rows"], sums["num_clusters"]
+    mean, error = sums["elpd"] / num_rows, sums["elpd_se"] / num_rows
+    over = (
+        f" in {formats.count(num_clusters)} groups, over which its error is computed" if num_clusters < num_rows else ""
+    )
+    said = [
+        f"Predicted from draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
+        f"{formats.real(error, 2)} nats on average; the sum over {formats.count(num_rows)} rows{over} is "
+        f"{_text(sums, 'elpd')} ({scheme}). Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats.",
+    ]
+    if sums["held_out_rows"]:
+        held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
+        said.append(
+            f"Rows that no fold has seen have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average under all draws "
+            f"({formats.count(sums['held_out_rows'])} rows)."
+        )
+    failed = [fold.experiment for fold in folds if fold.verdict == "fail"]
+    if failed:
+        said.append(
+            f"The chains of {', '.join(failed)} have failed their gates: the scores of these rows may be wrong. The page of "
+            f"a refit, `snakemake {failed[0]}`, says why."
+        )
+    return said
+
+
+def _by_single_rows(files: Mapping[str, Path]) -> RowScores | None:
+    """Return the scores of the same experiment by an analysis that leaves out single rows; None without any."""
+    own = files[POINTWISE]
+    for path in sorted(own.parent.parent.glob(f"*/{POINTWISE}")):
+        if path != own and (found := read_pointwise(path)["left_out"]).scheme == SINGLE_ROWS:
+            return found
+    return None
+
+
+def _compare(scores: RowScores, single: RowScores | None) -> str:
+    """Say how leave-one-out by importance sampling scores the same rows; empty where it has not run."""
+    if single is None or single.digest != scores.digest:
+        return ""
+    gap = scores.elpd - single.elpd
+    if not np.isfinite(gap).all():
+        return ""
+    found = Comparison(float(gap.sum()), sum_error(gap, scores.cluster))
+    start = f"With single rows left out, importance sampling gives {formats.fixed(float(single.elpd.sum()), 1)}; the difference is {found.text(1)} nats."
+    if scores.cluster is not None:
+        return f"{start} This is what other rows of the same group add to the prediction of a row."
+    return f"{start} Folds leave fewer rows to learn from, so a little less is expected."
+
+
+def _table(folds: Sequence[Fold]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "refit": [fold.experiment for fold in folds],
+            "rows left out": [float(fold.num_rows) for fold in folds],
+            "rows sampled from": [float(fold.num_training_rows) for fold in folds],
+            "log score": [fold.elpd for fold in folds],
+            "log score of all together": [fold.joint_elpd for fold in folds],
+            "verdict": [fold.verdict for fold in folds],
+        }
+    )
+
+
+def _text(sums: Mapping[str, float], name: str) -> str:
+    return f"{formats.fixed(sums[name], 1)} ± {formats.fixed(sums[name + '_se'], 1)}"

@@ -1,0 +1,74 @@
+"""Settings of analyses that refit, and of what each refit leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field, model_validator
+
+from bayesmesh.config.settings import Settings, does_not_fit
+
+
+class Split(Settings):
+    """How the training rows are divided into folds: at random unless a field is named."""
+
+    folds: int = Field(10, ge=2, le=1000)
+    """Number of folds, each of which is left out in turn: a job of its own that samples again."""
+    group: str | None = Field(None, min_length=1)
+    """Field, such as a school: whole groups of rows that share a value of it are left out together."""
+    future: str | None = Field(None, min_length=1)
+    """Field, such as a time: each fold is predicted from the rows with smaller values alone, and later rows are not used."""
+    strata: str | None = Field(None, min_length=1)
+    """Field, such as a class: random folds have rows of each of its values in even shares."""
+    seed: int = Field(0, ge=0, lt=2**32)
+    """Seed of the choice of random folds, or of the groups of a fold."""
+    first_share: float = Field(0.5, gt=0, lt=1)
+    """For `future`: share of the rows before the first fold, which are never scored."""
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Split:
+        named = [key for key in ("group", "future", "strata") if getattr(self, key) is not None]
+        if len(named) > 1:
+            raise does_not_fit(named[0], f"not together with {named[1]}", "keep one of the two")
+        return self
+
+
+class LeftOut(Split):
+    """Training rows that are left out and scored instead: those of a fold, or named ones."""
+
+    fold: int = Field(1, ge=1)
+    """Which of the folds, from 1."""
+    rows: tuple[int, ...] | None = Field(None, min_length=1)
+    """Numbers of the rows, from 0 in the order of the training data, in place of a fold."""
+
+    @model_validator(mode="after")
+    def _check_fold(self) -> LeftOut:
+        if self.fold > self.folds:
+            raise does_not_fit("fold", f"there are {self.folds} folds, found {self.fold}", f"use 1 to {self.folds}")
+        return self
+
+    @property
+    def words(self) -> str:
+        """What is left out, for titles."""
+        if self.rows is not None:
+            return f"without {'row' if len(self.rows) == 1 else 'rows'} {', '.join(map(str, self.rows))}"
+        return f"without fold {self.fold} of {self.folds}"
+
+
+class Refits(Settings):
+    """Settings of an analysis that compares with refits; the base class of its ``Options``."""
+
+    def left_out(self) -> Mapping[str, LeftOut]:
+        """Return the ending of the name of each refit -> the rows that it leaves out, in the order in which `run` gets them."""
+        raise NotImplementedError
+
+
+class Folds(Refits, Split):
+    """Settings of an analysis whose refits are the folds of a split."""
+
+    def left_out(self) -> Mapping[str, LeftOut]:
+        """Return the folds."""
+        split = {key: getattr(self, key) for key in Split.model_fields}
+        digits = len(str(self.folds))
+        numbers = range(1, self.folds + 1)
+        return {f"fold-{n:0{digits}d}-of-{self.folds}": LeftOut(**split, fold=n) for n in numbers}

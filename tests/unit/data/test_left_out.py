@@ -1,0 +1,101 @@
+"""Which rows a fold leaves out, and what its shards hold."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.refits import LeftOut
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.left_out import deal, leave_out
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import DataError
+from bayesmesh.store.layout import DataLayout
+
+GROUP = np.array([4, 4, 4, 4, 7, 7, 9, 9, 9, 2, 2, 2])
+TIME = np.array([1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 8])
+
+
+def chosen(**about: object) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the masks of all folds of `GROUP` and `TIME`."""
+    folds = LeftOut(**about).folds
+    columns = {"group": GROUP, "time": TIME}
+    return [leave_out(LeftOut(**about, fold=n + 1), 12, lambda key, field: columns[field]) for n in range(folds)]
+
+
+def test_random_folds_cover_every_row_once_and_are_even_in_strata() -> None:
+    for about in ({"folds": 5}, {"folds": 3, "strata": "group"}, {"folds": 4, "group": "group"}):
+        masks = chosen(**about)
+        assert (sum(out.astype(int) for out, _ in masks) == 1).all()
+        assert all((stays == ~out).all() for out, stays in masks)
+    sizes = [out.sum() for out, _ in chosen(folds=5)]
+    assert (min(sizes), max(sizes)) == (2, 3)
+    shares = np.array(
+        [[out[value == GROUP].sum() for value in (4, 9, 2)] for out, _ in chosen(folds=3, strata="group")]
+    )
+    assert (np.ptp(shares, axis=0) <= 1).all()
+    assert not (deal(100, 4, 0) == deal(100, 4, 1)).all()
+
+
+def test_groups_stay_together() -> None:
+    for out, _ in chosen(folds=2, group="group"):
+        assert not set(GROUP[out]) & set(GROUP[~out])
+
+
+def test_later_rows_are_neither_left_out_nor_kept() -> None:
+    masks = chosen(folds=3, future="time", first_share=0.5)
+    assert [sorted(set(TIME[out].tolist())) for out, _ in masks] == [[4, 5], [6], [7, 8]]
+    for out, stays in masks:
+        assert TIME[stays].max() < TIME[out].min()
+        assert (stays == (TIME[out].min() > TIME)).all()
+    scored = sum(out.astype(int) for out, _ in masks)
+    assert scored.max() == 1
+    assert (scored == (TIME >= 4)).all()
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"folds": 13}, "left_out.folds': 12 rows for 13 folds"),
+        ({"folds": 5, "group": "group"}, "left_out.group': 4 values of 'group' for 5 folds"),
+        ({"folds": 8, "future": "time"}, "left_out.future': 'time' has 8 different values, too few for 8 folds after the first 50%"),
+        ({"rows": (12,)}, "left_out.rows': row 12 of 12"),
+    ],
+)  # fmt: skip
+def test_more_folds_than_there_are_rows_groups_or_times_are_refused(about: dict[str, object], said: str) -> None:
+    with pytest.raises(DataError, match=re.escape(said)):
+        chosen(**about)
+
+
+def test_shards_hold_the_rows_that_stay_beside_those_of_a_fold_and_their_numbers(layout: DataLayout) -> None:
+    """The rows that the data themselves hold out are in neither, and numbers are those among the other rows."""
+    rows = {"x": np.arange(40.0), "y": np.arange(40) % 2}
+    whole = DataLayout(layout.results, "data", "whole")
+    shard(Dataset(rows), DataSettings(held_out_fraction=0.25), whole)
+    manifest = shard(Dataset(rows), DataSettings(held_out_fraction=0.25, left_out=LeftOut(folds=3, fold=2)), layout)
+    training, fold = Shards(whole.shards), Shards(layout.shards)
+    numbers = fold.left_out()
+    assert training.left_out() is None
+    assert (len(numbers), fold.num_rows) == (10, 20)
+    known = training.read_rows(0, 30)["x"]
+    held_out = fold.held_out()
+    assert isinstance(held_out, dict)
+    np.testing.assert_array_equal(held_out["x"], known[numbers])
+    np.testing.assert_array_equal(fold.read_rows(0, 20)["x"], np.delete(known, numbers))
+    assert manifest["split"]["left_out"] == "without fold 2 of 3"
+    assert fold.fingerprint != training.fingerprint
+    fold.verify()
+
+
+def test_a_missing_field_and_a_watch_matrix_are_refused(layout: DataLayout) -> None:
+    with pytest.raises(DataError, match=re.escape("key 'data.left_out.group': 'z' is not a field with one number")):
+        shard(Dataset({"x": np.arange(9.0)}), DataSettings(left_out=LeftOut(folds=3, group="z")), layout)
+    watched = Dataset({"watched": np.eye(4, dtype=np.uint8)}, kind="interactions")
+    with pytest.raises(DataError, match="kind 'interactions', whose rows are not observations to leave out"):
+        shard(watched, DataSettings(left_out=LeftOut(folds=2)), layout)
+    with pytest.raises(DataError, match="leaves 1 rows to sample from"):
+        shard(Dataset({"x": np.arange(3.0)}), DataSettings(left_out=LeftOut(folds=2)), layout)
