@@ -22,7 +22,7 @@ from bayesmesh import __version__
 from bayesmesh.errors import NOT_AGAIN, UserError, explain_os_error
 from bayesmesh.running.arguments import CORES, GPUS, JOB, PROCESSES, Option, add_options, option, positive
 from bayesmesh.running.early_stop import exiting_on_signal
-from bayesmesh.running.fork_server import run_in_fork
+from bayesmesh.running.fork_client import run_in_fork
 
 _log = logging.getLogger("bayesmesh")
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
+import zarr
 
 from workspace import Workspace
 
@@ -16,17 +23,9 @@ def test_forks_make_what_processes_make(workspace: Workspace) -> None:
     results = workspace.results / "films"
     made = [results / "diagnostics" / name for name in ("summary.csv", "verdict.json")]
     before = [path.read_bytes() for path in made]
-    environment = {k: v for k, v in workspace.environment.items() if k != "BAYESMESH_FORK_SERVER"}
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--forcerun", "diagnose", "--", "films"]
-    with (workspace.root / "forks.log").open("w+") as log:
-        run, names = subprocess.Popen(command, cwd=workspace.root, env=environment, stderr=log), set[str]()
-        while run.poll() is None:
-            names |= set(_names())
-            time.sleep(0.01)
-        log.seek(0)
-        assert run.returncode == 0, log.read()
+    jobs = _run(workspace, "--forcerun", "diagnose", "--", "films")
     # Diagnose and report.
-    assert len({name for name in names if name.startswith("job-")}) >= 2
+    assert len(set().union(*jobs.values())) >= 2
     assert [path.read_bytes() for path in made] == before
     assert workspace.planned("films") == []
     with (results / "benchmarks" / "diagnose.tsv").open() as file:
@@ -35,11 +34,39 @@ def test_forks_make_what_processes_make(workspace: Workspace) -> None:
     assert float(row["max_rss"]) > 100
 
 
-def _names() -> list[str]:
-    found = []
-    for number in (name for name in os.listdir("/proc") if name.isdigit()):
-        try:
-            found.append(Path("/proc", number, "comm").read_text().strip())
-        except OSError:
-            continue
+def test_a_fork_goes_on_from_compilation_to_sampling_and_draws_the_same(completed: Workspace, tmp_path: Path) -> None:
+    copy = completed.copy(tmp_path / "workspace")
+    posterior = Path("results", "films", "posterior.zarr")
+    shutil.rmtree(copy.results / "films" / "chains")
+    jobs = _run(copy, "--forcerun", "compile", "--", str(posterior))
+    assert any(len(names) == 2 for names in jobs.values()), jobs
+    old, new = (zarr.open_group(str(each.root / posterior), mode="r") for each in (completed, copy))
+    for group in ("posterior", "sample_stats", "warmup_sample_stats"):
+        for name, values in old[group].arrays():
+            assert np.array_equal(values[:], new[group][name][:]), name
+    assert copy.planned(str(posterior)) == []
+
+
+def _run(workspace: Workspace, *words: str) -> dict[int, set[str]]:
+    """Run Snakemake with a server of forks; return each fork's number -> its names, one for each of its jobs."""
+    environment = {k: v for k, v in workspace.environment.items() if k != "BAYESMESH_FORK_SERVER"}
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *words]
+    found = collections.defaultdict[int, set[str]](set)
+    with (workspace.root / "forks.log").open("w+") as log:
+        run = subprocess.Popen(command, cwd=workspace.root, env=environment, stderr=log)
+        while run.poll() is None:
+            for number, name in _names():
+                found[number].add(name)
+            time.sleep(0.01)
+        log.seek(0)
+        assert run.returncode == 0, log.read()
     return found
+
+
+def _names() -> Iterator[tuple[int, str]]:
+    """Yield number and name of the forks of all servers."""
+    for number in (name for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError):
+            name = Path("/proc", number, "comm").read_text().strip()
+            if name.startswith("job-"):
+                yield int(number), name

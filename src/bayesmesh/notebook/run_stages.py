@@ -41,7 +41,8 @@ from bayesmesh.planning.lost import is_made_with, why_lost
 from bayesmesh.planning.specs import StageSpec, later_stages, make_spec, write_spec
 from bayesmesh.planning.stage_code import stage_fingerprint
 from bayesmesh.running.arguments import command_of
-from bayesmesh.running.fork_server import ADDRESS, READ_BY_IMPORTS, start_server
+from bayesmesh.running.fork_client import ADDRESS, READ_BY_IMPORTS
+from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.progress import FILE, read_state
 from bayesmesh.store.layout import group_name

@@ -27,6 +27,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.files import hash_file
 from bayesmesh.planning.flow import KEYS, components
 from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running import staying
 
 ALWAYS_HASHED, NEVER_HASHED = 2**20, 2**30
 """Sizes in bytes: files up to the first are compared by content; files above the second by size and time alone."""
@@ -46,6 +47,7 @@ _CHANGING = "changed while it was read"
 
 _EVENTS = {"open", "sqlite3.connect", "os.rename"}
 _active: list[Observation] = []
+_ended: list[Observation] = []
 
 
 class Observation:
@@ -65,6 +67,11 @@ class Observation:
         apart = [*_CONFIGURATION, *_OF_SYSTEM, spec.results, sys.prefix, sys.base_prefix, tempfile.gettempdir()]
         apart += filter(None, map(os.environ.get, _SET_APART))
         self._apart = {find(folder) for folder in apart for find in (os.path.abspath, os.path.realpath)}
+        # What earlier jobs of this process have read or loaded, this one does not read again.
+        for earlier in _ended if staying.began_later() else ():
+            self._started, self._modules = min(self._started, earlier._started), self._modules & earlier._modules
+            self._read |= earlier._read
+            self._later = [*self._later, *earlier._later]
 
     def note(self, path: str, *, is_read: bool) -> None:
         """Record that a file is opened, to be read or only to be written."""
@@ -150,6 +157,8 @@ def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observ
         yield observation
     finally:
         _active.remove(observation)
+        if staying.is_fork():
+            _ended.append(observation)
 
 
 @functools.cache

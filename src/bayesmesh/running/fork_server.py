@@ -3,7 +3,8 @@
 The workflow starts it while it plans, and it ends with the workflow. A job stays the command in its log: where the variable
 `ADDRESS` names a server, ``bayesmesh`` hands over its arguments, folder, environment, files and signals, and ends as the
 fork does. Without a server, or with one whose forks would differ from a new process, it does the work itself. The
-server only imports: JAX's backends, and their threads, start in the forks.
+server only imports: JAX's backends, and their threads, start in the forks. A fork may stay for the next job of its
+experiment (`staying`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import gc
-import hashlib
 import importlib
 import json
 import os
@@ -29,14 +30,13 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TypedDict
+from typing import NoReturn
 
 from bayesmesh.errors import UserError
-
-ADDRESS = "BAYESMESH_FORK_SERVER"
-"""Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
+from bayesmesh.running import staying
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, Request, identity_of, send
 
 PREPARED = (
     "bayesmesh.stages.job", "bayesmesh.config.experiment:experiment_class", "bayesmesh.cli:make_parser",
@@ -47,84 +47,27 @@ PREPARED = (
 """Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them; a
 job forked before the last one does the others itself."""
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
-
-READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
-"""Variables with these beginnings must be the same for the server and for a job."""
-
-_DECLINED, _NUM_THREADS, _PR_SET_PDEATHSIG = "declined\n", "OPENBLAS_NUM_THREADS", 1
+_NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
+_OF_SHELLS = ("_", "SHLVL")
+_STAYS, _GOES = b"s", b"g"
+_ANSWERING = ("fetch", "shard")
+"""Verbs whose forks answer by themselves, because the server may be importing; others may still hold a device as they end."""
 
 
-class _Request(TypedDict):
-    """What a fork is to be: `identity` is compared with the server's, the rest makes it like a new process."""
+@dataclasses.dataclass(eq=False)
+class _Fork:
+    """A fork, the ends of what it is reached by, and who waits for it: nobody while it stays for a next job."""
 
-    identity: str
-    words: list[str]
-    cwd: str
-    environment: dict[str, str]
-    path: list[str]
+    process: int
+    handle: int
+    control: socket.socket
+    request: Request
+    connection: socket.socket | None
 
 
 def fork_name(job: int) -> str:
     """Return the name, in lists of processes, of the fork that works for a process."""
     return f"job-{job}"
-
-
-def _identity(environ: Mapping[str, str]) -> str:
-    """Return a digest of what imports depend on: the interpreter, the package's source, some variables."""
-    files = [(path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in _source()]
-    variables = sorted(item for item in environ.items() if item[0].startswith(READ_BY_IMPORTS))
-    return hashlib.sha256(repr((sys.prefix, sys.version, files, variables)).encode()).hexdigest()
-
-
-def _source() -> Iterator[tuple[str, os.stat_result]]:
-    return ((str(path), path.stat()) for path in sorted(PACKAGE.rglob("*.py")))
-
-
-def run_in_fork(words: Sequence[str]) -> int | None:
-    """Let a fork of the server be ``bayesmesh`` with these arguments; killing this process kills it.
-
-    Returns:
-        Its exit code; None if this process should do the work itself.
-    """
-    environment = dict(os.environ)
-    address = environment.pop(ADDRESS, "off")
-    if address == "off":
-        return None
-    request: _Request = {
-        "identity": _identity(environment), "words": [*words], "cwd": os.getcwd(), "environment": environment, "path": sys.path
-    }  # fmt: skip
-    message = json.dumps(request).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(address)
-            socket.send_fds(connection, [len(message).to_bytes(8, "big")], [0, 1, 2])
-            connection.sendall(message)
-        except OSError:
-            # Snakemake has gone, and its server ends, or is on another node.
-            return None
-        for number in _SIGNALS:
-            signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
-        with contextlib.suppress(ConnectionResetError), connection.makefile() as replies:
-            reply = replies.readline()
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-    if reply == _DECLINED:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        return None
-    if not reply:
-        print(
-            "error: the process that forks jobs has ended, and with it this job\n  remedy: run it again",
-            file=sys.stderr,
-        )
-        return 1
-    code = int(reply)
-    if code < 0:
-        # Whoever waits for this process sees the signal that ended the fork.
-        os.kill(os.getpid(), -code)
-    return code
 
 
 def start_server(environ: MutableMapping[str, str] = os.environ) -> subprocess.Popen[bytes] | None:
@@ -153,8 +96,9 @@ class Server:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._identity, self._num_forks = folder, _identity(os.environ), 0
+        self._folder, self._identity, self._num_jobs = folder, identity_of(os.environ), 0
         self._variables = list(os.environ)
+        self._staying = dict[str, _Fork]()
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / "socket"))
         self._listening.listen(64)
@@ -166,13 +110,15 @@ class Server:
     @property
     def is_needed(self) -> bool:
         """Whether Snakemake runs, or a job."""
-        return self._is_open or self._num_forks > 0
+        return self._is_open or self._num_jobs > 0
 
     def serve(self, timeout: float | None = None) -> None:
         """Handle what has come, waiting for it, but at most `timeout` seconds."""
-        for key, _ in self._events.select(timeout):
+        # What forks say precedes what follows from it: who asked hangs up, and Snakemake starts the next job.
+        events = sorted(self._events.select(timeout), key=lambda event: _order(event[0].data))
+        for key, _ in events:
             # An earlier event may have ended this connection.
-            if key.fd in self._events.get_map():
+            if self._events.get_map().get(key.fd) is key:
                 key.data()
 
     def _leave(self) -> None:
@@ -180,64 +126,159 @@ class Server:
         self._is_open = False
         for file in (self._listening, sys.stdin):
             self._events.unregister(file)
+        for fork in self._staying.values():
+            fork.control.shutdown(socket.SHUT_WR)
+        self._staying.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self) -> None:
         connection, _ = self._listening.accept()
-        length, files, _, _ = socket.recv_fds(connection, 8, 3)
-        num_bytes = int.from_bytes(length, "big")
-        received = connection.recv(num_bytes, socket.MSG_WAITALL)
-        # Less of it, if who asked was killed meanwhile.
-        request: _Request | None = json.loads(received) if 0 < num_bytes == len(received) else None
+        request, files = _receive(connection, 3)
         if request is None or request["identity"] != self._identity:
             with contextlib.suppress(BrokenPipeError):
-                connection.sendall(_DECLINED.encode())
+                connection.sendall(DECLINED.encode())
             connection.close()
-        elif (process := os.fork()) == 0:
-            for key in self._events.get_map().values():
-                os.close(key.fd)
-            (asking,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            Path("/proc/self/comm").write_text(fork_name(asking))
-            connection.close()
-            # What imports have set is kept.
-            for name in self._variables:
-                del os.environ[name]
-            _become(request, files)
+        elif (fork := self._staying.pop(_work(request), None)) is not None:
+            fork.request, fork.connection = request, connection
+            send(fork.control, request, [*files, connection.fileno()])
+            self._watch(fork)
         else:
-            handle = os.pidfd_open(process)
-            end = functools.partial(self._end, process, handle, connection)
-            self._events.register(handle, selectors.EVENT_READ, end)
-            self._events.register(
-                connection, selectors.EVENT_READ, functools.partial(self._pass_on, end, handle, connection)
-            )
-            self._num_forks += 1
+            self._fork(request, connection, files)
         for file in files:
             os.close(file)
 
-    def _pass_on(self, end: Callable[[], None], handle: int, connection: socket.socket) -> None:
+    def _fork(self, request: Request, connection: socket.socket, files: Sequence[int]) -> None:
+        ours, theirs = socket.socketpair()
+        if (process := os.fork()) == 0:
+            for key in self._events.get_map().values():
+                os.close(key.fd)
+            ours.close()
+            # What imports have set is kept.
+            for name in self._variables:
+                del os.environ[name]
+            _become(request, files, connection, theirs)
+        theirs.close()
+        fork = _Fork(process, os.pidfd_open(process), ours, request, connection)
+        self._events.register(fork.handle, selectors.EVENT_READ, functools.partial(self._end, fork))
+        self._events.register(ours, selectors.EVENT_READ, functools.partial(self._hear, fork))
+        self._watch(fork)
+
+    def _watch(self, fork: _Fork) -> None:
+        self._num_jobs += 1
+        assert fork.connection is not None
+        self._events.register(fork.connection, selectors.EVENT_READ, functools.partial(self._pass_on, fork))
+
+    def _pass_on(self, fork: _Fork) -> None:
         """Send the fork a signal; the last one where who asked for it was killed."""
         said = b""
         with contextlib.suppress(ConnectionResetError):
-            said = connection.recv(1)
-        signal.pidfd_send_signal(handle, signal.Signals(said[0]) if said else signal.SIGKILL)
+            assert fork.connection is not None
+            said = fork.connection.recv(1)
+        signal.pidfd_send_signal(fork.handle, signal.Signals(said[0]) if said else signal.SIGKILL)
         if not said:
-            end()
+            self._end(fork)
 
-    def _end(self, process: int, handle: int, connection: socket.socket) -> None:
-        _, status = os.waitpid(process, 0)
-        with contextlib.suppress(BrokenPipeError):
-            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        for file in (handle, connection):
-            self._events.unregister(file)
-        connection.close()
-        os.close(handle)
-        self._num_forks -= 1
+    def _hear(self, fork: _Fork) -> None:
+        """Learn that a fork has answered by itself, and whether it stays."""
+        said = fork.control.recv(1)
+        if not said:
+            # How it ended is told apart.
+            self._events.unregister(fork.control)
+            return
+        self._hang_up(fork)
+        if said == _STAYS:
+            work = _work(fork.request, after=True)
+            if self._is_open and work and work not in self._staying:
+                self._staying[work] = fork
+            else:
+                fork.control.shutdown(socket.SHUT_WR)
+
+    def _hang_up(self, fork: _Fork) -> None:
+        if fork.connection is not None:
+            self._events.unregister(fork.connection)
+            fork.connection.close()
+            fork.connection = None
+            self._num_jobs -= 1
+
+    def _end(self, fork: _Fork) -> None:
+        _, status = os.waitpid(fork.process, 0)
+        if fork.connection is not None:
+            with contextlib.suppress(BrokenPipeError):
+                fork.connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        self._hang_up(fork)
+        self._staying = {work: other for work, other in self._staying.items() if other is not fork}
+        for file in (fork.handle, fork.control):
+            if file in self._events.get_map():
+                self._events.unregister(file)
+        fork.control.close()
+        os.close(fork.handle)
 
 
-def _become(request: _Request, files: Sequence[int]) -> NoReturn:
-    """Be the process of a job, to its end."""
+def _order(handler: Callable[[], None]) -> int:
+    """Return in which order events of one moment are handled: what forks say, then what others do, then new jobs."""
+    function = getattr(handler, "func", handler)
+    return {"_hear": 0, "_answer": 2}.get(function.__name__, 1)
+
+
+def _work(request: Request, *, after: bool = False) -> str:
+    """Return what a fork and a job must have in common for the fork to stay for it, empty if it cannot; `after` the job
+    of a request."""
+    work = staying.work_of(request["words"], after=after)
+    variables = {name: value for name, value in request["environment"].items() if name not in _OF_SHELLS}
+    return json.dumps([work, request["cwd"], variables, request["path"]]) if work else ""
+
+
+def _receive(source: socket.socket, num_files: int) -> tuple[Request | None, list[int]]:
+    """Return a request with its files; None if who sent it has gone, or was killed meanwhile."""
+    length, files, _, _ = socket.recv_fds(source, 8, num_files)
+    num_bytes = int.from_bytes(length, "big")
+    received = source.recv(num_bytes, socket.MSG_WAITALL)
+    return json.loads(received) if 0 < num_bytes == len(received) else None, files
+
+
+def _become(request: Request, files: Sequence[int], connection: socket.socket, control: socket.socket) -> NoReturn:
+    """Be the process of a job, to its end, and perhaps of the next ones."""
     # A server that is killed cannot tell how its forks end: they end with it.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    while True:
+        (asking,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        Path("/proc/self/comm").write_text(fork_name(asking))
+        staying.begin_job()
+        code = _do(request, files)
+        if code or not staying.is_asked():
+            break
+        with open(os.devnull, "r+b") as nothing:
+            # Whoever reads what a job says waits until nobody has its streams any more.
+            for descriptor in range(3):
+                os.dup2(nothing.fileno(), descriptor)
+        _reply(connection, control, _STAYS, "0\n")
+        following, files = _receive(control, 4)
+        if following is None:
+            os._exit(0)
+        request, connection, files = following, socket.socket(fileno=files[3]), files[:3]
+        if not staying.is_current():
+            _reply(connection, control, _GOES, DECLINED)
+            os._exit(0)
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
+    atexit._run_exitfuncs()
+    _flush()
+    status = code if isinstance(code, int) else code is not None
+    if request["words"][:1] and request["words"][0] in _ANSWERING:
+        _reply(connection, control, _GOES, f"{int(status)}\n")
+    # Without the interpreter's walk through all modules.
+    os._exit(status)
+
+
+def _reply(connection: socket.socket, control: socket.socket, said: bytes, text: str) -> None:
+    """Answer who asked, after the server knows that it need not."""
+    control.sendall(said)
+    with contextlib.suppress(OSError):
+        connection.sendall(text.encode())
+    connection.close()
+
+
+def _do(request: Request, files: Sequence[int]) -> object:
+    """Do one job as a new process would, and return its exit code."""
     for descriptor, file in enumerate(files):
         os.dup2(file, descriptor)
         os.close(file)
@@ -254,13 +295,14 @@ def _become(request: _Request, files: Sequence[int]) -> NoReturn:
         code = ended.code
     except BaseException:  # noqa: BLE001 - as the interpreter does at its end
         traceback.print_exc()
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
-    atexit._run_exitfuncs()
+    _flush()
+    return code
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BrokenPipeError):
             stream.flush()
-    # Without the interpreter's walk through all modules.
-    os._exit(code if isinstance(code, int) else code is not None)
 
 
 def _set_blas_threads(number: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from jaxtyping import Array, Float
 from bayesmesh.config.blocks import SamplingSettings
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
+from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
@@ -327,6 +329,15 @@ class Program:
         """Lay out the rows `rows_here` and copy them to the devices."""
         laid_out, shapes = self.target.lay_out(rows, self.devices_here), self.target.data_shapes()
         return {k: to_device(v, self.data_shardings[k], shapes[k].shape) for k, v in laid_out.items()}
+
+    def read_data(
+        self, read_rows: Callable[[int, int], Mapping[str, np.ndarray]], ledger: Ledger
+    ) -> dict[str, jax.Array]:
+        """Read the rows `rows_here` from first to last, lay them out and copy them to the devices; the ledger gets the time."""
+        start = time.perf_counter()
+        data = self.put_data(read_rows(*self.rows_here))
+        ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+        return data
 
     def draws_to_host(self, draws: Mapping[str, jax.Array], count: int) -> dict[str, np.ndarray]:
         """Copy the first `count` draws to the host: of local latents the entries of this process.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.compilation import Compilation, compile_programs
 from bayesmesh.sampling.derive import Extent, lower_derived
 from bayesmesh.sampling.distributed import joined
+from bayesmesh.sampling.kept_programs import keep_programs
 from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
@@ -76,9 +76,7 @@ def run(
             with in_file_of(spec):
                 check_memory(probe, available_memory())
             ledger.device = str(describe_devices(probe.mesh)["kind"])
-            start = time.perf_counter()
-            data = probe.put_data(sampled.read_rows(*probe.rows_here))
-            ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+            data = probe.read_data(sampled.read_rows, ledger)
         cost = audit.cost_of_gradient(probe.target, probe.num_chains)
         expected = audit.expected_seconds(cost, probe.mesh)
         program = probe.with_slice(slice_length(probe, expected))
@@ -97,8 +95,10 @@ def run(
         with peers.together():
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             facts = _facts(program, equations, {**cost, "seconds": seconds}, lengths, programs)
+            observed = observation.files()
             if peers.is_first:
-                write_sealed(spec.layout.audit, {**facts, "observed": observation.files()})
+                write_sealed(spec.layout.audit, {**facts, "observed": observed})
+            keep_programs(spec, shards.fingerprint, observed, program, {k: compiled[k].compiled for k in PROGRAMS})
     return _line(program, lengths, seconds, programs, growth)
 
 

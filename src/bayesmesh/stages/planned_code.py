@@ -17,6 +17,7 @@ from bayesmesh.config.source_imports import PACKAGE_ROOT
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.planning.stage_code import stage_files, stage_fingerprint
+from bayesmesh.running import staying
 from bayesmesh.running.overhead import process_started
 
 type _Stamp = tuple[int, int, int, int]
@@ -83,6 +84,14 @@ def _load(loader: SourceFileLoader, path: str) -> object:
 
 # Python asks for the state of each module's file just before it loads it, compiled or not.
 SourceFileLoader.path_stats = _load  # type: ignore[method-assign,assignment]
+
+
+def _is_unchanged() -> bool:
+    """Return whether all modules that were loaded, and all files that were fingerprinted, are as they were then."""
+    return all(os.path.exists(name) and _stamp(name) == stamp for name, stamp in (_loaded | _fingerprinted).items())
+
+
+staying.check_before(_is_unchanged)
 
 
 def _name(path: str) -> str:

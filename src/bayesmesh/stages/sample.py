@@ -8,8 +8,7 @@ import importlib
 import logging
 import math
 import socket
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import StoreError
 from bayesmesh.planning.specs import StageSpec
+from bayesmesh.running import staying
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling.audit import read_lengths
@@ -28,6 +28,7 @@ from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
+from bayesmesh.sampling.kept_programs import is_on_cpu, take_programs
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
@@ -78,9 +79,9 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             shards, data_spec = shards_of(spec)
             lengths = read_lengths(spec.layout.audit)
             sampled = shards.condensed()
-            program = make_program(spec, sampled.spec(compute.dtype), lengths.slice_draws, shards.blocks)
-            warn_of_idle_gpu(program.mesh, compute)
             observed = observed_digests(spec.layout.audit)
+            program, kept = _make_program(spec, shards, sampled, lengths.slice_draws, observed)
+            warn_of_idle_gpu(program.mesh, compute)
             identity = ledger.identity = chain_identity(spec.config, shards.fingerprint, spec.num_chains, observed)
             made_from = {"config": spec.config, "data": shards.fingerprint, "observed": observed}
             if anew := explain_new_chains(spec.layout, identity, made_from):
@@ -91,12 +92,10 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
             store, facts = _open_store(spec, folder, identity, program, content, lock)
             store.reconcile_manifest(spec.layout.sampled(group_name(group)))
             ledger.device = facts["device"]
-            compiled = _Programs(program, ledger, peers)
+            compiled = _Programs(program, ledger, peers, kept)
             compiled.load(_programs_left(store, settings.draws))
             leave()
-            start = time.perf_counter()
-            data = program.put_data(sampled.read_rows(*program.rows_here))
-            ledger.add("transfer", time.perf_counter() - start, num_bytes=sum(v.nbytes for v in data.values()))
+            data = program.read_data(sampled.read_rows, ledger)
         _check_same(peers, [identity, group, program.slice_draws, store.segment_draws, settings.draws])
         # Of many datasets, a group has the chains of all.
         key = GroupKey(settings.seed, group * program.num_chains)
@@ -112,7 +111,16 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
+        staying.stay(is_possible=is_on_cpu(program))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
+
+
+def _make_program(
+    spec: StageSpec, shards: Shards, sampled: Shards, slice_draws: int, observed: Mapping[str, str]
+) -> tuple[Program, Mapping[str, jax.stages.Compiled]]:
+    """Return the programs with those executables of theirs that this process has kept from the compile stage."""
+    kept = take_programs(spec, shards.fingerprint, observed, slice_draws)
+    return kept or (make_program(spec, sampled.spec(spec.compute.dtype), slice_draws, shards.blocks), {})
 
 
 @contextlib.contextmanager
@@ -179,15 +187,16 @@ def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
 
 
 class _Programs(dict[str, jax.stages.Compiled]):
-    """Name -> compiled program from the persistent cache, loaded on first use."""
+    """Name -> compiled program: one that is given, or from the persistent cache, loaded on first use."""
 
-    def __init__(self, program: Program, ledger: Ledger, peers: Peers) -> None:
-        super().__init__()
+    def __init__(self, program: Program, ledger: Ledger, peers: Peers, kept: Mapping[str, jax.stages.Compiled]) -> None:
+        super().__init__(kept)
         self._program, self._ledger, self._peers = program, ledger, peers
 
     def load(self, names: Sequence[str]) -> None:
         """Load programs; warn about a cache miss if the compile stage has made them all."""
-        for name, made in compile_programs(self._program, self._ledger, names).items():
+        missing = [name for name in names if name not in self]
+        for name, made in compile_programs(self._program, self._ledger, missing).items():
             self[name] = made.compiled
             if not made.is_warm and self._peers.is_alone:
                 _log.warning(

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.running.fork_server import ADDRESS, fork_name
+from bayesmesh.running.fork_client import ADDRESS
+from bayesmesh.running.fork_server import fork_name
 from workspace import lay_out
 
 START = "import time; from bayesmesh.running.fork_server import start_server; print(start_server().pid, flush=True); time.sleep(3600)"
@@ -148,7 +149,7 @@ def test_a_server_ends_with_its_parent_also_while_it_imports(environment: dict[s
 def test_a_job_after_an_edit_or_with_other_variables_of_jax_does_its_work_itself(
     folder: Path, environment: dict[str, str]
 ) -> None:
-    ask = "from bayesmesh.running.fork_server import run_in_fork; print(run_in_fork(['status']))"
+    ask = "from bayesmesh.running.fork_client import run_in_fork; print(run_in_fork(['status']))"
 
     def said(**variables: str) -> str:
         command = [sys.executable, "-c", ask]

@@ -1,0 +1,100 @@
+"""Hand a job of the command line over to a server of forks, see `fork_server`.
+
+Every job of a workflow begins with this module, so it imports little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+ADDRESS = "BAYESMESH_FORK_SERVER"
+"""Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
+
+DECLINED = "declined\n"
+"""What the server answers where the process that asks should do the work itself."""
+
+READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
+"""Variables with these beginnings must be the same for the server and for a job."""
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+class Request(TypedDict):
+    """What a fork is to be: `identity` is compared with the server's, the rest makes it like a new process."""
+
+    identity: str
+    words: list[str]
+    cwd: str
+    environment: dict[str, str]
+    path: list[str]
+
+
+def send(to: socket.socket, request: Request, files: Sequence[int]) -> None:
+    """Send a request with open files, such as the streams of a job."""
+    message = json.dumps(request).encode()
+    socket.send_fds(to, [len(message).to_bytes(8, "big")], files)
+    to.sendall(message)
+
+
+def identity_of(environ: Mapping[str, str]) -> str:
+    """Return a digest of what imports depend on: the interpreter, the package's source, some variables."""
+    files = [(path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in _source()]
+    variables = sorted(item for item in environ.items() if item[0].startswith(READ_BY_IMPORTS))
+    return hashlib.sha256(repr((sys.prefix, sys.version, files, variables)).encode()).hexdigest()
+
+
+def _source() -> Iterator[tuple[str, os.stat_result]]:
+    return ((str(path), path.stat()) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def run_in_fork(words: Sequence[str]) -> int | None:
+    """Let a fork of the server be ``bayesmesh`` with these arguments; killing this process kills it.
+
+    Returns:
+        Its exit code; None if this process should do the work itself.
+    """
+    environment = dict(os.environ)
+    address = environment.pop(ADDRESS, "off")
+    if address == "off":
+        return None
+    request: Request = {
+        "identity": identity_of(environment), "words": [*words], "cwd": os.getcwd(), "environment": environment, "path": sys.path
+    }  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(address)
+            send(connection, request, [0, 1, 2])
+        except OSError:
+            # Snakemake has gone, and its server ends, or is on another node.
+            return None
+        for number in _SIGNALS:
+            signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
+        with contextlib.suppress(ConnectionResetError), connection.makefile() as replies:
+            reply = replies.readline()
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+    if reply == DECLINED:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return None
+    if not reply:
+        print(
+            "error: the process that forks jobs has ended, and with it this job\n  remedy: run it again",
+            file=sys.stderr,
+        )
+        return 1
+    code = int(reply)
+    if code < 0:
+        # Whoever waits for this process sees the signal that ended the fork.
+        os.kill(os.getpid(), -code)
+    return code

@@ -1,0 +1,55 @@
+"""A job hands itself over, and ends as the server says; without one, or where that declines, it does its work itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, identity_of, run_in_fork
+
+
+def answer(listening: socket.socket, reply: str, received: list[Any]) -> None:
+    """Answer one job as a server does, and keep what it asked for."""
+    connection, _ = listening.accept()
+    with connection:
+        length, files, _, _ = socket.recv_fds(connection, 8, 3)
+        received += [json.loads(connection.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)), len(files)]
+        for file in files:
+            os.close(file)
+        connection.sendall(reply.encode())
+
+
+@pytest.mark.parametrize(("reply", "code"), [("0\n", 0), ("75\n", 75), (DECLINED, None), ("", 1)])
+def test_a_job_ends_as_the_server_says(
+    reply: str, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    received: list[Any] = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        listening.listen()
+        server = threading.Thread(target=answer, args=(listening, reply, received))
+        server.start()
+        monkeypatch.setenv(ADDRESS, str(tmp_path / "socket"))
+        assert run_in_fork(["fetch", "--spec", "some.json"]) == code
+        server.join()
+    request, num_files = received
+    assert (request["words"], request["cwd"], num_files) == (["fetch", "--spec", "some.json"], os.getcwd(), 3)
+    assert ADDRESS not in request["environment"]
+    assert ("has ended" in capfd.readouterr().err) == (reply == "")
+
+
+@pytest.mark.parametrize("address", ["off", "/nowhere/socket"])
+def test_without_a_server_a_job_does_its_work_itself(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ADDRESS, address)
+    assert run_in_fork(["status"]) is None
+
+
+def test_jobs_differ_in_what_imports_read() -> None:
+    assert identity_of({"HOME": "/a"}) == identity_of({"HOME": "/b"})
+    assert identity_of({"JAX_ENABLE_X64": "1"}) != identity_of({})

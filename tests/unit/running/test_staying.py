@@ -1,0 +1,46 @@
+"""A fork stays only for the job that follows, and only while its code is unchanged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bayesmesh.running import staying
+
+SPEC = "results/digits/specs/{}-0123456789ab.json"
+
+
+@pytest.mark.parametrize(("verb", "following"), [("compile", "sample"), ("sample", "assemble")])
+def test_a_fork_may_stay_for_the_next_job_of_the_same_experiment_on_the_same_cores(verb: str, following: str) -> None:
+    done = [verb, "--spec", SPEC.format(verb), "--later=", "--cores", "2"]
+    assert staying.work_of(done, after=True) == staying.work_of(
+        [following, "--spec", SPEC.format(following), "--cores", "2"]
+    )
+    others = [SPEC.format(following).replace("digits", "films"), "2"], [SPEC.format(following), "1"]
+    for spec, cores in others:
+        assert staying.work_of(done, after=True) != staying.work_of([following, "--spec", spec, "--cores", cores])
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["status"], ["diagnose", "--spec", SPEC.format("diagnose")], ["sample", "--experiment", "digits"]]
+)
+def test_nothing_stays_for_other_jobs(words: list[str]) -> None:
+    assert staying.work_of(words) == []
+    assert staying.work_of(["assemble", "--spec", SPEC.format("assemble")], after=True) == []
+
+
+def test_only_a_fork_stays_and_a_later_job_has_its_own_beginning_and_peak() -> None:
+    code = (
+        "import resource; from bayesmesh.running import staying\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "staying.stay(); print(staying.is_fork(), staying.is_asked())\n"
+        "staying.begin_job(); held = bytearray(200 * 2**20); del held; staying.stay()\n"
+        "print(staying.is_fork(), staying.is_asked(), staying.began_later()); before = peak()\n"
+        "staying.begin_job(); print(staying.is_asked(), staying.began_later() is not None, before > 200 > peak())\n"
+        "staying.MOST_BYTES = 1; staying.stay(); print(staying.is_asked())\n"
+        "staying.check_before(lambda: False); print(staying.is_current())\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said == ["False False", "True True None", "False True True", "False", "False"]
