@@ -290,7 +290,7 @@ class GateSettings(Settings):
     ess_bulk: Gate = _gate(400.0, "Smallest bulk effective sample size, in draws.")
     ess_tail: Gate = _gate(400.0, "Smallest tail effective sample size, in draws.")
     mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
-    divergences: Gate = _gate(0.0, "Largest share of divergent draws.")
+    divergences: Gate = _gate(0.0, "Largest share of divergent trajectories. A larger one of at most 0.001 warns.")
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
     max_coordinates: int | None = Field(None, ge=1)
     """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess
@@ -317,7 +317,7 @@ _POSSIBLE: dict[str, tuple[float, float, str]] = {
     "ess_bulk": (0.0, math.inf, "effective sample sizes are positive"),
     "ess_tail": (0.0, math.inf, "effective sample sizes are positive"),
     "mcse_mean": (0.0, math.inf, "standard errors are positive"),
-    "divergences": (0.0, 1.0, "it is a share of the draws, from 0 to 1"),
+    "divergences": (0.0, 1.0, "it is a share of the trajectories, from 0 to 1"),
     "bfmi": (0.0, 2.0, "the fraction is about 1 where energies of successive draws are unrelated, and never above 2"),
 }
 """Gate -> the smallest and the largest limit that can decide anything, and why."""

@@ -64,7 +64,8 @@ def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
 
 
 def _divergences(statistics: Mapping[str, np.ndarray]) -> float:
-    return divergence_share(statistics["diverging"]) if "diverging" in statistics else float("nan")
+    found = statistics.get("divergent_share", statistics.get("diverging"))
+    return float("nan") if found is None else divergence_share(found)
 
 
 def _energies(statistics: Mapping[str, np.ndarray], num_chains: int) -> np.ndarray:

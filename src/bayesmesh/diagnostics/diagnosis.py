@@ -173,6 +173,8 @@ def _energy_content(sample_stats: dict[str, zarr.Array], num_chains: int) -> dic
     if "diverging" in sample_stats:
         diverging = _by_chain(read_part(sample_stats["diverging"]))
         share, num_divergences = divergence_share(diverging), int(np.count_nonzero(diverging))
+    if "divergent_share" in sample_stats:
+        share = divergence_share(_by_chain(read_part(sample_stats["divergent_share"])))
     acceptance = None
     if "acceptance_rate" in sample_stats:
         mean = float(read_part(sample_stats["acceptance_rate"]).mean(dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Compute statistics of Hamiltonian trajectories: fraction of missing information, divergent draws."""
+"""Compute statistics of Hamiltonian trajectories: fraction of missing information, share of divergences."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def bfmi(energy: Real[np.ndarray, "..."]) -> Float[np.ndarray, " chain"]:
 
 
 def divergence_share(diverging: Bool[np.ndarray, "chain draw"] | Real[np.ndarray, "chain draw"]) -> float:
-    """Return the share of draws whose trajectory diverged.
+    """Return the share of trajectories that diverged.
 
     Args:
-        diverging: one flag per draw, bool or 0 and 1.
+        diverging: one flag per draw, bool or 0 and 1; or, where a draw takes several trajectories, the share of these.
 
     Returns:
-        Share between 0 and 1; NaN without draws, or if a flag is not a number.
+        Share between 0 and 1; NaN without draws, or if one is not a number.
 
     Reference:
         Betancourt 2017, "A conceptual introduction to Hamiltonian Monte Carlo", arXiv:1701.02434.

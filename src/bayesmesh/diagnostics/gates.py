@@ -17,6 +17,11 @@ from bayesmesh.diagnostics.convergence import within, worst_position
 from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.diagnostics.wording import WORDINGS
 
+MOST_ISOLATED = 1e-3
+"""Share of divergent trajectories up to which they are isolated and the gate warns: so few draws, whatever they would have
+been, move no mean by a tenth of a standard deviation unless they are a hundred standard deviations away. They may still
+be the edge of a region that chains do not enter, and that a warning says."""
+
 
 def evaluate_gates(
     table: pd.DataFrame, divergence_share: float | None, bfmi: np.ndarray | None, gates: GateSettings
@@ -26,15 +31,15 @@ def evaluate_gates(
     Args:
         table: one row per coordinate, columns variable, index (text, empty for scalars), label (the index in names, or empty), sd, mcse_mean, r_hat, ess_bulk,
             ess_tail, and chance, the probability of an R-hat above its limit if chains agree (`chance_of_r_hat`).
-        divergence_share: share of divergent draws, between 0 and 1; NaN if not recorded, None for a kernel that records
-            none, which has no such gate.
+        divergence_share: share of divergent trajectories, between 0 and 1; NaN if not recorded, None for a kernel that
+            records none, which has no such gate.
         bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
             without energies.
         gates: limits and severities.
 
     Returns:
         One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
-        above the limit.
+        above the limit, and for a share of divergent trajectories of at most `MOST_ISOLATED`.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
@@ -59,9 +64,17 @@ def evaluate_gates(
         chains = [f"chain {chain}" for chain in range(len(bfmi))]
         energies = "energies of the chain are constant, not finite or not recorded"
         measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
-    results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
+    results = [_allow_isolated(_evaluate(getattr(gates, found[0]), *found)) for found in measured]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     return [_allow_for_chance(results[0], statistics["r_hat"], is_explained, places), *results[1:]]
+
+
+def _allow_isolated(result: GateResult) -> GateResult:
+    """Return the gate on divergences as a warning where it is missed and they are isolated; all else as it is."""
+    if result.name != "divergences" or result.verdict == "pass" or not result.value <= MOST_ISOLATED:
+        return result
+    said = f"{result.message}; at most one in {1 / MOST_ISOLATED:,.0f}: too few to move an estimate by themselves, but see where they gather"
+    return result.model_copy(update={"verdict": "warn", "message": said})
 
 
 def _allow_for_chance(

@@ -69,7 +69,9 @@ class Verdict(_Record):
     num_coordinates: NumCoordinates
     latents: dict[str, Listed]
     num_divergences: int | None
+    """Draws in which any trajectory diverged."""
     divergence_share: Number
+    """Of all trajectories; most kernels take one a draw."""
     bfmi: tuple[Number, ...]
     acceptance_rate: float | None
     datasets: dict[Outcome, int] | None = None

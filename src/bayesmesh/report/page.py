@@ -160,7 +160,7 @@ def _key_numbers(
     if verdict.num_divergences is not None:
         gate = verdict.gate("divergences")
         state = gate.verdict if gate else ""
-        numbers.append(KeyNumber("Divergences", formats.count(verdict.num_divergences), "", state))
+        numbers.append(KeyNumber("Divergent draws", formats.count(verdict.num_divergences), "", state))
     if verdict.acceptance_rate is not None:
         numbers.append(KeyNumber("Mean acceptance", formats.fixed(verdict.acceptance_rate, 3)))
     numbers += of_analyses

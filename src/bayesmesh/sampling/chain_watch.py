@@ -135,7 +135,10 @@ def find_troubles(
     found = {"lost": ~np.isfinite(statistics["lp"])}
     if "step_size" in statistics:
         found["frozen"] = ~(statistics["step_size"] >= SMALLEST_STEP)
-    if "diverging" in statistics:
+    if "divergent_share" in statistics:
+        # Of the many trajectories of a draw; `diverging` says whether any of them did.
+        found["divergent"] = statistics["divergent_share"] >= 1
+    elif "diverging" in statistics:
         found["divergent"] = statistics["diverging"].astype(bool)
     if is_adjusted and "accepted" in statistics:
         may_move = [statistics[name].astype(bool) for name in ("accepted", "swapped") if name in statistics]

@@ -172,7 +172,11 @@ def test_divergences_and_missing_statistics(run) -> None:
     assert content["num_divergences"] == 5
     assert content["divergence_share"] == pytest.approx(5 / (CHAINS * DRAWS))
     assert [gate["name"] for gate in content["gates"] if gate["verdict"] == "fail"] == ["divergences"]
-    for name in ("energy", "diverging", "acceptance_rate"):
+    groups["sample_stats"]["divergent_share"] = groups["sample_stats"]["diverging"] / 1000
+    content, _ = run(groups)
+    assert (content["verdict"], content["num_divergences"]) == ("warn", 5)
+    assert content["divergence_share"] == pytest.approx(0.005 / (CHAINS * DRAWS))
+    for name in ("energy", "diverging", "divergent_share", "acceptance_rate"):
         del groups["sample_stats"][name]
     content, _ = run(groups)
     assert [gate["name"] for gate in content["gates"] if gate["verdict"] == "fail"] == ["divergences", "bfmi"]

@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.verdict import GateResult, overall
 
 NAMES = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi"]
 GOOD = {"label": "", "sd": 2.0, "mcse_mean": 0.05, "r_hat": 1.001, "ess_bulk": 900.0, "ess_tail": 700.0, "chance": 0.0}
-BAD = {"r_hat": 1.0101, "ess_bulk": 399.0, "ess_tail": 399.0, "mcse_mean": 0.201, "divergences": 1e-4, "bfmi": 0.29}
+BAD = {"r_hat": 1.0101, "ess_bulk": 399.0, "ess_tail": 399.0, "mcse_mean": 0.201, "divergences": 2e-3, "bfmi": 0.29}
 
 
 def verdict_with(name: str = "", value: float = 0.0, gates: GateSettings | None = None, sd: float | None = None):
@@ -119,6 +119,17 @@ def r_hat_gate(values: list[tuple[float, float]], limit: float = 1.01) -> dict[s
     rows = [{"variable": f"v{i}", "index": ""} | GOOD | {"r_hat": r, "chance": p} for i, (r, p) in enumerate(values)]
     settings = GateSettings.model_validate({"r_hat": limit})
     return dumped(evaluate_gates(pd.DataFrame(rows), 0.0, np.array([0.9]), settings))["gates"][0]
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.0, "pass"), (2.5e-4, "warn"), (1e-3, "warn"), (1.01e-3, "fail")])
+def test_isolated_divergences_warn(share: float, verdict: str) -> None:
+    content, gates = verdict_with("divergences", share)
+    assert content["verdict"] == gates["divergences"]["verdict"] == verdict
+    said = "at most one in 1,000: too few to move an estimate by themselves, but see where they gather"
+    assert gates["divergences"]["message"].endswith(said) == (verdict == "warn")
+    assert (
+        verdict_with("divergences", share, GateSettings.model_validate({"divergences": 0.01}))[0]["verdict"] == "pass"
+    )
 
 
 def test_an_r_hat_that_chance_explains_is_a_warning() -> None:

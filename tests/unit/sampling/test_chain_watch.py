@@ -45,6 +45,13 @@ TROUBLED = {
 UNITS = {"warmup": "warmup iterations", "sample": "draws"}
 
 
+@pytest.mark.parametrize(("share", "is_divergent"), [(0.5, False), (1.0, True)])
+def test_a_draw_of_many_trajectories_is_divergent_if_all_are(share: float, is_divergent: bool) -> None:
+    found = watch()
+    found.add("sample", 0, statistics(WINDOW, diverging=True, divergent_share=share))
+    assert (found.ended is not None) == is_divergent
+
+
 @pytest.mark.parametrize(
     ("trouble", "phase"), [(t, p) for t in TROUBLED for p in UNITS if (t, p) != ("frozen", "warmup")]
 )
