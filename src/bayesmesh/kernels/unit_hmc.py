@@ -3,7 +3,8 @@
 All units of a group move at once, and each has its own accept step, so that the step size depends on the coordinates of
 one unit and not on their number. Trajectories longer than a quarter of a period end beyond the conditional mean: such
 overrelaxation (Adler 1981; Neal 1998) keeps successive updates of the groups from a random walk. Each unit's coordinates
-are scaled by an approximate curvature of its conditional density, which follows the other groups as they move.
+are scaled by an approximate curvature of its conditional density, which follows the other groups as they move. Of units
+that accept seldom, warmup makes the curvature larger.
 
 A model may add an exact transition along directions that its data do not identify, such as the scale of factors.
 """
@@ -25,6 +26,17 @@ from bayesmesh.kernels.adaptation.windows import is_window_end
 from bayesmesh.kernels.base import CHAIN, COORDINATES, POSITION, SCALAR, Axes, Kernel, Position, Statistic, Target
 from bayesmesh.kernels.hamiltonian.trajectory import DIVERGENCE_THRESHOLD, STATISTICS, over_chains
 from bayesmesh.kernels.targets.units import Conditional, Units, UnitScale, units_of
+
+_LEAST = 0.8
+"""Units that accept less than this part of the target get smaller scales. It is below 1: units differ, and if all were
+held to the target of their mean, step sizes would grow until all were at it."""
+
+_GAIN, _GAIN_EXPONENT, _MOST_INFLATED = 2.0, -0.6, 6.0
+"""Steps of the search for a unit's log inflation: factor and power of the number of iterations; and its limit."""
+
+_CAUTION = 0.95
+"""Part of the adapted step size that draws use. Where the number of steps changes, acceptance jumps, so that the search
+often ends there; draws then use the larger number."""
 
 
 class Options(Settings):
@@ -68,27 +80,37 @@ class UnitState(NamedTuple):
 
 
 class UnitTuning(NamedTuple):
-    """Tuning of a step: (group,) float64 step sizes, and the information about units, without the chain axis."""
+    """Tuning of a step: (group,) float64 step sizes, and the information that scales units, without the chain axis."""
 
     step_size: jax.Array
     information: Position
 
 
 class UnitAdaptation(NamedTuple):
-    """Adaptation: a search for a step size for each group, and the information about units where it was last measured."""
+    """Adaptation of step sizes and of the scale of each unit; positions are without the chain axis.
+
+    Attributes:
+        step_size: a search for each group.
+        information: the largest about each unit in the window of warmup before this one.
+        largest: the same in this window, so far.
+        log_inflation: log of the factor by which a unit's information is taken to be larger than that; not negative.
+    """
 
     step_size: StepSizeState
     information: Position
+    largest: Position
+    log_inflation: Position
 
 
 class UnitInfo(NamedTuple):
     """Info of a step; `UnitHmc.statistics` lists the recorded fields.
 
     Attributes:
-        acceptance_rate, lp, log_likelihood: (chain,) float64.
+        acceptance_rate, lp, log_likelihood, divergent_share: (chain,) float64.
         accepted, diverging: (chain,) bool.
         n_steps: () int32. step_size: () float64.
         group_acceptance: (chain, group) float64, for adaptation.
+        unit_acceptance: that of each unit, at its coordinates; for adaptation.
     """
 
     acceptance_rate: jax.Array
@@ -98,11 +120,22 @@ class UnitInfo(NamedTuple):
     log_likelihood: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
+    divergent_share: jax.Array
     group_acceptance: jax.Array
+    unit_acceptance: Position
 
 
 class Moved(NamedTuple):
-    """What became of a group: positions, and of each chain, (chain,), densities, acceptance and what happened to any unit."""
+    """What became of a group.
+
+    Attributes:
+        position: of all coordinates.
+        log_prior: (chain,) float64, by how much it has changed.
+        log_likelihood: (chain,) float64.
+        acceptance: (chain, unit) float64, 1 for padding.
+        accepted, diverging: (chain, unit) bool, False for padding.
+        is_unit: (chain, unit) bool, False for padding.
+    """
 
     position: Position
     log_prior: jax.Array
@@ -110,6 +143,25 @@ class Moved(NamedTuple):
     acceptance: jax.Array
     accepted: jax.Array
     diverging: jax.Array
+    is_unit: jax.Array
+
+
+class Tally(NamedTuple):
+    """What happened to units in the rounds of a draw so far.
+
+    Attributes:
+        acceptance: (chain, group) float64, summed over rounds.
+        of_units: acceptance of each unit at its coordinates, (chain, ...), summed over rounds.
+        accepted: (chain,) bool, whether any unit was.
+        divergent: (chain,) float64, number of divergent trajectories.
+        trajectories: (chain,) float64, their number.
+    """
+
+    acceptance: jax.Array
+    of_units: Position
+    accepted: jax.Array
+    divergent: jax.Array
+    trajectories: jax.Array
 
 
 class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
@@ -121,8 +173,9 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         "acceptance_rate": Statistic("1", "Metropolis acceptance probability, averaged over units and groups."),
         "accepted": Statistic("1", "Whether any unit took its proposal."),
         "diverging": Statistic(
-            "1", f"A unit with an energy error above {DIVERGENCE_THRESHOLD:.0f} nats, or not finite."
+            "1", f"Whether any unit had an energy error above {DIVERGENCE_THRESHOLD:.0f} nats, or not finite."
         ),
+        "divergent_share": Statistic("1", "Share of the draw's trajectories that diverged: of each unit, one a round."),
         "n_steps": Statistic("gradient", "Passes over the data, each with the gradient by one group of units."),
         "step_size": Statistic("conditional sd", "Geometric mean of the step sizes of the groups."),
     }
@@ -151,66 +204,75 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
         even = jnp.where(num_steps > 1, options.trajectory_length / num_steps, step_size)
         size = jnp.minimum(step_size, even)
 
-        def one_round(number: Int[Array, ""], carry: tuple[Moved, jax.Array]) -> tuple[Moved, jax.Array]:
-            before, acceptance = carry
+        def one_round(number: Int[Array, ""], carry: tuple[UnitState, Tally]) -> tuple[UnitState, Tally]:
+            now, tally = carry
             keys = _fold(key, number)
-            at, change = units.redraw(_fold(keys, units.num_groups), before.position)
-            now, moved = before._replace(position=at, log_prior=before.log_prior + change), []
+            position, change = units.redraw(_fold(keys, units.num_groups), now.position)
+            now = now._replace(position=position, log_prior=now.log_prior + change)
             jitter = 1 + options.jitter * (2 * halton(state.num_steps * options.rounds + number) - 1)
             for group in range(units.num_groups):
                 conditional = units.given(now.position, group)
                 scale = conditional.scale(tuning.information)
-                found = _move(_fold(keys, group), conditional, scale, size[group] * jitter, num_steps[group])
-                now = found._replace(log_prior=now.log_prior + found.log_prior)
-                moved.append(now)
-            accepted, diverging = (
-                jnp.stack([getattr(m, name) for m in (before, *moved)]).any(axis=0)
-                for name in ("accepted", "diverging")
-            )
-            acceptance = acceptance + jnp.stack([m.acceptance for m in moved], axis=1) / options.rounds
-            return now._replace(accepted=accepted, diverging=diverging), acceptance
+                moved = _move(_fold(keys, group), conditional, scale, size[group] * jitter, num_steps[group])
+                log_prior = now.log_prior + moved.log_prior
+                now = now._replace(position=moved.position, log_prior=log_prior, log_likelihood=moved.log_likelihood)
+                tally = _count(tally, units, group, moved)
+            return now, tally
 
-        nowhere, zero = jnp.zeros(state.log_prior.shape, bool), jnp.zeros_like(state.log_prior)
-        begin = Moved(state.position, state.log_prior, state.log_likelihood, zero, nowhere, nowhere)
-        none = jnp.broadcast_to(zero[:, None], (*zero.shape, units.num_groups))
-        moved, acceptance = jax.lax.fori_loop(0, options.rounds, one_round, (begin, none))
-        after = UnitState(moved.position, moved.log_prior, moved.log_likelihood, state.num_steps + 1)
+        after, tally = jax.lax.fori_loop(0, options.rounds, one_round, (state, _no_tally(state, units)))
+        acceptance = tally.acceptance / options.rounds
         info = UnitInfo(
             acceptance_rate=acceptance.mean(axis=1),
-            accepted=moved.accepted,
-            diverging=moved.diverging,
-            lp=moved.log_prior + moved.log_likelihood,
-            log_likelihood=moved.log_likelihood,
+            accepted=tally.accepted,
+            diverging=tally.divergent > 0,
+            lp=after.log_prior + after.log_likelihood,
+            log_likelihood=after.log_likelihood,
             n_steps=(options.rounds * jnp.sum(num_steps + 1)).astype(jnp.int32),
             step_size=jnp.exp(jnp.mean(jnp.log(step_size))),
+            divergent_share=tally.divergent / tally.trajectories,
             group_acceptance=acceptance,
+            unit_acceptance=jax.tree.map(lambda x: x / options.rounds, tally.of_units),
         )
-        return after, info
+        return after._replace(num_steps=state.num_steps + 1), info
 
     def init_adaptation(self, state: UnitState, target: Target) -> UnitAdaptation:
         """Return the adaptation before the first iteration, with the information where the chains start."""
         units = units_of(target)
         step_size = init_step_size(self.options.initial_step_size * jnp.ones(units.num_groups), 1.0)
-        return UnitAdaptation(step_size, _measure(units, state))
+        information = _measure(units, state)
+        zero = jax.tree.map(jnp.zeros_like, information)
+        return UnitAdaptation(step_size, information, zero, zero)
 
     def adapt(
         self, adaptation: UnitAdaptation, before: UnitState, after: UnitState, info: UnitInfo, target: Target
     ) -> UnitAdaptation:
-        """Adapt step sizes; at the end of a window of warmup, measure the information again."""
+        """Adapt step sizes and the inflation of each unit; at the end of a window of warmup, replace the information.
+
+        The inflation follows Robbins and Monro 1951: it grows while a unit's acceptance is below a share of the target.
+        """
         del before
         counts = jnp.isfinite(info.lp)
         acceptance = jax.vmap(lambda a: mean_over(a, counts), in_axes=1)(info.group_acceptance)
         step_size = update_step_size(adaptation.step_size, acceptance, self.options.target_acceptance)
-        information = jax.lax.cond(
-            is_window_end(after.num_steps, self.num_adaptive),
-            lambda: _measure(units_of(target), after),
-            lambda: adaptation.information,
-        )
-        return UnitAdaptation(step_size, information)
+        least = _LEAST * self.options.target_acceptance
+        gain = _GAIN * after.num_steps.astype(jnp.float64) ** _GAIN_EXPONENT
+
+        def inflate(log_inflation: jax.Array, of_chains: jax.Array) -> jax.Array:
+            change = gain * jnp.where(counts.any(), least - _mean_of(of_chains, counts), 0)
+            return jnp.clip(log_inflation + change, 0, _MOST_INFLATED).astype(log_inflation.dtype)
+
+        inflation = jax.tree.map(inflate, adaptation.log_inflation, info.unit_acceptance)
+        largest = jax.tree.map(jnp.maximum, adaptation.largest, _measure(units_of(target), after))
+        closes = is_window_end(after.num_steps, self.num_adaptive)
+        information = jax.tree.map(lambda new, old: jnp.where(closes, new, old), largest, adaptation.information)
+        largest = jax.tree.map(lambda x: jnp.where(closes, 0, x), largest)
+        return UnitAdaptation(step_size, information, largest, inflation)
 
     def tuning(self, adaptation: UnitAdaptation, is_adapting: Bool[Array, ""] | bool) -> UnitTuning:
-        """Return the step sizes in use while adapting, their averages afterwards, with the information."""
-        return UnitTuning(step_size_in_use(adaptation.step_size, is_adapting), adaptation.information)
+        """Return the step sizes in use while adapting, a little less than their averages afterwards, and the information."""
+        step_size = step_size_in_use(adaptation.step_size, is_adapting) * jnp.where(is_adapting, 1.0, _CAUTION)
+        inflated = jax.tree.map(lambda x, log: x * jnp.exp(log), adaptation.information, adaptation.log_inflation)
+        return UnitTuning(step_size, inflated)
 
     def state_axes(self) -> UnitState:
         """Return the axes of a state."""
@@ -219,7 +281,7 @@ class UnitHmc(Kernel[UnitState, UnitTuning, UnitInfo, UnitAdaptation]):
     def adaptation_axes(self) -> UnitAdaptation:
         """Return the axes of an adaptation."""
         step_size: StepSizeState = jax.tree.map(lambda _: Axes(None), jax.eval_shape(init_step_size, 1.0))
-        return UnitAdaptation(step_size, COORDINATES)
+        return UnitAdaptation(step_size, COORDINATES, COORDINATES, COORDINATES)
 
 
 def _move(
@@ -270,15 +332,35 @@ def _move(
     log_ratio = jnp.where(jnp.isfinite(log_ratio), log_ratio, -jnp.inf)
     log_uniform = jnp.log(jax.vmap(lambda k: jax.random.uniform(k, is_unit.shape[1:], jnp.float64))(key_accept))
     accepted = (log_uniform < log_ratio) & is_unit
-    rate = jnp.where(is_unit, jnp.exp(jnp.minimum(log_ratio, 0)), 0).sum(axis=1)
     log_likelihood = jnp.where(accepted, end.log_likelihood, begin.log_likelihood)
     return Moved(
         position=conditional.place(jnp.where(over_chains(accepted, at), at, start)),
         log_prior=jnp.where(accepted, end.log_prior - begin.log_prior, 0).sum(axis=1),
         log_likelihood=jnp.where(is_unit, log_likelihood, 0).sum(axis=1),
-        acceptance=rate / is_unit.sum(axis=1),
-        accepted=accepted.any(axis=1),
-        diverging=(is_unit & (-log_ratio > DIVERGENCE_THRESHOLD)).any(axis=1),
+        acceptance=jnp.where(is_unit, jnp.exp(jnp.minimum(log_ratio, 0)), 1),
+        accepted=accepted,
+        diverging=is_unit & (-log_ratio > DIVERGENCE_THRESHOLD),
+        is_unit=is_unit,
+    )
+
+
+def _no_tally(state: UnitState, units: Units) -> Tally:
+    """Return a tally before the first round."""
+    zero = jnp.zeros_like(state.log_prior)
+    each = jnp.broadcast_to(zero[:, None], (*zero.shape, units.num_groups))
+    return Tally(each, jax.tree.map(jnp.zeros_like, state.position), jnp.zeros(zero.shape, bool), zero, zero)
+
+
+def _count(tally: Tally, units: Units, group: int, moved: Moved) -> Tally:
+    """Count what became of a group."""
+    num_units = moved.is_unit.sum(axis=1, dtype=jnp.float64)
+    mean = jnp.where(moved.is_unit, moved.acceptance, 0).sum(axis=1) / num_units
+    return Tally(
+        acceptance=tally.acceptance.at[:, group].add(mean),
+        of_units=units.add(tally.of_units, group, moved.acceptance),
+        accepted=tally.accepted | moved.accepted.any(axis=1),
+        divergent=tally.divergent + moved.diverging.sum(axis=1, dtype=jnp.float64),
+        trajectories=tally.trajectories + num_units,
     )
 
 
@@ -289,11 +371,12 @@ def _kinetic(momentum: Float[Array, "chain unit k"]) -> Float[Array, "chain unit
 def _measure(units: Units, state: UnitState) -> Position:
     """Return the mean information over the chains of finite density, without the chain axis."""
     counts = jnp.isfinite(state.log_prior + state.log_likelihood)
+    return jax.tree.map(lambda x: _mean_of(x, counts), units.information(state.position))
 
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.where(over_chains(counts, x), x, 0).sum(axis=0) / jnp.maximum(counts.sum(), 1).astype(x.dtype)
 
-    return jax.tree.map(mean, units.information(state.position))
+def _mean_of(x: Float[Array, "..."], counts: Bool[Array, " chain"]) -> Float[Array, "..."]:
+    """Return the mean over the chains that count; 0 if none does."""
+    return jnp.where(over_chains(counts, x), x, 0).sum(axis=0) / jnp.maximum(counts.sum(), 1).astype(x.dtype)
 
 
 def _fold(key: Key[Array, " chain"], number: int | Int[Array, ""]) -> Key[Array, " chain"]:

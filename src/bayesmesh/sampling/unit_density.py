@@ -76,6 +76,11 @@ class BoundUnits:
             made = self.place(made, group, jnp.broadcast_to(each, (*each.shape[:2], self.size(group))))
         return made
 
+    def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
+        """Add a number of each unit of a group to all of the unit's coordinates."""
+        name = self.groups[group]
+        return self.place(to, name, self.take(to, name) + values[:, :, None].astype(self.target.dtype))
+
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
         """Make the model's `redraw`, and return by how much the log prior has changed."""
 

@@ -91,6 +91,10 @@ class Units(Protocol):
         """Return how much the data say about each unit, repeated for its coordinates, (chain, ...); one pass over the data."""
         ...
 
+    def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
+        """Add a number of each unit of a group to all of the unit's coordinates."""
+        ...
+
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
         """Make a transition that leaves target and log likelihood as they are, along what the data do not identify.
 
@@ -122,6 +126,11 @@ class WholeUnits:
     def information(self, position: Position) -> Position:
         """Return zeros."""
         return jax.tree.map(jnp.zeros_like, position)
+
+    def add(self, to: Position, group: int, values: Float[Array, "chain 1"]) -> Position:
+        """Add a number of each chain to all coordinates."""
+        del group
+        return jax.tree.map(lambda x: x + values.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype), to)
 
     def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
         """Return the positions as they are."""
