@@ -36,7 +36,7 @@ def test_only_a_fork_stays_and_a_later_job_has_its_own_beginning_and_peak() -> N
         "import resource; from bayesmesh.running import staying\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
         "staying.stay(); print(staying.is_fork(), staying.is_asked())\n"
-        "staying.begin_job(); held = bytearray(200 * 2**20); del held; staying.stay()\n"
+        "staying.begin_job(); held = b'x' * 200 * 2**20; del held; staying.stay()\n"
         "print(staying.is_fork(), staying.is_asked(), staying.began_later()); before = peak()\n"
         "staying.begin_job(); print(staying.is_asked(), staying.began_later() is not None, before > 200 > peak())\n"
         "staying.MOST_BYTES = 1; staying.stay(); print(staying.is_asked())\n"
