@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import hashlib
@@ -10,7 +11,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ MISSING_REMEDY = (
 )
 
 
+_FLUSHED_TOGETHER = 16
+
+
 def sync(path: Path) -> None:
     """Flush a file or a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -31,6 +35,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(paths: Iterable[Path]) -> None:
+    """Flush files and folders to the disk, in no order, several at once: a disk serves many requests in the time of one."""
+    # Most commands flush nothing.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_FLUSHED_TOGETHER) as pool:
+        collections.deque(pool.map(sync, paths), maxlen=0)
 
 
 @contextlib.contextmanager
@@ -87,10 +100,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(left)
     temporary.mkdir()
     yield temporary
-    for parent, _, files in os.walk(temporary):
-        for name in files:
-            sync(Path(parent, name))
-        sync(Path(parent))
+    sync_all(Path(parent, name) for parent, _, files in os.walk(temporary) for name in (*files, ""))
     if path.exists():
         path.replace(old)
     temporary.replace(path)

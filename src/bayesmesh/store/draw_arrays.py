@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import zarr
 
-from bayesmesh.files import read_bytes, sync
+from bayesmesh.files import read_bytes, sync_all
 from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
@@ -86,15 +86,10 @@ class DrawArrays:
         """Flush staged shards, and the arrays into which they will move, to the disk."""
         paths = [self.folder / STAGED / file for _, file, _ in staged]
         above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
-        for path in (*paths, *above, self.folder):
-            sync(path)
-        if self._has_new_arrays:
-            for folder, _, _ in os.walk(self.folder / DRAWS):
-                if (about := Path(folder, "zarr.json")).exists():
-                    sync(about)
-                sync(Path(folder))
-            sync(self.folder)
-            self._has_new_arrays = False
+        folders = [Path(folder) for folder, _, _ in os.walk(self.folder / DRAWS)] if self._has_new_arrays else []
+        descriptions = [about for folder in folders if (about := folder / "zarr.json").exists()]
+        sync_all([*paths, *above, *descriptions, *folders, self.folder])
+        self._has_new_arrays = False
 
     def publish(self, staged: Sequence[Staged]) -> None:
         """Move staged shards into place and flush them; idempotent."""
@@ -111,8 +106,7 @@ class DrawArrays:
             if array.shape[1] != stop:
                 _resize(array, stop)
                 changed |= dict.fromkeys((folder / "zarr.json", folder))
-        for path in changed:
-            sync(path)
+        sync_all(changed)
 
     def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
         """Return the array of this name; create it with length 0 if necessary."""
