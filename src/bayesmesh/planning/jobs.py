@@ -94,7 +94,7 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     layout, stage = spec.layout, spec.stage
     if (analysis := analysis_of(stage)) is not None:
         specs = (spec, *map(spec.of, spec.others))
-        return tuple(file for each in specs for file in _read_by_analysis(each, analysis.reads))
+        return tuple(file for each in specs for file in read_by_analysis(each, analysis))
     if stage == "diagnose":
         return (layout.posterior,)
     sharded = spec.data_layout.sharded
@@ -109,7 +109,10 @@ def _inputs(spec: StageSpec) -> tuple[Path, ...]:
     return (sharded, layout.audit, *manifests, layout.posterior, layout.summary, layout.verdict, *made)
 
 
-def _read_by_analysis(spec: StageSpec, words: tuple[str, ...]) -> list[Path]:
+def read_by_analysis(spec: StageSpec, analysis: AnalysisDeclaration) -> list[Path]:
+    """Return the files of an experiment that an analysis reads; of a refit also the verdict."""
+    data = spec.config.get("data", {})
+    words = dict.fromkeys([*analysis.reads, *(["verdict"] if data.get("left_out") else [])])
     return spec.layout.read_by(words, spec.data_layout if "data" in words else None)
 
 

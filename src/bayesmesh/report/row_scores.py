@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bayesmesh.config.declarations import list_analyses
-from bayesmesh.config.refits import Refits
+from bayesmesh.config.refits import Folds
 from bayesmesh.config.registry import read_options
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError
@@ -108,7 +108,7 @@ def pointwise_of(layout: ExperimentLayout) -> Path:
     if path is None:
         name, scoring = layout.experiment, [each for each in list_analyses() if POINTWISE in each.outputs]
         # One that samples nothing again comes first.
-        first = min(scoring, key=lambda each: issubclass(read_options(each.path), Refits))
+        first = min(scoring, key=lambda each: issubclass(read_options(each.path), Folds))
         added = f"add `{first.name}: {{}}` to the experiment and run it again: its draws stay"
         raise ConfigError(f"experiment '{name}' has no scores by row in {layout.folder}", added)
     return path

@@ -13,6 +13,7 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.planning.flow import analysis_of
+from bayesmesh.planning.jobs import read_by_analysis
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
@@ -104,5 +105,6 @@ def _subject(declaration: AnalysisDeclaration, spec: StageSpec) -> Subject:
 def _read_by(declaration: AnalysisDeclaration, spec: StageSpec) -> list[Path]:
     """Return the files that identify the inputs read from an experiment; the list of hashes stands for a posterior."""
     layout = spec.layout
-    files = layout.read_by(declaration.reads, spec.data_layout if "data" in declaration.reads else None)
-    return [layout.posterior_hashes if file == layout.posterior else file for file in files]
+    return [
+        layout.posterior_hashes if file == layout.posterior else file for file in read_by_analysis(spec, declaration)
+    ]

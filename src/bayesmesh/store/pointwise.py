@@ -18,7 +18,7 @@ from bayesmesh.store.layout import ROW
 POINTWISE = "pointwise.zarr"
 """Name of the output of an analysis that scores every row."""
 
-_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit", "is_matched", "row", "cluster")
+_OTHERS = ("pareto_k", "effective_parameters", "mcse", "pit", "is_matched", "is_refit", "row", "cluster")
 
 SINGLE_ROWS = "single rows"
 """How rows are left out, unless an analysis says otherwise."""
@@ -38,6 +38,7 @@ class RowScores:
         pit: (row,) float64 or None: probability of a smaller outcome, predicted from all other rows; uniform if the model
             is right.
         is_matched: (row,) float64 or None: 1 where moment matching has improved the score and k.
+        is_refit: (row,) float64 or None: 1 where the score is that of draws that were sampled without the row; k is then 0.
         row: (row,) float64 or None: numbers of the rows among the training rows, where not all are scored.
         cluster: (row,) float64 or None: number of the group that each row belongs to, where groups are left out: rows of
             one are not independent, so that standard errors are those over groups.
@@ -54,6 +55,7 @@ class RowScores:
     mcse: np.ndarray | None = None
     pit: np.ndarray | None = None
     is_matched: np.ndarray | None = None
+    is_refit: np.ndarray | None = None
     row: np.ndarray | None = None
     cluster: np.ndarray | None = None
     scheme: str = SINGLE_ROWS
@@ -100,7 +102,7 @@ def write_pointwise(path: Path, left_out: RowScores, held_out: RowScores | None)
                 continue
             group = root.create_group(name)
             group.attrs.update(digest=scores.digest, is_discrete=scores.is_discrete, num_draws=scores.num_draws)
-            if scores.scheme != SINGLE_ROWS:
+            if scores.scheme != SINGLE_ROWS or scores.failed:
                 group.attrs.update(scheme=scores.scheme, failed=list(scores.failed))
             for array in ("elpd", *_OTHERS):
                 values = getattr(scores, array)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.refits import Folds, LeftOut
+from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import split_name
 
@@ -44,8 +45,10 @@ def test_folds_share_the_dataset_and_have_splits_and_cores_of_their_own(folder: 
     assert plan.split("trial") == "all"
     assert [plan.share(name, 6) for name in plan.experiments] == [6, 2, 2, 2]
     assert plan.shown_by_others() == set(NAMES)
-    inputs = plan.specification("k_fold", "trial").others
-    assert list(inputs) == list(NAMES)
+    job = job_of(plan.specification("k_fold", "trial"))
+    verdicts = [path.parts[-3] for path in job.inputs if path.name == "verdict.json"]
+    assert verdicts == list(NAMES), "its own gates do not run it again"
+    assert {path.parts[-2] for path in job.inputs if path.name == "posterior.zarr"} == {"trial", *NAMES}
     data = {"held_out_fraction": 0.2, "split_seed": 1, "left_out": {"fold": 1}}
     assert len({split_name(data), split_name({**data, "split_seed": 2}), split_name({**data, "left_out": None})}) == 3
 
@@ -86,3 +89,13 @@ def test_fields_exclude_each_other_and_folds_are_numbered() -> None:
         LeftOut(folds=3, fold=4)
     assert LeftOut(rows=(3,)).words == "without row 3"
     assert list(Folds(folds=10).left_out())[::9] == ["fold-01-of-10", "fold-10-of-10"]
+
+
+def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder: Path) -> None:
+    path = folder / "experiments" / "trial.yaml"
+    path.write_text(path.read_text().replace("loo: {}", "loo: {refit: [3, 17]}"))
+    found = load_configuration(folder)
+    names = ("trial-without-row-3", "trial-without-row-17")
+    assert found.experiments["trial"].named_experiments("loo") == names
+    assert set(found.refits["trial"]) == {*names, *NAMES}
+    assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,))

@@ -28,13 +28,17 @@ class Loo(Analysis):
         check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
-        """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text."""
+        """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text.
+
+        The scores of rows for which there are refits are those of the refits.
+        """
         from bayesmesh.analyses.loo.leave_one_out import leave_out_rows
 
-        del others
-        options = self.options
+        options, refits = self.options, tuple(others.values())
         block_bytes = options.block_mebibytes * 2**20
-        return leave_out_rows(subject.bound, subject.posterior, block_bytes, files, options.moment_matching_rows)
+        return leave_out_rows(
+            subject.bound, subject.posterior, block_bytes, files, options.moment_matching_rows, refits
+        )
 
     def section(self, files: Mapping[str, Path]) -> Section | None:
         """Show the sums, Pareto k of the rows, and the rows with the largest."""

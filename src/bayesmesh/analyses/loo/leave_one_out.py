@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -13,8 +14,9 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from bayesmesh.analyses._log_density import LogDensity
+from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_refit
 from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency, score_held_out
-from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo.moment_matching import MOST_COORDINATES, match_moments
 from bayesmesh.analyses.loo.sums import summarise, write_sums
 from bayesmesh.data.shards import Shards
@@ -29,7 +31,12 @@ SMOOTHED_BYTES = 8 * 2**20
 
 
 def leave_out_rows(
-    bound: BoundModel, posterior: Posterior, block_bytes: int, files: Mapping[str, Path], most_matched: int = 0
+    bound: BoundModel,
+    posterior: Posterior,
+    block_bytes: int,
+    files: Mapping[str, Path],
+    most_matched: int = 0,
+    refits: Sequence[Subject] = (),
 ) -> str:
     """Write the scores of all rows and their sums, and return the sums as text.
 
@@ -39,15 +46,25 @@ def leave_out_rows(
         block_bytes: limit on the log likelihoods in memory.
         files: paths of the outputs.
         most_matched: rows at most that moment matching repairs.
+        refits: experiments that were sampled without rows, whose scores replace those by weights.
 
     Raises:
-        ConfigError: single rows of this model cannot be left out.
+        ConfigError: single rows of this model cannot be left out, or its outcome depends on the others.
     """
     jax.config.update("jax_enable_x64", True)
     model, spec, shards = bound
     check_rows(KEY, model, spec)
     likelihood = RowLikelihood(KEY, model, spec, posterior, block_bytes)
-    left_out = _score_left_out(likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched))
+    exact = [score_refit(KEY, refit, block_bytes) for refit in refits]
+    # Columns of statistics lie in the order in which the model reads rows.
+    column = np.argsort(shards.source_rows())
+    known = column[np.concatenate([np.zeros(0, np.int64), *(each.row for each in exact)])]
+    left_out, outcome = _score_left_out(
+        likelihood, shards, lambda found: _repair(bound, posterior, found, most_matched, known)
+    )
+    for each in exact:
+        check_outcomes(KEY, model, each.row, each.outcome, outcome[each.row])
+    left_out = _with_refits(left_out, exact) if exact else left_out
     held_out = score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
     sums = summarise(left_out, held_out)
@@ -60,7 +77,27 @@ Repair = Callable[[Float[np.ndarray, "statistic row"]], Int[np.ndarray, " repair
 """Improves statistics of rows in place, and returns the numbers of these rows."""
 
 
-def _score_left_out(likelihood: RowLikelihood, shards: Shards, repair: Repair) -> RowScores:
+def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
+    """Return scores in which those of refits replace others; Pareto k is then 0, because there are no weights."""
+    assert scores.pareto_k is not None
+    assert scores.effective_parameters is not None
+    assert scores.mcse is not None
+    elpd, k, effective, mcse = (
+        each.copy() for each in (scores.elpd, scores.pareto_k, scores.effective_parameters, scores.mcse)
+    )
+    is_refit = np.zeros(len(elpd))
+    for refit in refits:
+        row = refit.row
+        effective[row] += elpd[row] - refit.elpd
+        elpd[row], mcse[row], k[row], is_refit[row] = refit.elpd, refit.mcse, 0, 1
+    failed = tuple(refit.experiment for refit in refits if refit.verdict == "fail")
+    return dataclasses.replace(
+        scores, elpd=elpd, pareto_k=k, effective_parameters=effective, mcse=mcse, is_refit=is_refit, failed=failed
+    )
+
+
+def _score_left_out(likelihood: RowLikelihood, shards: Shards, repair: Repair) -> tuple[RowScores, np.ndarray]:
+    """Return the scores of all rows, and their outcomes, both in the order of the data."""
     parts, outcomes = [], []
     for block in likelihood.blocks(shards.read_rows, shards.num_rows):
         values = np.moveaxis(block.log_likelihood, -1, 0)
@@ -78,17 +115,21 @@ def _score_left_out(likelihood: RowLikelihood, shards: Shards, repair: Repair) -
     elpd, k, effective, mcse, pit = statistics[:, order]
     is_ordered = bool(np.isfinite(pit).any())
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", likelihood.num_draws)
-    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order])
+    return RowScores(elpd, *about, k, effective, mcse, pit if is_ordered else None, matched[order]), outcome
 
 
 def _repair(
-    bound: BoundModel, posterior: Posterior, statistics: Float[np.ndarray, "statistic row"], most: int
+    bound: BoundModel,
+    posterior: Posterior,
+    statistics: Float[np.ndarray, "statistic row"],
+    most: int,
+    known: Int[np.ndarray, " known"],
 ) -> Int[np.ndarray, " repaired"]:
-    """Match moments for the rows with the highest k; see `leave_one_out` for the statistics."""
+    """Match moments for the rows with the highest k, less those known; see `leave_one_out` for the statistics."""
     k = statistics[1]
     limit = good_k(posterior.num_chains * posterior.num_draws)
     # Rows with a log likelihood that is not finite cannot be repaired, and must not take the places of others.
-    high = np.flatnonzero((k > limit) & np.isfinite(statistics[0]))
+    high = np.setdiff1d(np.flatnonzero((k > limit) & np.isfinite(statistics[0])), known)
     chosen = high[np.argsort(-k[high], kind="stable")][:most]
     density = LogDensity(bound) if len(chosen) else None
     num_draws = posterior.num_chains * posterior.num_draws

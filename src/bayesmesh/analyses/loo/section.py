@@ -23,6 +23,9 @@ MOST_POINTS = 2_000
 LEVEL = 0.01
 """Of the test of calibration."""
 
+MOST_REFITS = 20
+"""Rows without each of which it is suggested to sample again."""
+
 MOST_ROWS = 10
 """Rows with the largest k in the table."""
 
@@ -39,7 +42,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     scores = read_pointwise(files[POINTWISE])["left_out"]
     body = render(
         Path(__file__).with_name("section.html"),
-        sentences=sentences(sums),
+        sentences=sentences(sums, scores),
         figure=draw_k(scores, sums["good_k"]),
         calibration=None if scores.pit is None else draw_pit(scores.pit),
         rows=html_table(worst_rows(scores), "Rows with the largest Pareto k"),
@@ -69,8 +72,8 @@ def _sum_text(sums: Mapping[str, float], name: str) -> str:
     return f"{formats.fixed(sums[name], 1)} ± {formats.fixed(sums[name + '_se'], 1)}"
 
 
-def sentences(sums: Mapping[str, float]) -> list[str]:
-    """Return what the sums say, in words."""
+def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> list[str]:
+    """Return what the sums say, in words, and which rows to leave out by sampling again, if there are scores by row."""
     num_rows = sums["num_rows"]
     mean, error = sums["elpd"] / num_rows, sums["elpd_se"] / num_rows
     said = [
@@ -84,7 +87,7 @@ def sentences(sums: Mapping[str, float]) -> list[str]:
             f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
             f"({formats.count(sums['held_out_rows'])} rows)."
         )
-    return [*filter(None, (*said, _trust(sums), _calibration(sums)))]
+    return [*filter(None, (*said, _trust(sums), _refits(sums, scores), _calibration(sums)))]
 
 
 def _trust(sums: Mapping[str, float]) -> str:
@@ -105,9 +108,27 @@ def _trust(sums: Mapping[str, float]) -> str:
     more = f" For {formats.count(beyond)} of them it is above 1, where even the mean does not exist." if beyond else ""
     return (
         f"The estimate is unreliable: Pareto k is above {limit} for {part}. The posterior without such a row is too far from the one "
-        f"with it, and the sum is probably too high.{repaired}{more} Fit again without these rows, or use a model that is less "
+        f"with it, and the sum is probably too high.{repaired}{more} Sample again without these rows, or use a model that is less "
         "surprised by them."
     )
+
+
+def _refits(sums: Mapping[str, float], scores: RowScores | None) -> str:
+    """Say what was sampled again, and what should be; empty if nothing."""
+    said = []
+    if sums["num_refit"]:
+        number = "1 row" if sums["num_refit"] == 1 else f"{formats.count(sums['num_refit'])} rows"
+        said.append(f"The scores of {number} come from draws that were sampled without the row.")
+    if scores is not None and scores.failed:
+        said.append(f"The chains of {', '.join(scores.failed)} have failed their gates: these scores may be wrong.")
+    if scores is not None and scores.pareto_k is not None and sums["num_high_k"]:
+        known = np.zeros(0) if scores.is_refit is None else np.flatnonzero(scores.is_refit)
+        rows = sorted({*np.flatnonzero(scores.pareto_k > sums["good_k"]).tolist(), *known.tolist()})
+        if len(rows) <= MOST_REFITS:
+            said.append(f"To sample again without each, use `loo: {{refit: {rows}}}`.")
+        else:
+            said.append("These are too many to sample again without each: use cross-validation by folds.")
+    return " ".join(said)
 
 
 def _calibration(sums: Mapping[str, float]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bayesmesh.config.settings import Settings
+from bayesmesh.config.refits import LeftOut, Refits
 
 
-class Options(Settings):
+class Options(Refits):
     """Leave-one-out predictive density of every row, with Pareto k, and the log score of held-out rows."""
 
     block_mebibytes: int = Field(
@@ -20,3 +20,13 @@ class Options(Settings):
         description="Rows with the highest Pareto k, above its limit, that are repaired by moment matching; each evaluates the "
         "density of all rows at all draws some ten times. 0 for none.",
     )
+    refit: tuple[int, ...] = Field(
+        (),
+        max_length=1000,
+        description="Numbers of rows, from 0 in the order of the training data, without each of which the experiment is sampled "
+        "again, so that their scores need no importance weights: those whose Pareto k stays high.",
+    )
+
+    def left_out(self) -> dict[str, LeftOut]:
+        """Return the rows without which the experiment is sampled again."""
+        return {f"without-row-{row}": LeftOut(rows=(row,)) for row in self.refit}

@@ -15,10 +15,10 @@ import pytest
 from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses._refit_scores import log_mean_density
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds, read_sums
-from bayesmesh.analyses.k_fold.score_folds import log_mean_density
 from bayesmesh.analyses.k_fold.section import build_section, describe
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.config.blocks import DataSettings
@@ -220,7 +220,10 @@ def test_an_outcome_that_depends_on_the_rows_that_stay_is_refused(
         Effects, "log_likelihood", lambda self, z, rows: self.predict(z, rows).log_prob(self.outcome(rows))
     )
     options = Options(folds=2)
-    with pytest.raises(ConfigError, match=r"key 'k_fold': model Effects has outcome .* its unit depends on the rows"):
+    with pytest.raises(
+        ConfigError,
+        match=r"key 'k_fold': model Effects has outcome .* where it is left out, .* its unit depends on the rows",
+    ):
         run(tmp_path, options, {fold: stays for fold, (_, stays) in folds_of(tmp_path, options).items()})
 
 

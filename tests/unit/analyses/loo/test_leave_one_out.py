@@ -15,7 +15,7 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency
-from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
 from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows
@@ -25,6 +25,7 @@ from bayesmesh.analyses.loo.settings import Options as LooOptions
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
+from bayesmesh.config.refits import LeftOut
 from bayesmesh.data.base import Dataset, DataSpec, FieldSpec
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
@@ -143,6 +144,48 @@ def test_rows_with_a_high_k_are_repaired_by_moving_the_draws(tmp_path: Path) -> 
     assert (np.abs(after.elpd - exact) < 5 * after.mcse + 1e-3).all()
     np.testing.assert_allclose(after.elpd, exact, atol=0.1)
     assert "2 rows were repaired by moment matching" in build_section(files).body
+
+
+def test_rows_that_are_sampled_without_have_their_exact_scores(tmp_path: Path) -> None:
+    """Two rows far from the others, of which moment matching may repair neither."""
+    generator = np.random.default_rng(8)
+    x = 0.7 + NOISE * generator.standard_normal(40)
+    x[[3, 17]] += [30, -20]
+    dataset, options = Dataset({"x": x[:, None]}, constants={"noise_scale": NOISE}), LooOptions(refit=(3, 17))
+
+    def subject(name: str, left_out: LeftOut | None) -> Subject:
+        data, layout = DataLayout(tmp_path, "data", name), ExperimentLayout(tmp_path, name)
+        shard(dataset, DataSettings(left_out=left_out), data)
+        shards = Shards(data.shards)
+        spec, rows = shards.spec("float64"), shards.read_rows(0, shards.num_rows)["x"]
+        precision = 1 + len(rows) / NOISE**2
+        draws = rows.sum() / NOISE**2 / precision + generator.standard_normal((4, 1000, 1)) / np.sqrt(precision)
+        write_array(open_group(layout.posterior, "w").create_group("posterior"), "mean", draws, (CHAIN, DRAW, "column"))
+        return Subject(layout, lambda: BoundModel(Gaussian(GaussianOptions(), spec), spec, shards))
+
+    refits = {f"one-{ending}": subject(f"one-{ending}", rows) for ending, rows in options.left_out().items()}
+    assert list(refits) == ["one-without-row-3", "one-without-row-17"]
+    files = files_of(tmp_path)
+    whole = subject("one", None)
+    Loo(LooOptions(moment_matching_rows=0)).run(whole, {}, files)
+    before = read_pointwise(files["pointwise.zarr"])["left_out"]
+    assert f"`loo: {{refit: {np.flatnonzero(before.pareto_k > 0.7).tolist()}}}`" in build_section(files).body
+    said = Loo(options).run(whole, refits, files)
+    after, sums = read_pointwise(files["pointwise.zarr"])["left_out"], read_sums(files["loo.csv"])
+    without = 1 / (1 + 39 / NOISE**2)
+    exact = stats.norm.logpdf(x, without * (x.sum() - x) / NOISE**2, np.sqrt(without + NOISE**2))
+    assert np.abs(before.elpd - exact)[3] > 0.3
+    assert (np.abs(after.elpd - exact) < 5 * after.mcse + 1e-4).all()
+    # So far from the others, a row is predicted by few of the draws, with or without it.
+    assert (after.mcse[[3, 17]] < 0.25).all()
+    np.testing.assert_array_equal(np.flatnonzero(after.is_refit), [3, 17])
+    others = after.is_refit == 0
+    np.testing.assert_array_equal(after.elpd[others], before.elpd[others])
+    # The effective number of parameters is the score with the row less that without it.
+    np.testing.assert_allclose(after.elpd + after.effective_parameters, before.elpd + before.effective_parameters)
+    assert (sums["num_refit"], sums["num_high_k"], sums["num_matched"]) == (2, 0, 0)
+    assert "0 of 40 rows with Pareto k above" in said
+    assert "The scores of 2 rows come from draws that were sampled without the row" in build_section(files).body
 
 
 def test_moments_are_matched_in_mean_variance_and_covariance() -> None:
