@@ -142,6 +142,32 @@ def test_the_layout_of_rows_changes_no_draw() -> None:
     assert not other.position.local[:, 37:].any(), "padding has moved"
 
 
+@pytest.mark.verify
+def test_the_layout_of_rows_changes_nothing_that_warmup_learns_by_unit() -> None:
+    """From a scale so wide that many units accept seldom."""
+    kernel, found = UnitHmc(Options(initial_step_size=1.0), 1_000), {}
+    for layout in LAYOUTS:
+        target, keys = bound(layout), jax.random.split(jax.random.key(1), NUM_CHAINS)
+
+        def learn(i: jax.Array, carry: Any, target: BoundTarget = target, keys: jax.Array = keys) -> Any:
+            state, adaptation = carry
+            folded = jax.vmap(lambda k: jax.random.fold_in(k, i))(keys)
+            after, info = kernel.step(folded, state, target, kernel.tuning(adaptation, True))
+            return after, kernel.adapt(adaptation, state, after, info, target)
+
+        state = kernel.init(keys, draws(target), target)
+        go = jax.jit(lambda *carry, learn=learn: jax.lax.fori_loop(0, 5, learn, carry), compiler_options=FAST)
+        begin = kernel.init_adaptation(state, target)
+        wide = begin._replace(information=jax.tree.map(lambda x: 0.02 * x, begin.information))
+        _, found[layout] = go(state, wide)
+    one, other = found["whole"], found["padded"]
+    assert (entries(one.log_inflation).local > 0).mean() > 0.1
+    for name in ("information", "largest", "log_inflation"):
+        for a, b in zip(entries(getattr(one, name)), entries(getattr(other, name)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+    assert not other.log_inflation.local[37:].any(), "padding has learnt"
+
+
 def test_the_state_carries_its_density_and_is_its_own_checkpoint() -> None:
     (state, info), (again, _) = run("padded"), run("padded", cut=1)
     jax.tree.map(np.testing.assert_array_equal, state, again)
