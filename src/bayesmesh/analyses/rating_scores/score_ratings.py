@@ -95,12 +95,19 @@ def _of_draws(name: str, found: Predicted) -> tuple[float | None, float | None]:
 
 
 def holds(found: Predicted, probability: float) -> np.ndarray:
-    """Return whether each rating lies in the central interval of its averaged predictive distribution, (rating,) bool.
+    """Return how far each rating lies in the central interval of its averaged predictive distribution, (rating,) in [0, 1].
 
-    The ends belong to an interval: those of discrete ratings hold at least as much as their probability.
+    A continuous rating lies in it or not. One of discrete ratings counts with the part of its probability that lies between
+    the tails, so that the mean is `probability` where the distribution is right.
+
+    Reference:
+        Czado, Gneiting and Held 2009, "Predictive model assessment for count data", Biometrics 65, section 2.1.
     """
     tail = (1 - probability) / 2
-    return (found.up_to >= tail) & (found.below <= 1 - tail)
+    width = found.up_to - found.below
+    inside = np.minimum(found.up_to, 1 - tail) - np.maximum(found.below, tail)
+    part = np.divide(inside, width, out=np.zeros_like(width), where=width > 0)
+    return np.where(width > 0, np.clip(part, 0, 1), (found.up_to >= tail) & (found.up_to <= 1 - tail))
 
 
 class Users(NamedTuple):

@@ -115,10 +115,23 @@ def test_users_are_resampled_whole() -> None:
     np.testing.assert_allclose(found[:, 0].mean(), ratio, atol=0.2 * error)
 
 
-def test_a_rating_is_held_up_to_both_ends_of_its_interval() -> None:
-    below, up_to = np.array([0.0, 0.02, 0.5, 0.94, 0.96]), np.array([0.03, 0.06, 0.5, 1.0, 1.0])
-    zero = np.zeros(5)
-    assert holds(Predicted(zero, zero, zero, below, up_to, zero), 0.9).tolist() == [False, True, True, True, False]
+def test_a_rating_counts_with_its_part_between_the_tails() -> None:
+    below, up_to = np.array([0.0, 0.03, 0.5, 0.9, 0.96, 0.02]), np.array([0.04, 0.07, 0.5, 1.0, 0.96, 0.98])
+    zero = np.zeros(6)
+    found = holds(Predicted(zero, zero, zero, below, up_to, zero), 0.9)
+    np.testing.assert_allclose(found, [0, 0.5, 1, 0.5, 0, 0.9 / 0.96])
+
+
+def test_intervals_of_right_discrete_distributions_hold_their_probability() -> None:
+    random = np.random.default_rng(8)
+    masses = random.dirichlet(np.ones(5), 20_000)
+    edges = np.concatenate([np.zeros((len(masses), 1)), masses.cumsum(axis=1)], axis=1)
+    drawn = (random.random((len(masses), 1)) > edges[:, 1:5]).sum(axis=1)
+    at = np.arange(len(masses))
+    zero = np.zeros(len(masses))
+    found = Predicted(zero, zero, zero, edges[at, drawn], edges[at, drawn + 1], zero)
+    for probability in (0.5, 0.9):
+        np.testing.assert_allclose(holds(found, probability).mean(), probability, atol=0.012)
 
 
 def test_scores_are_those_of_the_ratings(experiment: tuple[BoundModel, Posterior], files: dict[str, Path]) -> None:
