@@ -54,6 +54,7 @@ def test_what_it_declares_is_what_its_class_says(name: str) -> None:
         "reads",
         "needs_of_source",
         "needs_of_model",
+        "checks_model",
     ):
         if hasattr(cls, attribute):
             assert getattr(cls, attribute) == getattr(analysis, attribute)

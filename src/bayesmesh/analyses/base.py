@@ -102,6 +102,7 @@ class Analysis(ABC):
             (the tables of the diagnose stage). Other changes do not run it again.
         needs_of_source, needs_of_model: entries required in ``offers`` of the data source and the model. An experiment
             whose components lack one is refused before any job starts.
+        checks_model: whether it says how well the model fits; pages name these beside the verdict, which does not.
         options: its settings. If they have a field ``experiments``, a tuple of names, it also reads these experiments.
     """
 
@@ -113,6 +114,7 @@ class Analysis(ABC):
     reads: ClassVar[tuple[str, ...]] = ("posterior", "data")
     needs_of_source: ClassVar[tuple[str, ...]] = ()
     needs_of_model: ClassVar[tuple[str, ...]] = ()
+    checks_model: ClassVar[bool] = False
     options: Settings
 
     def __init__(self, options: Settings) -> None:

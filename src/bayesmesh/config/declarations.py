@@ -61,6 +61,7 @@ class AnalysisDeclaration(Settings):
     reads: tuple[Literal["posterior", "data", "verdict"], ...] = ("posterior", "data")
     needs_of_source: tuple[Word, ...] = ()
     needs_of_model: tuple[Word, ...] = ()
+    checks_model: bool = False
     names_others: bool
 
     @property

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from bayesmesh.config.declarations import declared, list_analyses
+from bayesmesh.config.experiment import requested
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.report.tables import Coordinate
-
-CRITICISM = ("predictive_checks", "loo")
-"""Analyses that check a model, in the order in which a page names them."""
 
 
 def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -> str:
@@ -59,10 +58,9 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate], config: Mappi
         worst = max(others, key=lambda each: each.r_hat)
         listed = f"{_counted(len(others), 'coordinate')} of latents" if len(others) > 1 else "a latent"
         said.append(f"Of {listed} that they do not read, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
-    checks = [name for name in CRITICISM if config.get(name) is not None]
-    where = (
-        "see the sections on it below" if checks else f"the keys {' and '.join(CRITICISM)} of an experiment check that"
-    )
+    is_checked = any(declared(name).checks_model for name in requested(config))
+    keys = ", ".join(each.key for each in list_analyses() if each.checks_model)
+    where = "see the sections on it below" if is_checked else f"the keys {keys} of an experiment ask it"
     said.append(f"Whether the model fits the data is another question: {where}.")
     return " ".join(said)
 

@@ -48,5 +48,5 @@ def test_without_other_coordinates_and_checks_the_page_names_the_keys() -> None:
     said = say_scope(verdict, [coordinate("s", 1.0, is_summary=True)], {"loo": None})
     assert said == (
         "The gates judge the sampling, by 1 monitored quantity. Whether the model fits the data is another question: "
-        "the keys predictive_checks and loo of an experiment check that."
+        "the keys k_fold, loo, predictive_checks of an experiment ask it."
     )

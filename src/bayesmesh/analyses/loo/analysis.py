@@ -16,6 +16,7 @@ class Loo(Analysis):
     pretty_name = "Leave-one-out"
     outputs = ("loo.csv", "pointwise.zarr")
     message = "Leave out each row of {experiment} in turn"
+    checks_model = True
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:

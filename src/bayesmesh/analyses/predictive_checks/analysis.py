@@ -17,6 +17,7 @@ class PredictiveChecks(Analysis):
     pretty_name = "Predictive checks"
     outputs = ("checks.csv", "bins.csv", "prior.csv", "quantities.zarr")
     message = "Compare outcomes simulated from {experiment} with the observed ones"
+    checks_model = True
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:

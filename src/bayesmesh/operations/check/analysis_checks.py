@@ -108,6 +108,7 @@ def check_declarations(name: str, checked: Checked) -> Line:
         "reads",
         "needs_of_source",
         "needs_of_model",
+        "checks_model",
     ):
         declared = getattr(declaration, attribute)
         if getattr(cls, attribute, declared) != declared:
