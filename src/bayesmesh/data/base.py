@@ -79,10 +79,18 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class FieldSpec:
-    """Shape of one row of a field, without the row axis, and its dtype on disk."""
+    """A field of the data.
+
+    Attributes:
+        shape: of one row, without the row axis.
+        dtype: on disk.
+        num_codes: of a field with one whole number for each row, 1 more than the largest of all rows, also of those that are
+            held out; 0 where that is not known.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    num_codes: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,14 +71,14 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
     with atomic_folder(layout.shards) as partial:
         group = open_group(partial, "w")
         if unseen is None:
-            num_rows, num_held_out = _write(group, left, data_settings)
+            num_rows, num_held_out, num_codes = _write(group, left, data_settings)
         else:
-            num_rows, _ = _write(group, left, data_settings.model_copy(update={"held_out_fraction": 0.0}))
+            num_rows, _, num_codes = _write(group, left, data_settings.model_copy(update={"held_out_fraction": 0.0}))
             num_held_out = _write_unseen(group, unseen, dataset.truth)
         arrays = {f"{part}/{name}": array for part in PARTS for name, array in _arrays_in(group, part).items()}
         fingerprint = fingerprint_data(arrays, described)
         fields: JSON = {
-            name: {"shape": list(array.shape[1:]), "dtype": array.dtype.name}
+            name: {"shape": list(array.shape[1:]), "dtype": array.dtype.name, "num_codes": num_codes[name]}
             for name, array in sorted(_arrays_in(group, "rows").items())
         }
         group.attrs.update({**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
@@ -172,8 +172,8 @@ def row_chunks(num_rows: int, row_bytes: int) -> tuple[int, int]:
 # -- writing --------------------------------------------------------------------------------------------------------------
 
 
-def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple[int, int]:
-    """Write all arrays; return the number of training rows, and that of held-out rows or cells."""
+def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple[int, int, dict[str, int]]:
+    """Write all arrays; return the number of training rows, that of held-out rows or cells, and field -> number of codes."""
     rows, num_held_out = dict(dataset.rows), 0
     is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
     if dataset.kind == "interactions" and settings.held_out_fraction > 0:
@@ -190,15 +190,18 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
     if settings.left_out is not None:
         is_hidden, stays = _leave_out(group, dataset, stays, settings.left_out)
         num_held_out = int(is_hidden.sum())
-    for name, values in sorted(rows.items()):
-        _write_rows(group, {"rows": stays, "held_out_rows": is_hidden}, name, values, "rows")
+    num_codes = {
+        name: _write_rows(group, {"rows": stays, "held_out_rows": is_hidden}, name, values, "rows")
+        for name, values in sorted(rows.items())
+    }
     for name, values in sorted(dataset.test_rows.items()):
-        _write_rows(group, {"test_rows": np.ones(values.shape[0], bool)}, name, values, "test_rows")
+        of_test = _write_rows(group, {"test_rows": np.ones(values.shape[0], bool)}, name, values, "test_rows")
+        num_codes[name] = max(num_codes[name], of_test)
     for name, values in sorted(dataset.truth.items()):
         # A latent may be a scalar.
         truth = np.asarray(values)
         write_array(group, f"truth/{name}", truth, [f"{name}_dim_{axis}" for axis in range(truth.ndim)])
-    return int(stays.sum()), num_held_out
+    return int(stays.sum()), num_held_out, num_codes
 
 
 def _leave_out(
@@ -304,8 +307,8 @@ def _with_enough_left(is_hidden: np.ndarray, fraction: float) -> np.ndarray:
 
 def _write_rows(
     group: zarr.Group, parts: Mapping[str, np.ndarray], name: str, values: RowArray, source_part: str
-) -> None:
-    """Write a field's rows, block by block, to each part of the group that has any.
+) -> int:
+    """Write a field's rows, block by block, to each part of the group that has any; return `FieldSpec.num_codes`.
 
     Args:
         group: the group.
@@ -324,7 +327,9 @@ def _write_rows(
             shape = (count, *values.shape[1:])
             array = create_array(group, f"{part}/{name}", shape, values.dtype, dims, chunks=chunks, shards=shards)
             fillers[part] = _Filler(array, sizes[1])
+    num_codes, is_code = 0, len(values.shape) == 1 and values.dtype.kind in "iu"
     for start, block in _blocks(values, row_bytes):
+        num_codes = max(num_codes, int(block.max()) + 1) if is_code else 0
         if block.dtype.kind == "f" and not np.isfinite(block).all():
             row = start + int(np.argwhere(~np.isfinite(block))[0][0])
             raise DataError(f"{source_part}/{name}: row {row}: a value is not finite")
@@ -332,6 +337,7 @@ def _write_rows(
             filler.append(block[parts[part][start : start + len(block)]])
     for filler in fillers.values():
         filler.close()
+    return num_codes
 
 
 def _blocks(values: RowArray, row_bytes: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -79,7 +79,10 @@ class Shards:
             self.labels = {name: tuple(labels) for name, labels in attributes.get("labels", {}).items()}
             self.roles: Mapping[str, str] = attributes.get("roles", {})
             self.fingerprint: str = attributes["fingerprint"]
-            self.fields = {n: FieldSpec(tuple(f["shape"]), f["dtype"]) for n, f in attributes["fields"].items()}
+            self.fields = {
+                name: FieldSpec(tuple(about["shape"]), about["dtype"], about.get("num_codes", 0))
+                for name, about in attributes["fields"].items()
+            }
         except DAMAGE as error:
             raise StoreError(f"{path / 'zarr.json'}: not a whole group of shards: {error}", REMEDY) from error
 

@@ -24,12 +24,14 @@ Rows = Mapping[str, Shaped[Array, "rows ..."]]
 
 @runtime_checkable
 class FieldLike(Protocol):
-    """Shape and dtype of one row of a field."""
+    """Shape and dtype of one row of a field, and number of its codes: see `bayesmesh.data.base.FieldSpec`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def num_codes(self) -> int: ...
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.refits import LeftOut
+from bayesmesh.config.registry import component_path, read_options
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.left_out import deal, leave_out
+from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import DataError
+from bayesmesh.models.glm.model import Glm
 from bayesmesh.store.layout import DataLayout
 
 GROUP = np.array([4, 4, 4, 4, 7, 7, 9, 9, 9, 2, 2, 2])
@@ -89,6 +93,24 @@ def test_shards_hold_the_rows_that_stay_beside_those_of_a_fold_and_their_numbers
     assert manifest["split"]["left_out"] == "without fold 2 of 3"
     assert fold.fingerprint != training.fingerprint
     fold.verify()
+
+
+def test_codes_that_only_a_fold_has_are_counted(layout: DataLayout) -> None:
+    """The group with the largest code is left out: its rows still have an effect of their own."""
+    rows = {"y": np.arange(12.0), "group": GROUP, "x": np.ones(12)}
+    left_out = next(
+        LeftOut(folds=4, group="group", fold=n) for n in range(1, 5) if chosen(folds=4, group="group")[n - 1][0][6]
+    )
+    shard(Dataset(rows), DataSettings(left_out=left_out), layout)
+    for local in ("none", "group"):
+        options = read_options(component_path("model", "glm"))(formula="y ~ 1 + (1 | group)", local_group=local)
+        shards = prepared(layout.shards, functools.partial(Glm.prepare, options))
+        spec = shards.spec()
+        assert Shards(layout.shards).spec().fields["group"].num_codes == 10
+        assert Shards(layout.shards).spec().fields["y"].num_codes == 0
+        assert spec.constants["levels_of_group_0"] == 10
+        if local == "group":
+            assert spec.entry_counts == (0, 0, 3, 0, 4, 0, 0, 2, 0, 0)
 
 
 def test_a_missing_field_and_a_watch_matrix_are_refused(layout: DataLayout) -> None:

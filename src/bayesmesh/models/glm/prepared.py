@@ -248,7 +248,9 @@ class _Reader(NamedTuple):
         Raises:
             ConfigError: a value cannot be an outcome, a count or a code of a group, or is not finite; names the row.
         """
-        most: dict[str, int] = {}
+        coded = {"outcome": self.formula.outcome.text} | {f"{i}": g.group for i, g in enumerate(self.formula.groups)}
+        # Codes that only held-out rows have count too.
+        most = {key: self.spec.fields[name].num_codes for key, name in coded.items() if name in self.spec.fields}
         numbers = [*(f"column {label}" for c in self.columns for label in c.labels)]
         effects = sum(len(c.labels) for part in self.effects for c in part)
 
@@ -298,9 +300,7 @@ class _Reader(NamedTuple):
         for i, group in enumerate(self.formula.groups):
             constants[f"first_effect_of_group_{i}"] = sum(widths[:i])
             about = self.spec.variables.get(group.group)
-            constants[f"levels_of_group_{i}"] = (
-                len(about.levels) if about is not None and about.levels else int(most[f"{i}"])
-            )
+            constants[f"levels_of_group_{i}"] = len(about.levels) if about and about.levels else most[f"{i}"]
         self._check_spread(found)
         if self.family.takes_levels:
             levels = levels_of(self.source, self.formula.outcome)
