@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         _log.warning("%s has no scores by row yet and is left out", name)
     layouts = [ExperimentLayout(results, name) for name in names]
     feature = None if arguments.by is None else read_feature(plan, names[0], arguments.by)
-    found = compare_experiments(layouts, feature)._replace(outdated=find_outdated(plan, names))
+    found = compare_experiments(layouts, feature)
+    found = found._replace(outdated=tuple(dict.fromkeys([*found.outdated, *find_outdated(plan, names)])))
     layout = ComparisonLayout(results, arguments.name or title_of(arguments.names))
     write_comparison(layout, f"Comparison of {', '.join(arguments.names)}", found)
     read = [*choose_scores(layouts).values(), *filter(None, map(evidence_of, layouts))]

@@ -9,13 +9,13 @@ from bayesmesh.config.declarations import list_analyses
 from bayesmesh.config.refits import Folds
 from bayesmesh.config.registry import read_options
 from bayesmesh.diagnostics.verdict import read_verdict
-from bayesmesh.errors import ConfigError
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import EVIDENCE, best_estimate, read_evidence
 from bayesmesh.report.model_comparison import Feature, ModelComparison, compare_models
 from bayesmesh.report.model_evidence import ModelProbability, model_probabilities
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, read_scheme
-from bayesmesh.store.seals import check_output
+from bayesmesh.store.seals import check_output, find_seal, stale_inputs
 
 
 def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | None = None) -> ModelComparison:
@@ -34,7 +34,8 @@ def compare_experiments(layouts: Iterable[ExperimentLayout], feature: Feature | 
         _check_sealed(each, paths[each.experiment])
     scores = {name: read_pointwise(path) for name, path in paths.items()}
     found = compare_models(scores, failed, feature)
-    return found._replace(probabilities=_probabilities(chosen, scores))
+    outdated = tuple(each.experiment for each in chosen if not _is_current(each, paths[each.experiment]))
+    return found._replace(probabilities=_probabilities(chosen, scores), outdated=outdated)
 
 
 def _probabilities(
@@ -64,22 +65,34 @@ def _check_sealed(layout: ExperimentLayout, path: Path) -> None:
         check_output(layout.results, path)
 
 
+def _is_current(layout: ExperimentLayout, path: Path) -> bool:
+    """Return whether an output was made from what is there now, as far as records say."""
+    try:
+        return not any(stale_inputs(layout.results, find_seal(layout.results, path)))
+    except StoreError:
+        return True
+
+
 def choose_scores(layouts: Sequence[ExperimentLayout]) -> dict[str, Path]:
     """Return experiment -> its scores by row, by the first analysis that has left out rows of all of them in one way.
 
-    Where there is none, those of the first analysis of each.
+    Where there is none, those of the first analysis of each. Scores that were made from another posterior than the present
+    one, such as those of an analysis that is no longer asked for, count only where there are no others.
 
     Raises:
         ConfigError: an experiment has no scores; the remedy names the analyses that write them.
         StoreError: they are damaged.
     """
-    first = {each.experiment: pointwise_of(each) for each in layouts}
-    found = {each.experiment: {path.parent.name: path for path in _outputs(each, POINTWISE)} for each in layouts}
+    found: dict[str, dict[str, Path]] = {}
+    for each in layouts:
+        paths = _outputs(each, POINTWISE) or [pointwise_of(each)]
+        current = [path for path in paths if _is_current(each, path)] or paths
+        found[each.experiment] = {path.parent.name: path for path in current}
     for folder in next(iter(found.values()), {}):
         alike = {name: each[folder] for name, each in found.items() if folder in each}
         if len(alike) == len(found) and len({read_scheme(path) for path in alike.values()}) == 1:
             return alike
-    return first
+    return {name: next(iter(each.values())) for name, each in found.items()}
 
 
 def find_pointwise(layout: ExperimentLayout) -> Path | None:

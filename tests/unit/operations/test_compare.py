@@ -184,5 +184,11 @@ def test_scores_are_of_the_first_analysis_that_has_left_out_rows_alike(project: 
     assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
     write_pointwise(path, RowScores(np.arange(200.0), "rows", False, 4000, scheme="2 folds"), None)
     assert {path.parent.name for path in choose_scores(layouts).values()} == {"k_fold"}
+    # Those of another posterior than the present one, which nobody asks for any more, are not used.
+    for layout in layouts:
+        posterior = f"{layout.experiment}/posterior.zarr"
+        scores = [layout.folder / "k_fold" / "pointwise.zarr"]
+        seal_as(results, layout.experiment, "k_fold", scores, inputs={posterior: "of one that is gone"})
+    assert {path.parent.name for path in choose_scores(layouts).values()} == {"loo"}
     only = [layouts[0], ExperimentLayout(results, "scales-prior_scale-1")]
     assert {path.parent.name for path in choose_scores(only).values()} == {"loo"}
