@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bayesmesh.config.declarations import key_of
 from bayesmesh.config.experiment import ExperimentBase
 from bayesmesh.config.refits import Refits
 from bayesmesh.config.settings import NAME_PATTERN
@@ -22,7 +23,7 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
         experiment: its settings.
 
     Raises:
-        ConfigError: a name is too long, or the experiment is itself a refit.
+        ConfigError: a name is too long or of two refits, or the experiment is itself a refit.
     """
     made: dict[str, ExperimentBase] = {}
     named: dict[str, tuple[str, ...]] = {}
@@ -32,13 +33,20 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
         if not left_out:
             continue
         if experiment.data.left_out is not None:
-            raise ConfigError(f"{path}: key 'data.left_out': not together with {analysis}", "remove one of the two")
+            raise ConfigError(
+                f"{path}: key 'data.left_out': not together with {key_of(analysis)}", "remove one of the two"
+            )
         named[analysis] = tuple(f"{name}-{ending}" for ending in left_out)
         for refit, rows in zip(named[analysis], left_out.values(), strict=True):
             if not re.fullmatch(NAME_PATTERN, refit):
                 raise ConfigError(
-                    f"{path}: key '{analysis}': '{refit}' would be the name of a refit; names match {NAME_PATTERN}",
-                    "give the file a shorter name",
+                    f"{path}: key '{key_of(analysis)}': '{refit}' would be the name of a refit; names match {NAME_PATTERN}",
+                    "give the file a shorter name, or the members of its sweep, as `cases` with a `name`",
+                )
+            if refit in made:
+                raise ConfigError(
+                    f"{path}: key '{key_of(analysis)}': another analysis has refits of the same name, '{refit}'",
+                    "give one of them another number of folds, or other rows",
                 )
             made[refit] = experiment.without_analyses(
                 {

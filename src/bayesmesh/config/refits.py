@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from bayesmesh.config.settings import Settings, does_not_fit
 
+MOST_NAMED = 3
+"""Rows that a title names; of more it says how many."""
+
 
 class Split(Settings):
     """How the training rows are divided into folds: at random unless a field is named."""
@@ -30,6 +33,10 @@ class Split(Settings):
         named = [key for key in ("group", "future", "strata") if getattr(self, key) is not None]
         if len(named) > 1:
             raise does_not_fit(named[0], f"not together with {named[1]}", "keep one of the two")
+        if self.future is None and self.first_share != type(self).model_fields["first_share"].default:
+            raise does_not_fit(
+                "first_share", "without `future`, all rows are scored", "remove it, or add `future: FIELD`"
+            )
         return self
 
 
@@ -50,6 +57,8 @@ class LeftOut(Split):
     @property
     def words(self) -> str:
         """What is left out, for titles."""
+        if self.rows is not None and len(self.rows) > MOST_NAMED:
+            return f"without {len(self.rows)} rows"
         if self.rows is not None:
             return f"without {'row' if len(self.rows) == 1 else 'rows'} {', '.join(map(str, self.rows))}"
         return f"without fold {self.fold} of {self.folds}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from bayesmesh.config.loading import load_configuration
+from bayesmesh.config.refit_experiments import make_refits
 from bayesmesh.config.refits import Folds, LeftOut
+from bayesmesh.errors import ConfigError
 from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import split_name
@@ -88,7 +91,21 @@ def test_fields_exclude_each_other_and_folds_are_numbered() -> None:
     with pytest.raises(ValidationError, match="there are 3 folds, found 4"):
         LeftOut(folds=3, fold=4)
     assert LeftOut(rows=(3,)).words == "without row 3"
+    assert LeftOut(rows=tuple(range(1000))).words == "without 1000 rows"
+    with pytest.raises(ValidationError, match="without `future`, all rows are scored"):
+        Folds(first_share=0.8)
+    assert Folds(future="a", first_share=0.8).first_share == 0.8
     assert list(Folds(folds=10).left_out())[::9] == ["fold-01-of-10", "fold-10-of-10"]
+
+
+def test_two_analyses_with_refits_of_one_name_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folds of one would otherwise be scored as those of the other."""
+    experiment = load_configuration(folder).experiments["trial"]
+    asked = {"k_fold": Folds(folds=3), "own:Folds": Folds(folds=3, group="y")}
+    monkeypatch.setattr(type(experiment), "requested_analyses", lambda self: asked)
+    said = f"key 'analyses.own:Folds': another analysis has refits of the same name, '{NAMES[0]}'"
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make_refits(folder / "trial.yaml", "trial", experiment)
 
 
 def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder: Path) -> None:
@@ -99,3 +116,5 @@ def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder:
     assert found.experiments["trial"].named_experiments("loo") == names
     assert set(found.refits["trial"]) == {*names, *NAMES}
     assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,))
+    path.write_text(path.read_text().replace("[3, 17]", "[3, -1]"))
+    assert "key 'loo.refit" in load_configuration(folder).broken["trial"].message

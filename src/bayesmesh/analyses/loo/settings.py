@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from bayesmesh.config.refits import LeftOut, Refits
@@ -20,7 +22,7 @@ class Options(Refits):
         description="Rows with the highest Pareto k, above its limit, that are repaired by moment matching; each evaluates the "
         "density of all rows at all draws some ten times. 0 for none.",
     )
-    refit: tuple[int, ...] = Field(
+    refit: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (),
         max_length=1000,
         description="Numbers of rows, from 0 in the order of the training data, without each of which the experiment is sampled "
