@@ -23,6 +23,7 @@ class RefitRows(NamedTuple):
         row: (row,) int64, numbers among the training rows of the whole experiment.
         elpd, mcse: (row,) log score, in nats, and its Monte Carlo standard error.
         outcome: (row, ...), as the model of the refit has it.
+        sum_mcse: Monte Carlo standard error of the sum of `elpd`: rows share the draws.
         joint: log predictive density of all rows together, in nats, and its Monte Carlo standard error.
         num_draws: of the refit.
         verdict: on its chains.
@@ -33,6 +34,7 @@ class RefitRows(NamedTuple):
     elpd: np.ndarray
     mcse: np.ndarray
     outcome: np.ndarray
+    sum_mcse: float
     joint: tuple[float, float]
     num_draws: int
     verdict: str
@@ -55,15 +57,17 @@ def score_refit(key: str, refit: Subject, block_bytes: int) -> RefitRows:
         raise StoreError(f"{shards.path}: does not say which rows were left out", "run the shard stage again")
     likelihood = RowLikelihood(key, model, spec, refit.posterior, block_bytes)
     scored: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    joint = np.zeros((refit.posterior.num_chains, refit.posterior.num_draws))
+    joint, relative = np.zeros((2, refit.posterior.num_chains, refit.posterior.num_draws))
     for block in held_out_blocks(likelihood, shards):
         values = np.moveaxis(block.log_likelihood, -1, 0)
         joint += values.sum(axis=0)
         scored.append((*log_mean_density(values), block.outcome))
+        relative += relative_densities(values, scored[-1][0])
     total, error = (float(each[0]) for each in log_mean_density(joint[None]))
     elpd, mcse, outcome = map(np.concatenate, zip(*scored, strict=True))
     verdict = read_verdict(refit.layout.verdict).verdict if refit.layout.verdict.exists() else "unknown"
-    return RefitRows(refit.name, rows, elpd, mcse, outcome, (total, error), likelihood.num_draws, verdict)
+    sum_mcse = error_of_sum(relative)
+    return RefitRows(refit.name, rows, elpd, mcse, outcome, sum_mcse, (total, error), likelihood.num_draws, verdict)
 
 
 def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray, own: np.ndarray) -> None:
@@ -84,6 +88,32 @@ def check_outcomes(key: str, model: object, rows: np.ndarray, found: np.ndarray,
     at = int(np.argmin((found == own).reshape(len(own), -1).all(axis=1)))
     problem = f"model {type(model).__name__} has outcome {found[at]} in row {rows[at]} where it is left out"
     raise unsuitable(key, f"{problem}, and {own[at]} otherwise: its unit depends on the rows from which it is sampled")
+
+
+def relative_densities(
+    log_density: Float[np.ndarray, "row chain draw"], score: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, "chain draw"]:
+    """Return the sum over rows of the density of each draw divided by the mean density; not a number without a score."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.exp(log_density - score[:, None, None]).sum(axis=0))
+
+
+def error_of_sum(relative: Float[np.ndarray, "chain draw"]) -> float:
+    """Return the Monte Carlo standard error of a sum of logarithms of mean densities over the same draws (delta method).
+
+    Args:
+        relative: see `relative_densities`, of all rows.
+
+    >>> draws = np.log([[[0.1, 0.3, 0.3, 0.1]]])
+    >>> score, error = log_mean_density(draws)
+    >>> float(error_of_sum(3 * relative_densities(draws, score)) / error[0])
+    3.0
+    """
+    if not np.isfinite(relative).all():
+        return math.inf
+    with np.errstate(divide="ignore"):
+        size = relative.size * relative_efficiency(np.log(relative)[None])[0]
+    return float(relative.std() / np.sqrt(size))
 
 
 def log_mean_density(

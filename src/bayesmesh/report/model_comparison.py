@@ -17,7 +17,7 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
 from bayesmesh.report.model_evidence import ModelProbability, say_probabilities
-from bayesmesh.store.pointwise import SINGLE_ROWS, RowScores, sum_error
+from bayesmesh.store.pointwise import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""
@@ -73,6 +73,7 @@ class ModelComparison(NamedTuple):
         probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
         by_cell: stacking weights that vary with a feature, or None.
         scheme: how rows were left out, in words.
+        num_groups: groups that were left out, over which errors are computed; 0 where rows are independent.
     """
 
     members: list[Member]
@@ -85,6 +86,7 @@ class ModelComparison(NamedTuple):
     probabilities: Mapping[str, ModelProbability] = {}
     by_cell: WeightsByCell | None = None
     scheme: str = SINGLE_ROWS
+    num_groups: int = 0
 
     @property
     def num_errors(self) -> float:
@@ -151,8 +153,10 @@ def compare_models(
     cluster = left_out[order[0]].cluster
     table = _as_matrix(left_out, order)
     held = _as_matrix(held_out, order) if is_held else None
-    stacking, bma = stack(table), pseudo_bma(table)
-    noise = np.array([_noise(left_out[name]) for name in order])
+    by_group = sum_clusters(table, cluster)
+    # Rows of one group are not independent: the bootstrap draws groups.
+    stacking, bma = stack(table), pseudo_bma(by_group)
+    noise = np.array([left_out[name].monte_carlo_error for name in order])
 
     members = []
     for i, name in enumerate(order):
@@ -172,21 +176,23 @@ def compare_models(
         mixed = _mixed_noise(shares, noise)
         averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, cluster))
     num_held_out = 0 if held is None else len(held)
-    by_cell = None if feature is None else _weigh_cells(table, feature)
+    by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
     failed = tuple(dict.fromkeys([*failed, *(name for name in order if left_out[name].failed)]))
-    scheme = left_out[order[0]].scheme
     return ModelComparison(
-        members, averages, len(table), num_held_out, stacking.residual, failed, by_cell=by_cell, scheme=scheme
-    )
+        members, averages, len(table), num_held_out, stacking.residual, failed, by_cell=by_cell,
+        scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
+    )  # fmt: skip
 
 
-def _weigh_cells(table: np.ndarray, feature: Feature) -> WeightsByCell:
+def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
     """Return weights by the cells of a feature.
 
     Raises:
         ConfigError: it does not fit the rows.
     """
     problem = f"feature '{feature.name}'"
+    if scores.row is not None and feature.values.ndim == 1 and len(feature.values) > scores.row.max():
+        feature = feature._replace(values=feature.values[scores.row.astype(np.int64)])
     if feature.values.shape != (len(table),):
         shape = f"has shape {feature.values.shape}, and there are {len(table):,} rows"
         raise ConfigError(f"{problem} {shape}", "name a column with one number or level for each row")
@@ -198,7 +204,7 @@ def _weigh_cells(table: np.ndarray, feature: Feature) -> WeightsByCell:
     counts = np.bincount(cells.codes, minlength=len(cells.labels)).tolist()
     gain = found.log_scores - found.log_scores_same
     rows = list(zip(cells.labels, counts, found.weights.tolist(), strict=True))
-    return WeightsByCell(feature.name, rows, Comparison(float(gain.sum()), sum_error(gain)))
+    return WeightsByCell(feature.name, rows, Comparison(float(gain.sum()), sum_error(gain, scores.cluster)))
 
 
 def _member(
@@ -241,11 +247,6 @@ def _as_matrix(scores: Mapping[str, RowScores], order: Sequence[str]) -> np.ndar
         problem = f"experiment '{order[column]}': the log score of row {row} is {table[row, column]}"
         raise ConfigError(problem, "leave this experiment out, or use a model under which every outcome is possible")
     return table
-
-
-def _noise(scores: RowScores) -> float:
-    """Return the Monte Carlo standard error of the sum; 0 where it is not known."""
-    return 0.0 if scores.mcse is None else float(np.sqrt(np.square(scores.mcse).sum()))
 
 
 def _doubts(scores: RowScores) -> dict[str, float]:
@@ -329,9 +330,11 @@ def _doubtful(found: ModelComparison) -> list[str]:
     if high := [each.name for each in found.members if each.num_high_k]:
         said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
     others = found.members[1:]
-    if found.num_rows < FEW_ROWS or any(abs(each.difference.difference) < SMALL_DIFFERENCE for each in others):
+    if (found.num_groups or found.num_rows) < FEW_ROWS or any(
+        abs(each.difference.difference) < SMALL_DIFFERENCE for each in others
+    ):
         said.append(
-            f"Errors of differences are too small for fewer than {FEW_ROWS} rows, and for differences below "
+            f"Errors of differences are too small for fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
             f"{SMALL_DIFFERENCE:g} nats, which hardly matter for prediction."
         )
     if len(found.members) >= MANY_MODELS:

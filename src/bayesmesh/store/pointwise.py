@@ -44,6 +44,7 @@ class RowScores:
             one are not independent, so that standard errors are those over groups.
         scheme: how rows are left out, in words; scores by different schemes are not compared.
         failed: refits whose chains have failed their gates.
+        sum_mcse: Monte Carlo standard error of the sum, where rows share draws so that `mcse` does not tell; else None.
     """
 
     elpd: np.ndarray
@@ -60,6 +61,14 @@ class RowScores:
     cluster: np.ndarray | None = None
     scheme: str = SINGLE_ROWS
     failed: tuple[str, ...] = ()
+    sum_mcse: float | None = None
+
+    @property
+    def monte_carlo_error(self) -> float:
+        """Monte Carlo standard error of the sum; 0 where it is not known."""
+        if self.sum_mcse is not None:
+            return self.sum_mcse
+        return 0.0 if self.mcse is None else float(np.sqrt(np.square(self.mcse).sum()))
 
     @property
     def total(self) -> tuple[float, float]:
@@ -75,9 +84,22 @@ def sum_error(values: np.ndarray, clusters: np.ndarray | None = None) -> float:
     >>> round(sum_error(np.array([1.0, 3.0, 4.0]), np.array([7, 9, 7])), 6)
     2.0
     """
-    if clusters is not None:
-        values = np.bincount(np.unique(clusters, return_inverse=True)[1], values)
+    values = sum_clusters(values, clusters)
     return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def sum_clusters(values: np.ndarray, clusters: np.ndarray | None) -> np.ndarray:
+    """Return the sums of the rows of each cluster, (cluster, ...), or the rows where there are none.
+
+    >>> sum_clusters(np.array([1.0, 3.0, 4.0]), np.array([7, 9, 7])).tolist()
+    [5.0, 3.0]
+    """
+    if clusters is None:
+        return values
+    found, cluster = np.unique(clusters, return_inverse=True)
+    sums = np.zeros((len(found), *values.shape[1:]))
+    np.add.at(sums, cluster, values)
+    return sums
 
 
 def digest_outcomes(outcomes: np.ndarray) -> str:
@@ -104,6 +126,8 @@ def write_pointwise(path: Path, left_out: RowScores, held_out: RowScores | None)
             group.attrs.update(digest=scores.digest, is_discrete=scores.is_discrete, num_draws=scores.num_draws)
             if scores.scheme != SINGLE_ROWS or scores.failed:
                 group.attrs.update(scheme=scores.scheme, failed=list(scores.failed))
+            if scores.sum_mcse is not None and np.isfinite(scores.sum_mcse):
+                group.attrs.update(sum_mcse=scores.sum_mcse)
             for array in ("elpd", *_OTHERS):
                 values = getattr(scores, array)
                 if values is not None:
@@ -148,6 +172,7 @@ def _read(path: Path, group: zarr.Group) -> RowScores:
             **others,
             scheme=str(attributes.get("scheme", SINGLE_ROWS)),
             failed=tuple(map(str, _texts(attributes.get("failed")))),
+            sum_mcse=float(str(attributes["sum_mcse"])) if "sum_mcse" in attributes else None,
         )
     except (KeyError, ValueError) as error:
         raise StoreError(f"{path}: damaged: {error}", "run the analysis that writes it again") from error

@@ -141,6 +141,19 @@ def test_weights_may_vary_with_a_feature(base: np.ndarray, tmp_path: Path) -> No
             compare_models(both, feature=Feature("x", values))
 
 
+def test_a_feature_of_all_rows_is_read_at_those_that_are_scored(base: np.ndarray) -> None:
+    """Of cross-validation by time, the first rows have no scores."""
+    row = np.arange(NUM_ROWS // 2, NUM_ROWS)
+    both = {
+        name: {"left_out": dataclasses.replace(scores(elpd)["left_out"], row=row)}
+        for name, elpd in {"one": base[row], "two": base[row] - np.where(row % 2, 3, -3)}.items()
+    }
+    found = compare_models(both, feature=Feature("odd", np.arange(NUM_ROWS) % 2, ("even", "odd")))
+    assert [count for _, count, _ in found.by_cell.rows] == [NUM_ROWS // 4] * 2
+    with pytest.raises(ConfigError, match=r"has shape \(399,\)"):
+        compare_models(both, feature=Feature("odd", np.arange(NUM_ROWS - 1)))
+
+
 def test_other_rows_other_outcomes_and_impossible_rows_are_refused(base: np.ndarray) -> None:
     first = scores(base)
     for change, message in (
@@ -171,6 +184,11 @@ def test_rows_left_out_in_another_way_are_refused_and_groups_make_the_error(base
     said = " ".join(sentences(found))
     assert "on 400 rows (5 folds of whole groups)" in said
     assert "The verdict on chains of two is fail" in said
+    assert "too small for fewer than 100 groups" in said
+    # The bootstrap draws groups: eight equal differences count as one, eight times as large.
+    of_one = compare_models({"one": scores(np.zeros(NUM_ROWS // 8)), "two": scores(8 * gap[::8])})
+    weights, alone = ({each.name: each.pseudo_bma for each in made.members} for made in (found, of_one))
+    assert weights == pytest.approx(alone)
     with pytest.raises(
         ConfigError, match="rows of experiment 'one' are left out as single rows, and those of 'two' as 5 folds"
     ):

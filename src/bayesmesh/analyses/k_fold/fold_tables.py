@@ -29,6 +29,7 @@ class Fold(NamedTuple):
         num_rows: rows that were left out.
         num_training_rows: rows from which it was sampled.
         elpd: sum of the log scores of these rows, in nats.
+        elpd_mcse: its Monte Carlo standard error.
         joint_elpd: log predictive density of all of them together, which also scores how they vary together.
         joint_mcse: Monte Carlo standard error of `joint_elpd`.
         verdict: on its chains.
@@ -38,6 +39,7 @@ class Fold(NamedTuple):
     num_rows: int
     num_training_rows: int
     elpd: float
+    elpd_mcse: float
     joint_elpd: float
     joint_mcse: float
     verdict: str
@@ -54,8 +56,7 @@ def write_tables(
         left_out, held_out: scores of rows.
         folds: what was scored of each fold.
     """
-    elpd, error = left_out.total
-    mcse = math.nan if left_out.mcse is None else float(np.sqrt(np.square(left_out.mcse).sum()))
+    (elpd, error), mcse = left_out.total, left_out.monte_carlo_error
     clusters = len(left_out.elpd) if left_out.cluster is None else len(np.unique(left_out.cluster))
     held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
     num_failed = len(left_out.failed)
@@ -92,7 +93,7 @@ def read_folds(path: Path) -> list[Fold]:
     return [
         Fold(
             row.text("experiment"), int(row.number("num_rows")), int(row.number("num_training_rows")),
-            row.number("elpd"), row.number("joint_elpd"), row.number("joint_mcse"), row.text("verdict"),
+            row.number("elpd"), row.number("elpd_mcse"), row.number("joint_elpd"), row.number("joint_mcse"), row.text("verdict"),
         )
         for row in read_csv(path, Fold._fields)
     ]  # fmt: skip

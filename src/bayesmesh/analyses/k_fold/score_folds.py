@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Option
 def words(options: Options) -> str:
     """Return how rows are left out; equal for equal folds of the same rows."""
     if options.future is not None:
-        share = f"{options.first_share:.0%} of the rows"
+        share = f"{100 * options.first_share:g}% of the rows"
         return f"{options.folds} folds by '{options.future}' after the first {share}, each predicted from earlier rows"
     if options.group is not None:
         return f"{options.folds} folds of whole groups by '{options.group}', seed {options.seed}"
@@ -59,8 +60,8 @@ def words(options: Options) -> str:
 
 
 def _describe(refit: Subject, rows: RefitRows) -> Fold:
-    num_training_rows = refit.bound.shards.num_observations
-    return Fold(rows.experiment, len(rows.row), num_training_rows, float(rows.elpd.sum()), *rows.joint, rows.verdict)
+    counts = len(rows.row), refit.bound.shards.num_observations
+    return Fold(rows.experiment, *counts, float(rows.elpd.sum()), rows.sum_mcse, *rows.joint, rows.verdict)
 
 
 def _groups(refit: Subject, group: str) -> np.ndarray:
@@ -86,9 +87,12 @@ def _join(bound: BoundModel, parts: list[RefitRows], scheme: str, groups: np.nda
     cluster = None if groups is None else np.unique(groups[order], return_inverse=True)[1]
     about = (digest_outcomes(outcome), outcome.dtype.kind in "iub", min(part.num_draws for part in parts))
     failed = tuple(part.experiment for part in parts if part.verdict == "fail")
+    # Folds have draws of their own.
+    sum_mcse = math.hypot(*(part.sum_mcse for part in parts))
     return RowScores(
-        elpd, *about, mcse=mcse, row=None if is_all else rows[order], cluster=cluster, scheme=scheme, failed=failed
-    )
+        elpd, *about, mcse=mcse, row=None if is_all else rows[order], cluster=cluster, scheme=scheme, failed=failed,
+        sum_mcse=sum_mcse,
+    )  # fmt: skip
 
 
 def _own_outcomes(bound: BoundModel) -> np.ndarray:

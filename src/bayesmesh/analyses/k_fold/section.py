@@ -103,6 +103,7 @@ def _table(folds: Sequence[Fold]) -> pd.DataFrame:
             "rows sampled from": [float(fold.num_training_rows) for fold in folds],
             "log score": [fold.elpd for fold in folds],
             "log score of all together": [fold.joint_elpd for fold in folds],
+            "its Monte Carlo error": [fold.joint_mcse for fold in folds],
             "verdict": [fold.verdict for fold in folds],
         }
     )
