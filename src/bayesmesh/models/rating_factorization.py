@@ -94,7 +94,8 @@ class RatingFactorization(Model):
         num_users, _ = (len(_levels(spec, key, name)) for key, name in (("user", own.user), ("film", own.film)))
         _check_rating(spec, own.rating)
         mean, sd = _moments(block[own.rating] for block in read_blocks())
-        if sd == 0:
+        # The mean of equal numbers may be another one by rounding.
+        if sd <= 1e-12 * abs(mean):
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
         levels = np.zeros(0)
         if own.likelihood == "ordinal":

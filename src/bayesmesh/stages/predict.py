@@ -176,11 +176,19 @@ def find_outcome(model: Model, shards: Shards) -> Outcome:
     raw = plain.read_rows(0, min(SOME_ROWS, plain.num_rows))
     made = {name: np.asarray(values) for name, values in shards.prepare(raw).items()}
     outcome = np.asarray(model.outcome({name: jax.numpy.asarray(values) for name, values in made.items()}))
-    alike = [name for name, values in raw.items() if values.shape == outcome.shape and np.array_equal(values, outcome)]
+    alike = [name for name, values in raw.items() if _is_same(values, outcome)]
     if len(alike) != 1:
         return Outcome("outcome", (), 0.0, 1.0)
     about = plain.variables.get(alike[0], Variable("number"))
     return Outcome(alike[0], about.levels, about.mean, about.scale)
+
+
+def _is_same(values: np.ndarray, outcome: np.ndarray) -> bool:
+    """Return whether a column is the outcome, which a model may have in another precision."""
+    is_real = values.dtype.kind == outcome.dtype.kind == "f"
+    return values.shape == outcome.shape and np.array_equal(
+        values.astype(outcome.dtype) if is_real else values, outcome
+    )
 
 
 def header(outcome: Outcome, num_classes: int) -> list[str]:

@@ -218,3 +218,6 @@ def test_equal_ratings_are_refused() -> None:
     spec, rows = table()
     with pytest.raises(ConfigError, match="all ratings of 'stars' are 3"):
         prepared(Options(**NAMES), spec, {**rows, "stars": np.full(ROWS, 3, np.uint8)})
+    fields = {**spec.fields, "stars": FieldSpec((), "float64")}
+    with pytest.raises(ConfigError, match=r"all ratings of 'stars' are 0\.1"):
+        prepared(Options(**NAMES), dataclasses.replace(spec, fields=fields), {**rows, "stars": np.full(ROWS, 0.1)})

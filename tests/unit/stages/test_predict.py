@@ -18,7 +18,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
 from bayesmesh.sampling import predictions
-from bayesmesh.stages.predict import predict_table
+from bayesmesh.stages.predict import _is_same, predict_table
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
@@ -219,3 +219,10 @@ def test_a_posterior_of_many_datasets_is_refused(
     Path("new.csv").write_text("site,x\nbonn,1\n")
     assert main(["predict", "old", "--table", "new.csv"]) == 2
     assert "key 'data.replicates'" in capsys.readouterr().err
+
+
+def test_the_outcome_is_found_in_another_precision() -> None:
+    values = np.array([0.1, 3.7])
+    assert _is_same(values, values.astype(np.float32))
+    assert not _is_same(values, np.array([0.1, 3.8], np.float32))
+    assert not _is_same(values, np.array([True, True]))

@@ -44,7 +44,7 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
     """
     jax.config.update("jax_enable_x64", True)
     cells = hidden_cells(bound)
-    stride = max(1, posterior.num_chains * posterior.num_draws // options.draws)
+    stride = -(-posterior.num_chains * posterior.num_draws // options.draws)
     found = predict_hidden(bound, posterior, cells, stride)
     training = joined(list(training_cells(bound)))
     num_films = int(max(training.film.max(), cells.film.max())) + 1
@@ -129,8 +129,10 @@ def _users(user: np.ndarray, values: np.ndarray) -> Users:
 
 
 def resample(users: Users, resamples: int, seed: int) -> np.ndarray:
-    """Return the mean over ratings of each score, users drawn anew with replacement, (resample, score)."""
+    """Return the mean over ratings of each score, users drawn anew with replacement, (resample, score); NaN for one user."""
     random, number = np.random.default_rng([seed, 2]), len(users.counts)
+    if number < 2:
+        return np.full((resamples, len(users.sums)), np.nan)
     found = np.empty((resamples, len(users.sums)))
     for place in range(resamples):
         weights = np.bincount(random.integers(0, number, number), minlength=number)

@@ -115,6 +115,22 @@ def test_users_are_resampled_whole() -> None:
     np.testing.assert_allclose(found[:, 0].mean(), ratio, atol=0.2 * error)
 
 
+def test_one_user_has_no_interval() -> None:
+    found = resample(Users(np.array([[3.0], [1.0]]), np.array([4])), 100, seed=1)
+    assert np.isnan(found).all()
+    row: dict[Any, Any] = {"probability": 0.9, "covered": 1.0, "covered_low": np.nan, "covered_high": np.nan}
+    (said,) = describe_coverage([row])
+    assert "as often as they should" in said
+
+
+def test_no_more_draws_are_used_than_asked_for(experiment: tuple[BoundModel, Posterior], tmp_path: Path) -> None:
+    bound, posterior = experiment
+    wanted = posterior.num_chains * posterior.num_draws - 1
+    found = {name: tmp_path / name for name in ("scores.csv", "coverage.csv")}
+    score_ratings(bound, posterior, Options(draws=wanted, resamples=100), found)
+    assert pd.read_csv(found["scores.csv"])["num_draws"].max() <= wanted
+
+
 def test_a_rating_counts_with_its_part_between_the_tails() -> None:
     below, up_to = np.array([0.0, 0.03, 0.5, 0.9, 0.96, 0.02]), np.array([0.04, 0.07, 0.5, 1.0, 0.96, 0.98])
     zero = np.zeros(6)
