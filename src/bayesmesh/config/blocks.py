@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -277,10 +277,15 @@ class Gate(Settings):
     """Verdict if the gate does not pass."""
 
 
-def _gate(limit: float, text: str) -> Gate:
-    return Field(
-        Gate(limit=limit, severity="fail"), description=f"{text} A plain number is a limit with severity `fail`."
-    )
+class DivergenceGate(Gate):
+    """A limit of divergences, and the verdict if it is missed."""
+
+    isolated: Literal["fail", "warn"] = "fail"
+    """Verdict if it is missed and at most one draw in 1,000 diverged; no worse than `severity`."""
+
+
+def _gate(limit: float, text: str, gate: type[Gate] = Gate, **more: Any) -> Any:
+    return Field(gate(limit=limit, **more), description=f"{text} A plain number is a limit with severity `fail`.")
 
 
 class GateSettings(Settings):
@@ -290,7 +295,7 @@ class GateSettings(Settings):
     ess_bulk: Gate = _gate(400.0, "Smallest bulk effective sample size, in draws.")
     ess_tail: Gate = _gate(400.0, "Smallest tail effective sample size, in draws.")
     mcse_mean: Gate = _gate(0.1, "Largest Monte Carlo standard error of a mean, in posterior standard deviations.")
-    divergences: Gate = _gate(0.0, "Largest share of divergent trajectories. A larger one of at most 0.001 warns.")
+    divergences: DivergenceGate = _gate(0.0, "Largest share of divergent trajectories. Left out, divergences in at most one draw in 1,000 warn; a limit of your own is strict without `isolated: warn`.", DivergenceGate, isolated="warn")  # fmt: skip
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
     max_coordinates: int | None = Field(None, ge=1)
     """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess

@@ -89,7 +89,7 @@ def _rows(cls: type[Settings], prefix: str) -> Iterator[str]:
     for name, field in cls.model_fields.items():
         yield f"| `{prefix}{name}` | {_default(field.default)} | {describe(field).replace('|', '/')} |"
         for inner in blocks_in(field.annotation):
-            if inner is not Gate:
+            if not issubclass(inner, Gate):
                 yield from _rows(inner, f"{prefix}{name}.")
 
 

@@ -43,11 +43,13 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
         non_finite.add(flat, [_place(name, position, values.shape[2:]) for position in range(flat.shape[2])])
     for values in draws.latents.values():
         movement.add(values.reshape(*values.shape[:2], -1))
+    share, of_draws = divergences(draws.statistics)
     results = evaluate_gates(
         table,
-        _divergences(draws.statistics) if "diverging" in recorded else None,
+        share if "diverging" in recorded else None,
         _energies(draws.statistics, len(next(iter(draws.latents.values())))) if "energy" in recorded else None,
         gates,
+        of_draws,
     )
     lp = draws.statistics.get("lp")
     in_modes = None if lp is None else modes_gate(lp)
@@ -63,9 +65,16 @@ def _place(name: str, position: int, shape: tuple[int, ...]) -> str:
     return f"{name}[{index}]" if index else name
 
 
-def _divergences(statistics: Mapping[str, np.ndarray]) -> float:
-    found = statistics.get("divergent_share", statistics.get("diverging"))
-    return float("nan") if found is None else divergence_share(found)
+def divergences(statistics: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the share of trajectories that diverged, and that of draws in which any did; NaN if not recorded.
+
+    Args:
+        statistics: of the sampler, name -> (chain, draw).
+    """
+    if "diverging" not in statistics:
+        return float("nan"), float("nan")
+    of_draws = divergence_share(statistics["diverging"])
+    return divergence_share(statistics["divergent_share"]) if "divergent_share" in statistics else of_draws, of_draws
 
 
 def _energies(statistics: Mapping[str, np.ndarray], num_chains: int) -> np.ndarray:

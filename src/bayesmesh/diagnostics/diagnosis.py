@@ -127,6 +127,7 @@ def _assess(
         energies["divergence_share"] if "diverging" in recorded else None,
         np.array(energies["bfmi"]) if "energy" in recorded else None,
         gates,
+        divergence_share(read_part(sample_stats["diverging"])) if "diverging" in sample_stats else None,
     )
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
     in_modes = None if lp is None else modes_gate(lp)

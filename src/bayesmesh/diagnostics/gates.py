@@ -18,13 +18,18 @@ from bayesmesh.diagnostics.verdict import GateResult
 from bayesmesh.diagnostics.wording import WORDINGS
 
 MOST_ISOLATED = 1e-3
-"""Share of divergent trajectories up to which they are isolated and the gate warns: so few draws, whatever they would have
-been, move no mean by a tenth of a standard deviation unless they are a hundred standard deviations away. They may still
-be the edge of a region that chains do not enter, and that a warning says."""
+"""Share of draws with a divergence up to which these are isolated, and the gate may warn: so few draws, whatever they would
+have been, move no mean by a tenth of a standard deviation unless they are a hundred standard deviations away. They may
+still be the edge of a region that chains do not enter, and that a warning says. Draws are counted even where they take a
+trajectory of each of many units: one unit that always diverges has a small share of these, and is wrong."""
 
 
 def evaluate_gates(
-    table: pd.DataFrame, divergence_share: float | None, bfmi: np.ndarray | None, gates: GateSettings
+    table: pd.DataFrame,
+    divergence_share: float | None,
+    bfmi: np.ndarray | None,
+    gates: GateSettings,
+    divergent_draws: float | None = None,
 ) -> list[GateResult]:
     """Compare a convergence table with the gates.
 
@@ -36,10 +41,11 @@ def evaluate_gates(
         bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
             without energies.
         gates: limits and severities.
+        divergent_draws: share of draws in which any trajectory diverged; `divergence_share` by default.
 
     Returns:
         One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
-        above the limit, and for a share of divergent trajectories of at most `MOST_ISOLATED`.
+        above the limit, and for isolated divergences if the settings say so.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
@@ -64,16 +70,20 @@ def evaluate_gates(
         chains = [f"chain {chain}" for chain in range(len(bfmi))]
         energies = "energies of the chain are constant, not finite or not recorded"
         measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
-    results = [_allow_isolated(_evaluate(getattr(gates, found[0]), *found)) for found in measured]
+    results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
+    if gates.divergences.isolated == "warn":
+        draws = divergence_share if divergent_draws is None else divergent_draws
+        results = [_allow_isolated(result, draws) for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     return [_allow_for_chance(results[0], statistics["r_hat"], is_explained, places), *results[1:]]
 
 
-def _allow_isolated(result: GateResult) -> GateResult:
+def _allow_isolated(result: GateResult, divergent_draws: float | None) -> GateResult:
     """Return the gate on divergences as a warning where it is missed and they are isolated; all else as it is."""
-    if result.name != "divergences" or result.verdict == "pass" or not result.value <= MOST_ISOLATED:
+    is_missed = result.name == "divergences" and result.verdict != "pass"
+    if not is_missed or divergent_draws is None or not 0 <= divergent_draws <= MOST_ISOLATED:
         return result
-    said = f"{result.message}; at most one in {1 / MOST_ISOLATED:,.0f}: too few to move an estimate by themselves, but see where they gather"
+    said = f"{result.message}; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
     return result.model_copy(update={"verdict": "warn", "message": said})
 
 

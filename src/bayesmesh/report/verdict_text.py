@@ -23,7 +23,8 @@ def _with_unit(name: str, value: float) -> str:
     if name == "divergences":
         if value == 0:
             return "0%"
-        return formats.share(value, 2)
+        # A limit of one in a million must not read as that of one in ten thousand.
+        return f"{formats.real(100 * value, 2)}%" if 0 < value < 1e-4 else formats.share(value, 2)
     if name in ("finite", "movement", "modes", "ess_bulk", "ess_tail"):
         return formats.count(value)
     if name == "r_hat":

@@ -125,11 +125,21 @@ def r_hat_gate(values: list[tuple[float, float]], limit: float = 1.01) -> dict[s
 def test_isolated_divergences_warn(share: float, verdict: str) -> None:
     content, gates = verdict_with("divergences", share)
     assert content["verdict"] == gates["divergences"]["verdict"] == verdict
-    said = "at most one in 1,000: too few to move an estimate by themselves, but see where they gather"
-    assert gates["divergences"]["message"].endswith(said) == (verdict == "warn")
+    said = "at most one draw in 1,000: too few to move a mean by themselves"
+    assert (said in gates["divergences"]["message"]) == (verdict == "warn")
     assert (
         verdict_with("divergences", share, GateSettings.model_validate({"divergences": 0.01}))[0]["verdict"] == "pass"
     )
+
+
+@pytest.mark.parametrize("given", [0, {"limit": 0, "severity": "fail"}, 1e-4])
+def test_a_limit_of_divergences_that_is_given_is_strict(given: Any) -> None:
+    settings = GateSettings.model_validate({"divergences": given})
+    assert verdict_with("divergences", 2.5e-4, settings)[0]["verdict"] == "fail"
+    # The diagnose stage reads settings with all defaults written out.
+    for each, verdict in ((settings, "fail"), (GateSettings(), "warn")):
+        again = GateSettings.model_validate(each.model_dump(mode="json"))
+        assert verdict_with("divergences", 2.5e-4, again)[0]["verdict"] == verdict
 
 
 def test_an_r_hat_that_chance_explains_is_a_warning() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, Verdict, overall
-from bayesmesh.report.verdict_text import read_aloud
+from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
 
 
 def sentence(**outcomes: Outcome) -> str:
@@ -30,3 +30,10 @@ def test_a_warning_does_not_count_as_a_failure() -> None:
     assert sentence(ess_bulk="fail", bfmi="pass").startswith("This run failed 1 of 2 gates (bulk ESS). Do not")
     assert "1 of 2 gates did not pass, with a warning only (R-hat)" in sentence(r_hat="warn", bfmi="pass")
     assert sentence(r_hat="pass").startswith("All 1 gates pass")
+
+
+def test_a_small_share_of_divergences_is_told_from_its_limit() -> None:
+    gate = GateResult(
+        name="divergences", limit=1e-5, direction="at most", value=1.14e-6, where="", severity="fail", verdict="pass", message=""
+    )  # fmt: skip
+    assert (value_text(gate), limit_text(gate)) == ("0.00011%", "≤ 0.0010%")
