@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bayesmesh.config.registry import PACKAGES, component_files
 from bayesmesh.config.source_imports import INSTALLED, PACKAGE_ROOT, digest_file, source_closure
@@ -49,6 +50,8 @@ _EVENTS = {"open", "sqlite3.connect", "os.rename"}
 _active: list[Observation] = []
 _ended: list[Observation] = []
 
+type _State = tuple[int, int, int, int]
+
 
 class Observation:
     """The files that are read while an observation lasts.
@@ -59,7 +62,7 @@ class Observation:
     """
 
     def __init__(self, spec: StageSpec, later: Sequence[StageSpec] = ()) -> None:
-        self._spec, self._later = spec, later
+        self._specs, self._later = [spec], later
         self._started, self._modules = time.time_ns(), frozenset(sys.modules)
         self._read, self._written = set[str](), set[str]()
         # The job may go to another folder.
@@ -70,8 +73,9 @@ class Observation:
         # What earlier jobs of this process have read or loaded, this one does not read again.
         for earlier in _ended if staying.began_later() else ():
             self._started, self._modules = min(self._started, earlier._started), self._modules & earlier._modules
-            self._read |= earlier._read
-            self._later = [*self._later, *earlier._later]
+            self._read |= earlier._read - earlier._written
+            self._specs, self._later = [*self._specs, *earlier._specs], [*self._later, *earlier._later]
+        self._states = dict[str, _State | None]()
 
     def note(self, path: str, *, is_read: bool) -> None:
         """Record that a file is opened, to be read or only to be written."""
@@ -89,7 +93,12 @@ class Observation:
         paths = {_source(path) for path in {*self._read, *loaded}} - self._written
         found = {path for path in paths if self._counts(path) and os.path.isfile(path)}
         found |= {path for path in loaded if _is_component(path)}
+        self._states = {path: None if self._is_changing(path) else _state(path) for path in found}
         return {self._name(path): self._stamp(path) for path in sorted(found - self._covered(found))}
+
+    def is_current(self) -> bool:
+        """Return whether all files that had been read, when they were last asked for, are as they were read."""
+        return all(state is not None and state == _state(path) for path, state in self._states.items())
 
     def _counts(self, path: str) -> bool:
         if _is_below(path, str(PACKAGE_ROOT)) and path.endswith(".py"):
@@ -102,15 +111,14 @@ class Observation:
 
     def _covered(self, paths: Iterable[str]) -> set[str]:
         """Return those of some files that are part of the fingerprint of the job's code."""
-        used = [(kind, KEYS[kind]) for kind in components(self._spec.stage)]
-        configs = [self._spec.config, *self._spec.others.values()]
-        files = [file for config in configs for kind, key in used for file in component_files(kind, config[key])]
+        used = [(kind, config) for spec in self._specs for kind in components(spec.stage) for config in _configs(spec)]
+        files = [file for kind, config in used for file in component_files(kind, config[KEYS[kind]])]
         # An analysis is loaded also where its check, or its section, is all that runs.
-        files += [each.path for spec in (self._spec, *self._later) for each in spec.analyses if each.is_own]
+        files += [each.path for spec in (*self._specs, *self._later) for each in spec.analyses if each.is_own]
         covered = set(map(os.path.realpath, source_closure(files)))
         if any(_is_component(path) and os.path.realpath(path) not in covered for path in paths):
-            stage = PACKAGE_ROOT / "stages" / f"{self._spec.stage}.py"
-            covered |= set(map(os.path.realpath, source_closure([stage] if stage.is_file() else [])))
+            stages = (PACKAGE_ROOT / "stages" / f"{spec.stage}.py" for spec in self._specs)
+            covered |= set(map(os.path.realpath, source_closure(filter(Path.is_file, stages))))
         return {path for path in paths if os.path.realpath(path) in covered}
 
     def _name(self, path: str) -> str:
@@ -118,10 +126,25 @@ class Observation:
 
     def _stamp(self, path: str) -> str:
         about = os.stat(path)
-        is_changing = self._started < about.st_mtime_ns <= time.time_ns()
         # What was read is not known then, and the next planning runs the job again.
-        digest = _CHANGING if is_changing else digest_of(Path(path))
+        digest = _CHANGING if self._is_changing(path) else digest_of(Path(path))
         return f"{digest} {about.st_size} {about.st_mtime_ns}"
+
+    def _is_changing(self, path: str) -> bool:
+        return self._started < os.stat(path).st_mtime_ns <= time.time_ns()
+
+
+def _configs(spec: StageSpec) -> list[dict[str, Any]]:
+    return [spec.config, *spec.others.values()]
+
+
+def _state(path: str) -> _State | None:
+    """Return what changes with a file, also where its time is set back; None if it is missing."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -159,6 +182,14 @@ def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observ
         _active.remove(observation)
         if staying.is_fork():
             _ended.append(observation)
+
+
+def _are_current() -> bool:
+    """Return whether all files that earlier jobs of this process have read are as they were: modules may have kept them."""
+    return all(observation.is_current() for observation in _ended)
+
+
+staying.check_before(_are_current)
 
 
 @functools.cache
