@@ -37,6 +37,7 @@ from typing import NoReturn
 from bayesmesh.errors import UserError
 from bayesmesh.running import staying
 from bayesmesh.running.fork_client import ADDRESS, DECLINED, Request, identity_of, send
+from bayesmesh.running.progress import FILE
 
 PREPARED = (
     "bayesmesh.stages.job", "bayesmesh.config.experiment:experiment_class", "bayesmesh.cli:make_parser",
@@ -48,7 +49,12 @@ PREPARED = (
 job forked before the last one does the others itself."""
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
-_OF_SHELLS = ("_", "SHLVL")
+_OF_ONE_JOB = ("_", "SHLVL", FILE)
+"""Variables that differ from job to job, and that nothing remembers."""
+
+MOST_STAYING = 4
+"""Forks that may wait for a next job: whoever started them may never ask for it."""
+
 _STAYS, _GOES = b"s", b"g"
 _ANSWERING = ("fetch", "shard")
 """Verbs whose forks answer by themselves, because the server may be importing; others may still hold a device as they end."""
@@ -126,9 +132,8 @@ class Server:
         self._is_open = False
         for file in (self._listening, sys.stdin):
             self._events.unregister(file)
-        for fork in self._staying.values():
-            fork.control.shutdown(socket.SHUT_WR)
-        self._staying.clear()
+        for work in [*self._staying]:
+            self._dismiss(work)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self) -> None:
@@ -138,14 +143,29 @@ class Server:
             with contextlib.suppress(BrokenPipeError):
                 connection.sendall(DECLINED.encode())
             connection.close()
-        elif (fork := self._staying.pop(_work(request), None)) is not None:
-            fork.request, fork.connection = request, connection
-            send(fork.control, request, [*files, connection.fileno()])
-            self._watch(fork)
-        else:
+        elif not self._hand_over(request, connection, files):
             self._fork(request, connection, files)
         for file in files:
             os.close(file)
+
+    def _hand_over(self, request: Request, connection: socket.socket, files: Sequence[int]) -> bool:
+        """Give a job to the fork that stays for it; return whether there is one."""
+        fork = self._staying.pop(_work(request), None)
+        if fork is None:
+            return False
+        try:
+            send(fork.control, request, [*files, connection.fileno()])
+        except OSError:
+            # It has just been killed, of which the server is not told yet.
+            return False
+        fork.request, fork.connection = request, connection
+        self._watch(fork)
+        return True
+
+    def _dismiss(self, work: str) -> None:
+        """Let the fork that stays for some work go, if there is one."""
+        if (fork := self._staying.pop(work, None)) is not None:
+            fork.control.shutdown(socket.SHUT_WR)
 
     def _fork(self, request: Request, connection: socket.socket, files: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
@@ -165,6 +185,8 @@ class Server:
 
     def _watch(self, fork: _Fork) -> None:
         self._num_jobs += 1
+        # What stays from an earlier such job has the settings, and perhaps the backend, of that one.
+        self._dismiss(_work(fork.request, after=True))
         assert fork.connection is not None
         self._events.register(fork.connection, selectors.EVENT_READ, functools.partial(self._pass_on, fork))
 
@@ -188,10 +210,13 @@ class Server:
         self._hang_up(fork)
         if said == _STAYS:
             work = _work(fork.request, after=True)
-            if self._is_open and work and work not in self._staying:
-                self._staying[work] = fork
-            else:
+            if not (self._is_open and work):
                 fork.control.shutdown(socket.SHUT_WR)
+                return
+            self._dismiss(work)
+            self._staying[work] = fork
+            if len(self._staying) > MOST_STAYING:
+                self._dismiss(next(iter(self._staying)))
 
     def _hang_up(self, fork: _Fork) -> None:
         if fork.connection is not None:
@@ -224,7 +249,7 @@ def _work(request: Request, *, after: bool = False) -> str:
     """Return what a fork and a job must have in common for the fork to stay for it, empty if it cannot; `after` the job
     of a request."""
     work = staying.work_of(request["words"], after=after)
-    variables = {name: value for name, value in request["environment"].items() if name not in _OF_SHELLS}
+    variables = {name: value for name, value in request["environment"].items() if name not in _OF_ONE_JOB}
     return json.dumps([work, request["cwd"], variables, request["path"]]) if work else ""
 
 
@@ -254,19 +279,28 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
         _reply(connection, control, _STAYS, "0\n")
         following, files = _receive(control, 4)
         if following is None:
+            _finish()
             os._exit(0)
+        for name in _OF_ONE_JOB:
+            os.environ.pop(name, None)
         request, connection, files = following, socket.socket(fileno=files[3]), files[:3]
         if not staying.is_current():
             _reply(connection, control, _GOES, DECLINED)
+            _finish()
             os._exit(0)
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does
-    atexit._run_exitfuncs()
-    _flush()
+    _finish()
     status = code if isinstance(code, int) else code is not None
     if request["words"][:1] and request["words"][0] in _ANSWERING:
         _reply(connection, control, _GOES, f"{int(status)}\n")
     # Without the interpreter's walk through all modules.
     os._exit(status)
+
+
+def _finish() -> None:
+    """Do what the interpreter does at its end for what was imported: wait for threads, call what waits for the end."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    _flush()
 
 
 def _reply(connection: socket.socket, control: socket.socket, said: bytes, text: str) -> None:
