@@ -1,8 +1,8 @@
 """A fork of the server may stay for the next job of its experiment, with what it has imported, opened and compiled.
 
-It does so after `compile` for `sample`, and after `sample` for `assemble`, on CPUs and with little memory. It takes a job
-with the same folder, environment and cores, and only while every file of code that it has loaded is unchanged. It waits no
-longer than Snakemake runs.
+It does so after `compile` for `sample`, and, unless the model is a user's own code, which may keep state, after `sample` for
+`assemble`; on CPUs and with little memory. It takes a job with the same folder, environment and cores, and only while every
+file of code that it has loaded, and every file that its jobs have read, is unchanged. It waits no longer than Snakemake runs.
 """
 
 from __future__ import annotations

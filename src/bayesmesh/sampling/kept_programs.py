@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import jax
 
 from bayesmesh.config.blocks import SamplingSettings
+from bayesmesh.config.registry import component_files
+from bayesmesh.config.source_imports import PACKAGE_ROOT
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running import staying
 from bayesmesh.sampling.datasets import DatasetPrograms
@@ -79,6 +81,11 @@ def with_settings(program: Program, sampling: SamplingSettings) -> Program:
 def is_on_cpu(program: Program) -> bool:
     """Return whether the programs run on a CPU, by a single process."""
     return program.mesh.devices.flat[0].platform == "cpu" and jax.process_count() == 1
+
+
+def is_of_package(spec: StageSpec) -> bool:
+    """Return whether the model is code of this package alone: that of users may keep state, such as a generator of numbers."""
+    return all(file.is_relative_to(PACKAGE_ROOT) for file in component_files("model", spec.config["model"]))
 
 
 def _compiles_for(made: StageSpec, asked: StageSpec) -> bool:

@@ -28,7 +28,7 @@ from bayesmesh.sampling.compilation import compile_programs
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
-from bayesmesh.sampling.kept_programs import is_on_cpu, take_programs
+from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, take_programs
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
@@ -111,7 +111,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
         _state_time(ledger, store.commits(), num_draws)
         if peers.is_first:
             _write_manifest(spec, group, program, store, None if rule is None else rule.finish(ledger))
-        staying.stay(is_possible=is_on_cpu(program))
+        staying.stay(is_possible=is_on_cpu(program) and is_of_package(spec))
     return f"{num_draws} draws of {spec.num_chains} chains, identity {identity}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,3 +87,12 @@ def test_nothing_is_kept_on_a_gpu_or_outside_of_a_fork(
     keep(platform, is_fork=is_fork)
     assert not staying.is_asked()
     assert kept_programs.take_programs(spec_of("sample"), "data", OBSERVED, 64) is None
+
+
+def test_a_model_is_of_the_package_unless_its_code_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "of_user.py").write_text("class Own:\n    pass\n")
+    assert kept_programs.is_of_package(spec_of("sample"))
+    assert not kept_programs.is_of_package(spec_of("sample", model={"name": "of_user:Own"}))
