@@ -74,9 +74,12 @@ def test_equations_inside_loops_and_branches_are_counted_once() -> None:
 
 
 def resized(case, num_rows: int):
-    """The case with its rows repeated."""
+    """The case with its rows repeated; groups have one row each, as in the cases."""
     rows = {k: np.resize(v, (num_rows, *v.shape[1:])) for k, v in case.rows.items()}
-    return dataclasses.replace(case, rows=rows, spec=dataclasses.replace(case.spec, num_rows=num_rows))
+    counts = (1,) * num_rows if case.spec.entry_counts else ()
+    return dataclasses.replace(
+        case, rows=rows, spec=dataclasses.replace(case.spec, num_rows=num_rows, entry_counts=counts)
+    )
 
 
 def of_chains(target, num_chains: int) -> Any:

@@ -41,6 +41,8 @@ def keep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     def run(platform: str = "cpu", *, is_fork: bool = True) -> Any:
         monkeypatch.setattr(staying._State, "began", 1.0 if is_fork else None)
         monkeypatch.setattr(staying._State, "is_asked", False)
+        # The process of the tests is larger than a fork.
+        monkeypatch.setattr(staying, "MOST_BYTES", 2**40)
         program = program_on(platform)
         stamps = {name: f"{digest} 12 34" for name, digest in OBSERVED.items()}
         kept_programs.keep_programs(spec_of("compile"), "data", stamps, program, {"segment": "executable"})
