@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 import zarr
 
 from workspace import Workspace
 
 
+@pytest.mark.nightly
 def test_forks_make_what_processes_make(workspace: Workspace) -> None:
     results = workspace.results / "films"
     made = [results / "diagnostics" / name for name in ("summary.csv", "verdict.json")]

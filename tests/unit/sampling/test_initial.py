@@ -52,7 +52,7 @@ def test_a_climb_reaches_the_mode_of_a_normal(make_case, make_target) -> None:
     np.testing.assert_allclose(top.shared, np.broadcast_to(mode, (2, 2)), atol=1e-3)
 
 
-LONG = ("glm", "hidden_markov")
+LONG = ("glm", "hidden_markov", "matrix_factorization", "rating_factorization")
 """Models whose Hessians take ten seconds to compile."""
 
 

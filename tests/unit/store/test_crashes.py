@@ -22,9 +22,9 @@ RECORD = {"identity": "0123456789abcdef"}
     [
         pytest.param(None, 0, None, id="first commit of all, warmup"),
         pytest.param(0, 4, ("warmup", 4), id="first commit of draws"),
-        pytest.param(4, 6, ("sample", 4), id="a part of a segment"),
-        pytest.param(6, 8, ("sample", 6), id="the rest of that segment"),
-        pytest.param(2, 3, ("sample", 2), id="more of the first segment, and still not all"),
+        pytest.param(4, 6, ("sample", 4), id="a part of a segment", marks=pytest.mark.nightly),
+        pytest.param(6, 8, ("sample", 6), id="the rest of that segment", marks=pytest.mark.nightly),
+        pytest.param(2, 3, ("sample", 2), id="more of the first segment, and still not all", marks=pytest.mark.nightly),
     ],
 )
 def test_death_at_every_step(
