@@ -7,9 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 COMMITS = Path(__file__).with_name("commits.py")
 
 
+@pytest.mark.nightly
 def test_ten_kills_change_no_byte(user_environment: Mapping[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(COMMITS), "--kills", "10", "--kernel", "hmc"],

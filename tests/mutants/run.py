@@ -114,7 +114,12 @@ class Copies:
 def _test(copy: Path, tests: Sequence[str], name: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_ADDOPTS")}
     # Plugins of libraries, which no test asks for, would take four fifths of a start.
-    environment |= {"PYTHONPATH": str(copy / "src"), "JAX_PLATFORMS": "cpu", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {
+        "PYTHONPATH": str(copy / "src"),
+        "JAX_PLATFORMS": "cpu",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "BAYESMESH_VERIFY": "1",
+    }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", *tests]
     begun = time.monotonic()
     try:

@@ -104,6 +104,7 @@ def test_what_is_not_a_number_is_not_calibrated() -> None:
 # -- the dataset axis --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.verify
 def test_a_dataset_has_the_chains_that_it_has_alone(make_program) -> None:
     """Its starts, its adaptation and its draws; and those of another dataset have no part in them."""
     case = groups_case(make_case)

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chaos.sessions import kill_all
 from chaos.values import differing, values_of
 from zygote import zygote
@@ -28,6 +30,7 @@ def test_a_killed_stage_leaves_the_values_of_an_undisturbed_run(workspace: Any) 
     assert "3 kills of stages, 0 wrong" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_killed_repair_goes_on_by_the_same_command(completed: Any, tmp_path: Path) -> None:
     workspace = completed.copy(tmp_path / "copy")
     expected = values_of(workspace.results)

@@ -209,6 +209,7 @@ def test_a_lost_record_of_an_identity_is_made_anew_from_its_chains(damaged: Any)
     assert not [line for line in check(copy.results, "films").damaged if "/chains/" in line]
 
 
+@pytest.mark.nightly
 def test_what_is_damaged_is_made_again_with_the_same_values(workspace: Any, tmp_path: Path) -> None:
     copy = workspace.copy(tmp_path / "copy")
     films, seals = copy.results / "films", copy.results / "seals" / "films"
