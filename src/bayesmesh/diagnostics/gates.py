@@ -29,7 +29,7 @@ def evaluate_gates(
     divergence_share: float | None,
     bfmi: np.ndarray | None,
     gates: GateSettings,
-    divergent_draws: float | None = None,
+    share_of_draws: float | None = None,
 ) -> list[GateResult]:
     """Compare a convergence table with the gates.
 
@@ -41,7 +41,7 @@ def evaluate_gates(
         bfmi: Bayesian fraction of missing information of each chain, shape (chain,); NaN if unknown, None for a kernel
             without energies.
         gates: limits and severities.
-        divergent_draws: share of draws in which any trajectory diverged; `divergence_share` by default.
+        share_of_draws: share of draws in which any trajectory diverged; `divergence_share` by default.
 
     Returns:
         One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
@@ -72,16 +72,16 @@ def evaluate_gates(
         measured.append(("bfmi", np.asarray(bfmi, dtype=np.float64), chains, [energies] * len(chains)))
     results = [_evaluate(getattr(gates, found[0]), *found) for found in measured]
     if gates.divergences.isolated == "warn":
-        draws = divergence_share if divergent_draws is None else divergent_draws
+        draws = divergence_share if share_of_draws is None else share_of_draws
         results = [_allow_isolated(result, draws) for result in results]
     is_explained = table["chance"].to_numpy(np.float64) >= LEVEL / max(1, len(table))
     return [_allow_for_chance(results[0], statistics["r_hat"], is_explained, places), *results[1:]]
 
 
-def _allow_isolated(result: GateResult, divergent_draws: float | None) -> GateResult:
+def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateResult:
     """Return the gate on divergences as a warning where it is missed and they are isolated; all else as it is."""
     is_missed = result.name == "divergences" and result.verdict != "pass"
-    if not is_missed or divergent_draws is None or not 0 <= divergent_draws <= MOST_ISOLATED:
+    if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
     said = f"{result.message}; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
     return result.model_copy(update={"verdict": "warn", "message": said})
