@@ -106,7 +106,7 @@ def error_of_sum(relative: Float[np.ndarray, "chain draw"]) -> float:
 
     >>> draws = np.log([[[0.1, 0.3, 0.3, 0.1]]])
     >>> score, error = log_mean_density(draws)
-    >>> float(error_of_sum(3 * relative_densities(draws, score)) / error[0])
+    >>> round(float(error_of_sum(3 * relative_densities(draws, score)) / error[0]), 6)
     3.0
     """
     if not np.isfinite(relative).all():
