@@ -25,7 +25,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 run: env ## quickstart on built-in data, a few minutes, no network (ACCELERATOR=cuda|tpu)
-	@$(in_venv) .venv/bin/snakemake quickstart $(SNAKEMAKE_ARGS)
+	@$(in_venv) .venv/bin/bayesmesh run quickstart $(SNAKEMAKE_ARGS)
 	@$(in_venv) .venv/bin/bayesmesh status
 
 reproduce: env peers-env ## published experiments and benchmarks on real data, and their claims: 90 minutes (needs network or BAYESMESH_MIRROR=DIR)

@@ -107,17 +107,42 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
 
 def lay_out(folder: Path, checkout: Path, name: str) -> None:
     """Write a folder as a user has it, with one experiment."""
+    copy_package(folder, checkout)
+    (folder / "src/bayesmesh/data/sources/regression.py").write_text(SOURCE)
+    (folder / "src/bayesmesh/models/regression.py").write_text(MODEL)
+    configure(folder, name, EXPERIMENTS[name])
+
+
+def copy_package(folder: Path, checkout: Path) -> None:
+    """Copy the workflow and the package of a checkout."""
     for part in ("workflow", "profiles", "envs"):
         shutil.copytree(checkout / part, folder / part)
     shutil.copy(checkout / "Snakefile", folder)
-    shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh")
-    (folder / "src/bayesmesh/data/sources/regression.py").write_text(SOURCE)
-    (folder / "src/bayesmesh/models/regression.py").write_text(MODEL)
-    # As `make` leaves installed packages.
-    subprocess.run([sys.executable, "-m", "compileall", "-qq", "-j", "0", folder / "src"], check=True)
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh", ignore=without)
+
+
+def configure(folder: Path, name: str, experiment: Mapping[str, Any]) -> None:
+    """Write the configuration of one experiment, and leave the package as the first dry run of an installed one does."""
     (folder / "config" / "experiments").mkdir(parents=True)
     (folder / "config" / "config.yaml").write_text(f"experiments: [{name}]\n")
-    (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(EXPERIMENTS[name]))
+    (folder / "config" / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
+    subprocess.run([sys.executable, "-m", "compileall", "-qq", "-j", "0", folder / "src"], check=True)
+    dry_run = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet"]
+    subprocess.run(dry_run, cwd=folder, env=environment_of(folder), capture_output=True, check=True)
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment of a user, whose Python may write compiled modules."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**own, "PYTHONPATH": str(folder / "src")}
+
+
+def command_of(folder: Path) -> list[str]:
+    """Return the command that runs the workflow; of checkouts without `bayesmesh run`, that of Snakemake."""
+    has_verb = (folder / "src/bayesmesh/operations/run.py").exists()
+    verb = "import sys; from bayesmesh.cli import main; sys.exit(main(['run']))"
+    return [sys.executable, *(["-c", verb] if has_verb else ["-m", "snakemake"])]
 
 
 def processes(root: int) -> Iterator[tuple[int, str, float]]:
@@ -145,11 +170,10 @@ def processes(root: int) -> Iterator[tuple[int, str, float]]:
 
 def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
     """Run the workflow and return part -> wall and processor seconds; the latter are known of processes only."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
     begun, verdict = time.time(), folder / f"results/{name}/diagnostics/verdict.json"
     commands, used, at_verdict = dict[int, str](), dict[int, float](), 0.0
     with (folder / "log").open("w") as log:
-        run = subprocess.Popen([sys.executable, "-m", "snakemake"], cwd=folder, env=environment, stdout=log, stderr=log)
+        run = subprocess.Popen(command_of(folder), cwd=folder, env=environment_of(folder), stdout=log, stderr=log)
         while run.poll() is None:
             for number, command, used[number] in processes(os.getpid()):
                 # One that has ended has no command any more.
@@ -160,9 +184,8 @@ def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
     ended = time.time()
     if run.returncode:
         raise SystemExit((folder / "log").read_text())
-    of = {
-        which: sum(used[n] for n, c in commands.items() if which in c)
-        for which in (" -m snakemake", "fork_server", "job-")
+    of = {which: sum(used[n] for n, c in commands.items() if which in c) for which in ("fork_server", "job-")} | {
+        "Snakemake": used[run.pid]
     }
     jobs = sorted(job_rows(folder / "results"), key=lambda rows: rows[0]["at"])
     starts, ends = [rows[0]["at"] - rows[0]["seconds"] for rows in jobs], [rows[-1]["at"] for rows in jobs]
@@ -170,7 +193,7 @@ def measure(folder: Path, name: str) -> dict[str, tuple[float, float]]:
     found = {
         "to the verdict": (verdict.stat().st_mtime - begun, at_verdict),
         "to the end": (ended - begun, sum(used.values())),
-        "Snakemake to the first job; all": (starts[0] - begun, of[" -m snakemake"]),
+        "Snakemake to the first job; all": (starts[0] - begun, of["Snakemake"]),
         "server of forks": (0.0, of["fork_server"] - of["job-"]),
         "between jobs": (idle, 0.0),
     }

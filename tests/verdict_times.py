@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import latency
 
 SOURCE = '''
@@ -123,24 +121,16 @@ def models(names: list[str]) -> Iterator[tuple[str, str, str]]:
 
 def lay_out(folder: Path, checkout: Path, key: str, module: str, cls: str) -> None:
     """Write a folder as a user has it, with one posterior as a source, a model and an experiment."""
-    for part in ("workflow", "profiles", "envs"):
-        shutil.copytree(checkout / part, folder / part)
-    shutil.copy(checkout / "Snakefile", folder)
-    shutil.copytree(checkout / "src" / "bayesmesh", folder / "src" / "bayesmesh")
+    latency.copy_package(folder, checkout)
     tests = Path(__file__).parent
     shutil.copytree(tests / "posteriors", folder / "src" / "posteriors")
     shutil.copy(tests / "cases.py", folder / "src")
     for part, text in (("data/sources", SOURCE), ("models", MODEL)):
         (folder / "src/bayesmesh" / part / f"{key}.py").write_text(text.format(module=module, name=cls))
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
     code = ROWS.format(module=module, name=cls)
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True)
-    # As `make` leaves installed packages.
-    subprocess.run([sys.executable, "-m", "compileall", "-qq", "-j", "0", folder / "src"], check=True)
-    (folder / "config" / "experiments").mkdir(parents=True)
-    (folder / "config" / "config.yaml").write_text(f"experiments: [{key}]\n")
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=latency.environment_of(folder), check=True)
     experiment = {"title": key, "data": {"source": key}, "model": {"name": key}, "kernel": {"name": "nuts"}}
-    (folder / "config" / "experiments" / f"{key}.yaml").write_text(yaml.safe_dump(experiment))
+    latency.configure(folder, key, experiment)
 
 
 def measure(checkout: Path, module: str, cls: str) -> list[tuple[float, float, str]]:

@@ -63,6 +63,11 @@ OF_STAGES: dict[str, tuple[Option, ...]] = {
 """Stage -> options besides the common ones; other stages compute on the devices of one process."""
 
 VERBS = {
+    # Before the parser, because options are Snakemake's: see `main`.
+    "run": Verb(
+        "run the workflow: the same as snakemake with these arguments, but sooner", "operations.run:run",
+        (option("words", nargs="*", metavar="ARGUMENT", help="target or option of snakemake, such as the name of an experiment"),),
+    ),
     "index": Verb("write results/index.html from the existing pages", "stages.report:run_index", JOB),
     "sweep": Verb(
         "compare the members of a sweep on one page", "stages.sweep:run",
@@ -192,6 +197,8 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code: 0, or that of the `UserError`."""
     words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["run"]:
+        importlib.import_module("bayesmesh.operations.run").run(words[1:])
     if (code := run_in_fork(words)) is not None:
         return code
     # First of all, because a scheduler may stop a job at any time.

@@ -19,6 +19,8 @@ import zarr
 
 from workspace import Workspace
 
+RUN = "import sys; from bayesmesh.cli import main; main(['run', *sys.argv[1:]])"
+
 
 @pytest.mark.nightly
 def test_forks_make_what_processes_make(workspace: Workspace) -> None:
@@ -50,9 +52,9 @@ def test_a_fork_goes_on_from_compilation_to_sampling_and_draws_the_same(complete
 
 
 def _run(workspace: Workspace, *words: str) -> dict[int, set[str]]:
-    """Run Snakemake with a server of forks; return each fork's number -> its names, one for each of its jobs."""
+    """Run the workflow with a server of forks; return each fork's number -> its names, one for each of its jobs."""
     environment = {k: v for k, v in workspace.environment.items() if k != "BAYESMESH_FORK_SERVER"}
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *words]
+    command = [sys.executable, "-c", RUN, "--cores", "2", *words]
     found = collections.defaultdict[int, set[str]](set)
     with (workspace.root / "forks.log").open("w+") as log:
         run = subprocess.Popen(command, cwd=workspace.root, env=environment, stderr=log)

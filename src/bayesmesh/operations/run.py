@@ -1,0 +1,84 @@
+"""Run the workflow: Snakemake in this process, and beside its imports those of the process whose forks do the jobs.
+
+Snakemake takes a second to start, and knows only after another one that a job must run. `bayesmesh run` starts the server
+of forks (`running.fork_server`) before both, so that what stages import is there when the first of them begins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bayesmesh.planning.site import is_profile_given
+from bayesmesh.running.fork_server import start_server
+
+_ELSEWHERE = re.compile(r"(-e|--executor)(=|$)|-e\w")
+"""Options with which jobs do not run as processes of this machine."""
+
+_ONLY_SAYS = re.compile(
+    r"-[nhlDFv]|--(dry-?run|help|version|list\S*|lint|unlock|summary|detailed-summary|report|dag|rulegraph|filegraph|d3dag"
+    r"|cleanup-\S+|archive|containerize|delete-\S+|touch|print-\S+)(=.*)?"
+)
+"""Options with which Snakemake runs no job."""
+
+_LATE = "pandas"
+"""Snakemake's executor for Slurm imports it, for a table that other runs never ask for; it takes 0.3 s."""
+
+
+def run(words: Sequence[str]) -> NoReturn:
+    """Run Snakemake with these arguments, and exit with its code.
+
+    Args:
+        words: arguments of ``snakemake``: targets and options.
+    """
+    if needs_jobs(words):
+        # It ends with this process.
+        run.server = start_server()  # type: ignore[attr-defined]
+    import_late(_LATE)
+    # The profile of this repository reads them.
+    sys.argv = ["snakemake", *words]
+    from snakemake.cli import main
+
+    main()
+    raise AssertionError("Snakemake exits by itself")
+
+
+def needs_jobs(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether jobs are sure to run on this machine: a page is missing. Otherwise, planning finds out.
+
+    Args:
+        words: arguments of ``snakemake``.
+        environ: environment variables.
+    """
+    if is_profile_given(words, environ) or any(_ELSEWHERE.match(w) or _ONLY_SAYS.fullmatch(w) for w in words):
+        return False
+    named = [word for word in words if Path("config", "experiments", f"{word}.yaml").is_file()]
+    pages = [Path("results", name, "report.html") for name in named] or [Path("results", "index.html")]
+    return not all(page.exists() for page in pages)
+
+
+def import_late(name: str) -> None:
+    """Let a module be imported when something of it is first used, if it has not been imported.
+
+    Python's own lazy modules are loaded by the statement `import` itself.
+    """
+    spec = importlib.util.find_spec(name) if name not in sys.modules else None
+    if spec is None:
+        return
+    stub = types.ModuleType(name)
+    stub.__spec__ = spec
+
+    def use(attribute: str) -> Any:
+        if sys.modules.get(name) is stub:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    stub.__dict__["__getattr__"] = use
+    sys.modules[name] = stub

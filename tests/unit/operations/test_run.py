@@ -1,0 +1,88 @@
+"""`bayesmesh run` is Snakemake with the same arguments, and starts the server of forks only where jobs will run here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bayesmesh.operations.run import needs_jobs
+
+RUN = "import sys; from bayesmesh.cli import main; main(['run', *sys.argv[1:]])"
+LATE = """
+import sys
+from bayesmesh.operations.run import import_late
+import_late("xmlrpc")
+import xmlrpc
+assert "__path__" not in vars(xmlrpc)
+import xmlrpc.client
+assert xmlrpc.client.ServerProxy and vars(sys.modules["xmlrpc"])["__path__"]
+import_late("xmlrpc")
+assert "__path__" in vars(sys.modules["xmlrpc"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the experiments `old`, which has a page, and `new`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config" / "experiments").mkdir(parents=True)
+    for name in ("old", "new"):
+        (tmp_path / "config" / "experiments" / f"{name}.yaml").touch()
+    (tmp_path / "results" / "old").mkdir(parents=True)
+    (tmp_path / "results" / "old" / "report.html").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [[], ["new"], ["old", "new"], ["--cores", "2", "new"], ["-c2", "new"], ["-k"]])
+def test_a_page_that_is_missing_needs_jobs(folder: Path, words: list[str]) -> None:
+    assert needs_jobs(words, {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            ["old"],
+            ["-n", "new"],
+            ["--dry-run", "new"],
+            ["--unlock"],
+            ["--list-rules"],
+            ["--report=x.html"],
+            ["--help"],
+        ),
+        *(["--profile", "profiles/slurm-cpu", "new"], ["-e", "slurm", "new"], ["--executor=slurm"], ["-eslurm"]),
+    ],
+)
+def test_no_server_is_started_that_nothing_would_use(folder: Path, words: list[str]) -> None:
+    assert not needs_jobs(words, {})
+
+
+def test_an_index_that_exists_leaves_the_question_to_planning(folder: Path) -> None:
+    (folder / "results" / "index.html").touch()
+    assert not needs_jobs([], {})
+    assert needs_jobs(["new"], {})
+
+
+def test_a_profile_of_the_environment_counts(folder: Path) -> None:
+    assert not needs_jobs([], {"SNAKEMAKE_PROFILE": "profiles/slurm-cpu"})
+
+
+def test_arguments_and_exit_codes_are_those_of_snakemake(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(
+        "import sys\nrule all:\n    shell: 'exit 3'\nprint(sys.argv, 'pandas.core' in sys.modules)"
+    )
+    command = [sys.executable, "-c", RUN, "--cores", "1", "--quiet", "all"]
+    environment = {k: v for k, v in os.environ.items() if k != "SNAKEMAKE_PROFILE"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**environment, "BAYESMESH_FORK_SERVER": "off"}, capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[0] == "['snakemake', '--cores', '1', '--quiet', 'all'] False"
+
+
+def test_a_late_module_is_imported_once_it_is_used() -> None:
+    subprocess.run([sys.executable, "-c", LATE], check=True)
