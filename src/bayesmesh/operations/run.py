@@ -56,6 +56,9 @@ def needs_jobs(words: Sequence[str], environ: Mapping[str, str] = os.environ) ->
     Args:
         words: arguments of ``snakemake``.
         environ: environment variables.
+
+    >>> needs_jobs(["--dry-run", "digits"], {})
+    False
     """
     if is_profile_given(words, environ) or any(_ELSEWHERE.match(w) or _ONLY_SAYS.fullmatch(w) for w in words):
         return False
