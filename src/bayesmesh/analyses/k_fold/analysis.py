@@ -20,11 +20,14 @@ class KFold(Analysis):
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
-        """Require a likelihood by rows that do not have latents of their own."""
+        """Require rows that do not have latents of their own, and of a model that takes all as one a likelihood of fewer."""
         from bayesmesh.analyses._draw_blocks import check_predictions
         from bayesmesh.analyses._row_likelihood import check_rows
-        from bayesmesh.analyses.k_fold.score_folds import KEY
+        from bayesmesh.analyses.k_fold.whole_rows import KEY, check_whole
 
+        if bound.model.reads_whole(bound.model.options):
+            check_whole(bound, self.options)
+            return
         check_rows(KEY, bound.model, bound.data_spec)
         check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
 

@@ -18,7 +18,8 @@ COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "num_rows", "num_clusters", "num_folds", "num_failed", "joint_elpd", "num_draws",
     "held_out_elpd", "held_out_se", "held_out_rows", "scheme",
 )  # fmt: skip
-"""Columns of ``k_fold.csv``, one row; sums in nats. Without groups, there are as many clusters as rows."""
+"""Columns of ``k_fold.csv``, one row; sums in nats. Without groups, there are as many clusters as rows, or as folds that are
+scored as one."""
 
 
 class Fold(NamedTuple):
@@ -28,7 +29,7 @@ class Fold(NamedTuple):
         experiment: the refit.
         num_rows: rows that were left out.
         num_training_rows: rows from which it was sampled.
-        elpd: sum of the log scores of these rows, in nats.
+        elpd: sum of the log scores of these rows, in nats; not a number where rows have no scores of their own.
         elpd_mcse: its Monte Carlo standard error.
         joint_elpd: log predictive density of all of them together, which also scores how they vary together.
         joint_mcse: Monte Carlo standard error of `joint_elpd`.
@@ -46,26 +47,27 @@ class Fold(NamedTuple):
 
 
 def write_tables(
-    sums: Path, table: Path, left_out: RowScores, held_out: RowScores | None, folds: Sequence[Fold]
+    sums: Path, table: Path, left_out: RowScores, held_out: RowScores | None, folds: Sequence[Fold], num_rows: int
 ) -> str:
     """Write both tables, and return the sum as text.
 
     Args:
         sums: path of ``k_fold.csv``.
         table: path of ``folds.csv``.
-        left_out, held_out: scores of rows.
+        left_out, held_out: scores of rows, or of folds that are scored as one.
         folds: what was scored of each fold.
+        num_rows: rows that were left out.
     """
     (elpd, error), mcse = left_out.total, left_out.monte_carlo_error
     clusters = len(left_out.elpd) if left_out.cluster is None else len(np.unique(left_out.cluster))
     held = (*held_out.total, len(held_out.elpd)) if held_out is not None else (math.nan, math.nan, 0)
     num_failed = len(left_out.failed)
     joint = sum(fold.joint_elpd for fold in folds)
-    row = (elpd, error, mcse, len(left_out.elpd), clusters, len(folds), num_failed, joint, left_out.num_draws, *held)
+    row = (elpd, error, mcse, num_rows, clusters, len(folds), num_failed, joint, left_out.num_draws, *held)
     write_text(sums, render_csv(COLUMNS, [[*row, left_out.scheme]]))
     write_text(table, render_csv(Fold._fields, folds))
     failed = f", {num_failed} of {len(folds)} folds have failed their gates" if num_failed else ""
-    return f"elpd {elpd:.1f} ± {error:.1f} on {len(left_out.elpd)} rows, {left_out.scheme}{failed}"
+    return f"elpd {elpd:.1f} ± {error:.1f} on {num_rows} rows, {left_out.scheme}{failed}"
 
 
 def read_sums(path: Path) -> tuple[dict[str, float], str] | None:

@@ -14,11 +14,11 @@ from bayesmesh.analyses._refit_scores import RefitRows, check_outcomes, score_re
 from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, score_held_out
 from bayesmesh.analyses.base import BoundModel, Subject, asking_model
 from bayesmesh.analyses.k_fold.fold_tables import Fold, write_tables
+from bayesmesh.analyses.k_fold.joint_folds import score_whole_folds
 from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.analyses.k_fold.whole_rows import KEY
 from bayesmesh.data.shards import BLOCK_ROWS, Shards
 from bayesmesh.store.pointwise import POINTWISE, RowScores, digest_outcomes, write_pointwise
-
-KEY = "k_fold"
 
 
 def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Options, files: Mapping[str, Path]) -> str:
@@ -35,6 +35,9 @@ def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Option
         StoreError: a refit does not say which rows it leaves out.
     """
     jax.config.update("jax_enable_x64", True)
+    model = subject.bound.model
+    if model.reads_whole(model.options):
+        return score_whole_folds(subject, refits, words(options), files, is_series=options.future is not None)
     check_rows(KEY, subject.bound.model, subject.bound.data_spec)
     block_bytes = options.block_mebibytes * 2**20
     parts = [score_refit(KEY, refit, block_bytes) for refit in refits.values()]
@@ -45,11 +48,16 @@ def score_folds(subject: Subject, refits: Mapping[str, Subject], options: Option
     likelihood = RowLikelihood(KEY, subject.bound.model, subject.bound.data_spec, subject.posterior, block_bytes)
     held_out = score_held_out(likelihood, subject.bound.shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
-    return write_tables(files["k_fold.csv"], files["folds.csv"], left_out, held_out, folds)
+    tables = files["k_fold.csv"], files["folds.csv"]
+    return write_tables(*tables, left_out, held_out, folds, len(left_out.elpd))
 
 
 def words(options: Options) -> str:
-    """Return how rows are left out; equal for equal folds of the same rows."""
+    """Return how rows are left out; equal for equal folds of the same rows.
+
+    >>> words(Options(folds=4, group="school"))
+    "4 folds of whole groups by 'school', seed 0"
+    """
     if options.future is not None:
         share = f"{100 * options.first_share:g}% of the rows"
         return f"{options.folds} folds by '{options.future}' after the first {share}, each predicted from earlier rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import Comparison
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 from bayesmesh.store.pointwise import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, sum_error
+
+FEW_CLUSTERS = 20
+"""With fewer groups or folds, the page says that their standard error is itself uncertain."""
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -49,11 +53,16 @@ def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> 
     """Return what the sums say, in words."""
     num_rows, num_clusters = sums["num_rows"], sums["num_clusters"]
     mean, error = sums["elpd"] / num_rows, sums["elpd_se"] / num_rows
+    is_joint = bool(folds) and all(math.isnan(fold.elpd) for fold in folds)
     over = (
         f" in {formats.count(num_clusters)} groups, over which its error is computed" if num_clusters < num_rows else ""
     )
     said = [
-        f"Predicted from draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
+        f"The model takes all rows as one, so that each fold is predicted as one, from draws that were sampled without it. The "
+        f"sum of log scores of {formats.count(num_clusters)} folds with {formats.count(num_rows)} rows is {_text(sums, 'elpd')} "
+        f"({scheme}), its error being that over folds. Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats."
+        if is_joint
+        else f"Predicted from draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
         f"{formats.real(error, 2)} nats on average; the sum over {formats.count(num_rows)} rows{over} is "
         f"{_text(sums, 'elpd')} ({scheme}). Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats.",
     ]
@@ -62,6 +71,12 @@ def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> 
         said.append(
             f"Rows that no fold has seen have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average under all draws "
             f"({formats.count(sums['held_out_rows'])} rows)."
+        )
+    if num_clusters < FEW_CLUSTERS and num_clusters < num_rows:
+        what = "folds" if is_joint else "groups"
+        said.append(
+            f"A standard error over {formats.count(num_clusters)} {what} is itself uncertain, and mostly too small: "
+            f"take it as an order of magnitude."
         )
     failed = [fold.experiment for fold in folds if fold.verdict == "fail"]
     if failed:
@@ -96,7 +111,7 @@ def _compare(scores: RowScores, single: RowScores | None) -> str:
 
 
 def _table(folds: Sequence[Fold]) -> pd.DataFrame:
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "refit": [fold.experiment for fold in folds],
             "rows left out": [float(fold.num_rows) for fold in folds],
@@ -107,6 +122,7 @@ def _table(folds: Sequence[Fold]) -> pd.DataFrame:
             "verdict": [fold.verdict for fold in folds],
         }
     )
+    return table.drop(columns="log score") if table["log score"].isna().all() else table
 
 
 def _text(sums: Mapping[str, float], name: str) -> str:

@@ -1,0 +1,132 @@
+"""Models that take all rows as one, bound to some of the rows, and whether rows of such a model can be left out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from bayesmesh.analyses._draw_blocks import CHUNK_DRAWS
+from bayesmesh.analyses.base import BoundModel, iterate_chunks, unsuitable
+from bayesmesh.analyses.k_fold.settings import Options
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.models.base import Latents, Model
+from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
+
+KEY = "k_fold"
+
+NUM_TRIED = 4
+"""Draws of the prior at which the likelihood of rows in another order is computed."""
+
+_ORDER_TOLERANCE = 1e-3
+"""Relative difference of two log likelihoods that rounding explains, in single precision."""
+
+
+class SomeRows:
+    """A model bound to some rows, all of which are one row to it.
+
+    Args:
+        model: a model that takes all rows as one, bound to any rows.
+        spec: its data.
+        rows: field -> (row, ...), as the source has them.
+        dtype: of floating-point fields and of the log likelihood.
+    """
+
+    def __init__(self, model: Model, spec: DataSpec, rows: Mapping[str, np.ndarray], dtype: str) -> None:
+        whole = {name: values[None] for name, values in rows.items()}
+        fields = {name: FieldSpec(values.shape, values.dtype.name) for name, values in rows.items()}
+        found = dataclasses.replace(spec, num_rows=1, fields=fields, dtype=dtype)
+        # A model that holds its data is built anew, from these rows.
+        preparation = type(model).prepare(model.options, found, lambda: iter([whole]))
+        if preparation is not None:
+            found = dataclasses.replace(found, constants={**spec.constants, **preparation.constants})
+        self.spec, self.model = found, type(model)(model.options, found)
+        self._rows = {k: jnp.asarray(v.astype(dtype) if v.dtype.kind == "f" else v) for k, v in whole.items()}
+
+    def log_likelihood(self, draw: Latents) -> jax.Array:
+        """Return the log likelihood of these rows together at one draw, in nats."""
+        return self.model.log_likelihood(draw, self._rows)[0]
+
+
+def log_ratios(posterior: Posterior, larger: SomeRows, smaller: SomeRows) -> Float[np.ndarray, "chain draw"]:
+    """Return log p(larger rows | draw) - log p(smaller rows | draw) at all draws, float64, in nats.
+
+    One draw is computed at a time, so that memory is that of one evaluation, as a step of a chain needs it.
+    """
+
+    def ratio(draw: Latents) -> jax.Array:
+        return larger.log_likelihood(draw) - smaller.log_likelihood(draw)
+
+    program = jax.jit(lambda latents: jax.lax.map(ratio, latents))
+    found = np.empty(posterior.num_chains * posterior.num_draws)
+    for first, count, latents in iterate_chunks(posterior, larger.spec.dtype, CHUNK_DRAWS, BLOCK_BYTES):
+        found[first : first + count] = np.asarray(program(latents))[:count]
+    return found.reshape(posterior.num_draws, posterior.num_chains).T
+
+
+def check_whole(bound: BoundModel, options: Options) -> None:
+    """Check that a model that takes all rows as one has the same latents, and a likelihood, for fewer rows.
+
+    Args:
+        bound: model and all data.
+        options: how rows are left out.
+
+    Raises:
+        ConfigError: rows of this model cannot be left out so; the message says why.
+    """
+    model, spec, shards = bound
+    rows = {name: values[0] for name, values in shards.read_rows(0, 1).items()}
+    num_rows = shards.num_observations
+    fewer = {name: values[: max(1, num_rows // 2)] for name, values in rows.items()}
+    everything, some = (SomeRows(model, spec, each, spec.dtype) for each in (rows, fewer))
+    _check_latents(everything, some)
+    field = options.future
+    is_sorted = (
+        field is not None and rows.get(field, np.zeros((0, 0))).ndim == 1 and bool((np.diff(rows[field]) >= 0).all())
+    )
+    if not is_sorted:
+        _check_order(everything, SomeRows(model, spec, {k: v[::-1] for k, v in rows.items()}, spec.dtype), field)
+
+
+def _check_latents(everything: SomeRows, some: SomeRows) -> None:
+    """Require latents of the same shapes, and a likelihood of fewer rows at them."""
+    name = type(some.model).__name__
+    shapes = [
+        jax.eval_shape(lambda each=each: each.model.prior(each.spec).sample(seed=jax.random.key(0)))
+        for each in (everything, some)
+    ]
+    differing = [k for k in shapes[0] if k not in shapes[1] or shapes[0][k].shape != shapes[1][k].shape]
+    if differing:
+        problem = f"model {name} has latents for each row ({', '.join(sorted(differing))})"
+        raise unsuitable(KEY, f"{problem}: draws without a row have none for it, under which it could be scored")
+    try:
+        jax.eval_shape(some.log_likelihood, shapes[0])
+    except (TypeError, ValueError, IndexError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise unsuitable(
+            KEY, f"model {name} has no likelihood of fewer rows, so that none can be left out: {first}"
+        ) from error
+
+
+def _check_order(everything: SomeRows, reversed_rows: SomeRows, field: str | None) -> None:
+    """Refuse a likelihood that depends on the order of the rows, unless what is left out comes after all that stays."""
+    keys = jax.random.split(jax.random.key(3), NUM_TRIED)
+    prior = everything.model.prior(everything.spec)
+    for key in keys:
+        draw = prior.sample(seed=key)
+        found, other = (float(each.log_likelihood(draw)) for each in (everything, reversed_rows))
+        if np.isfinite([found, other]).all() and abs(found - other) > _ORDER_TOLERANCE * max(1.0, abs(found)):
+            name = type(everything.model).__name__
+            problem = (
+                f"the log likelihood of model {name} depends on the order of the rows ({found:.6g}, and {other:.6g} in the "
+                "reverse order): without a row in their midst, the others would count as neighbours"
+            )
+            if field is not None:
+                raise unsuitable(f"{KEY}.future", f"{problem}, and the data are not in the order of '{field}'")
+            raise unsuitable(
+                KEY, f"{problem}; `future: FIELD` leaves out what comes last, of rows in the order of that field"
+            )
