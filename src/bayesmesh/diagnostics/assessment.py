@@ -12,11 +12,11 @@ from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_index
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
-from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
+from bayesmesh.diagnostics.funnel import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
-from bayesmesh.diagnostics.verdict import GateResult, overall
+from bayesmesh.diagnostics.verdict import GateResult
 
 
 class Draws(NamedTuple):
@@ -54,10 +54,9 @@ def assess(table: pd.DataFrame, draws: Draws, recorded: set[str], gates: GateSet
     lp = draws.statistics.get("lp")
     in_modes = None if lp is None else modes_gate(lp)
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
-    if lp is not None and in_modes is None and non_finite.gate() is None and (outcome := overall(results)) != "pass":
-        funnel = funnel_gate(lp, _latent_blocks(draws.latents), outcome)
-        results = results if funnel is None else [funnel, *results]
-    return results
+    if lp is None or in_modes is not None or non_finite.gate() is not None:
+        return results
+    return judge_funnel(results, lp, _latent_blocks(draws.latents))
 
 
 def _place(name: str, position: int, shape: tuple[int, ...]) -> str:

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.stats import rankdata
 
-from bayesmesh.diagnostics.verdict import GateResult, Outcome
+from bayesmesh.diagnostics.gates import withdraw_isolated
+from bayesmesh.diagnostics.verdict import GateResult, Outcome, overall
 
 LEAST = 0.6
 """Rank correlation within chains from which a latent counts: it is 0.9 in funnels, and below 0.4 in posteriors that
@@ -76,3 +77,23 @@ def funnel_gate(
             " them as location + scale x standard normal (non-centred), and where they say much, directly (centred)"
         ),
     )  # fmt: skip
+
+
+def judge_funnel(
+    results: list[GateResult],
+    lp: Float[np.ndarray, "chain draw"],
+    blocks: Iterable[tuple[list[str], Shaped[np.ndarray, "chain draw _"]]],
+) -> list[GateResult]:
+    """Return the results of all gates, with a first one that names a funnel if one is missed and there is a funnel.
+
+    Divergences that are isolated do not excuse the draws of a funnel.
+
+    Args:
+        results: of the other gates.
+        lp, blocks: see `funnel_gate`.
+    """
+    if overall(results) == "pass":
+        return results
+    strict = [withdraw_isolated(result) for result in results]
+    gate = funnel_gate(lp, blocks, overall(strict))
+    return results if gate is None else [gate, *strict]

@@ -23,6 +23,8 @@ have been, move no mean by a tenth of a standard deviation unless they are a hun
 still be the edge of a region that chains do not enter, and that a warning says. Draws are counted even where they take a
 trajectory of each of many units: one unit that always diverges has a small share of these, and is wrong."""
 
+_ALLOWED = f"; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
+
 
 def evaluate_gates(
     table: pd.DataFrame,
@@ -45,7 +47,7 @@ def evaluate_gates(
 
     Returns:
         One result per gate; the verdict of a missed gate is its severity, but a warning where chance explains every R-hat
-        above the limit, and for isolated divergences if the settings say so.
+        above the limit, and for isolated divergences if the settings say so; see also `withdraw_isolated`.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221, section 4 for R-hat below 1.01 and 400 effective draws;
@@ -83,8 +85,18 @@ def _allow_isolated(result: GateResult, share_of_draws: float | None) -> GateRes
     is_missed = result.name == "divergences" and result.verdict != "pass"
     if not is_missed or share_of_draws is None or not 0 <= share_of_draws <= MOST_ISOLATED:
         return result
-    said = f"{result.message}; at most one draw in {1 / MOST_ISOLATED:,.0f}: too few to move a mean by themselves, but they may be the edge of a region that chains do not enter"
-    return result.model_copy(update={"verdict": "warn", "message": said})
+    return result.model_copy(update={"verdict": "warn", "message": result.message + _ALLOWED})
+
+
+def withdraw_isolated(result: GateResult) -> GateResult:
+    """Return the gate on divergences as missed where only their being isolated made it a warning; all else as it is.
+
+    In a funnel a few divergences are the only trace of a neck that chains do not enter.
+    """
+    if result.name != "divergences" or result.verdict != "warn" or not result.message.endswith(_ALLOWED):
+        return result
+    said = f"{result.message.removesuffix(_ALLOWED)}; few, but in a funnel they are the edge of a neck that chains do not enter"
+    return result.model_copy(update={"verdict": result.severity, "message": said})
 
 
 def _allow_for_chance(

@@ -16,6 +16,9 @@ from bayesmesh.figures.sections import Section, html_table, render
 LEVEL, TAIL = 0.01, 0.1
 """As in the analysis, which the page does not import."""
 
+FEWEST = 5
+"""Divergent draws from which it can be said that they do not gather."""
+
 MOST_PAIRS, MOST_ROWS, MOST_NAMED = 3, 10, 3
 
 ENDS = {"low": "is small", "high": "is large", "both": "is far from its middle, on either side"}
@@ -66,6 +69,12 @@ def sentence(table: pd.DataFrame) -> str:
     """Return where divergences gather, in words."""
     number = formats.count(table.iloc[0]["num_divergent"])
     gathered = table[table["p_value"] < LEVEL]
+    if gathered.empty and table.iloc[0]["num_divergent"] < FEWEST:
+        is_one = table.iloc[0]["num_divergent"] == 1
+        return (
+            f"{number} draw{' follows a divergence' if is_one else 's follow a divergence'}: too few to say whether they gather. "
+            "The figures and the table show where they lie; if the density there is that of a funnel, draws are missing all the same."
+        )
     if gathered.empty:
         return f"{number} draws follow a divergence. They do not gather along any latent: a smaller step (a higher target acceptance) is the first thing to try."
     parts = [
