@@ -25,9 +25,10 @@ def tempered_evidence(posterior: Posterior) -> Estimate | None:
     found = posterior.find(f"sample_stats/{STATISTIC}")
     if not isinstance(found, zarr.Array):
         return None
-    # One number for all chains of a group, constant after warmup.
+    # One number for all chains of a group, constant after warmup. A shard has all chains of one group.
     last = read_part(found, slice(None), slice(found.shape[1] - 1, None))
-    return combine_groups(np.unique(np.asarray(last, np.float64)), posterior.num_chains)
+    of_group = found.shards[0] if found.shards is not None else found.shape[0]
+    return combine_groups(np.asarray(last[::of_group, 0], np.float64), posterior.num_chains)
 
 
 def combine_groups(log_evidence: Float[np.ndarray, " group"], num_chains: int) -> Estimate:

@@ -28,7 +28,7 @@ from bayesmesh.analyses.evidence.bridge import bridge, fit_normal, meet
 from bayesmesh.analyses.evidence.estimate_evidence import check_evidence, estimate_evidence
 from bayesmesh.analyses.evidence.section import build_section, describe, sentences
 from bayesmesh.analyses.evidence.settings import Options
-from bayesmesh.analyses.evidence.tempered import combine_groups
+from bayesmesh.analyses.evidence.tempered import combine_groups, tempered_evidence
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
 from bayesmesh.data.base import Dataset
@@ -41,7 +41,7 @@ from bayesmesh.kernels.targets import FunctionTarget
 from bayesmesh.kernels.tempered_smc import Options as TemperedOptions
 from bayesmesh.kernels.tempered_smc import TemperedSmc
 from bayesmesh.models.base import Model
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.arrays import create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 
@@ -207,6 +207,20 @@ def test_bridge_sampling_finds_the_evidence_of_conjugate_models(name: str, tmp_p
     assert said.startswith("bridge ")
     assert describe(files["evidence.csv"]).startswith("log evidence −")
     assert "the mean likelihood under the prior, is" in build_section(files["evidence.csv"]).body
+
+
+def test_groups_with_equal_estimates_are_as_many_as_they_are(tmp_path: Path) -> None:
+    """Chains of a group lie in one shard."""
+    layout = ExperimentLayout(tmp_path, "one")
+    root = open_group(layout.posterior, "w")
+    write_array(root.create_group("posterior"), "level", np.zeros((8, 10)), (CHAIN, DRAW))
+    statistics = root.create_group("sample_stats")
+    create_array(statistics, "log_evidence", (8, 10), "float64", (CHAIN, DRAW), chunks=(1, 5), shards=(2, 5))[
+        ...
+    ] = -40.0
+    found = tempered_evidence(open_posterior(layout.posterior))
+    assert found is not None
+    assert (found.num_parts, found.log_evidence, found.error, found.is_usable) == (4, -40.0, 0.0, True)
 
 
 def run_tempered(bound: BoundModel, num_groups: int, num_chains: int, num_draws: int) -> tuple[np.ndarray, np.ndarray]:
