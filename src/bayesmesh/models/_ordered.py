@@ -19,17 +19,44 @@ def cutpoints(baseline: Float[Array, " levels"]) -> Float[Array, " cutpoints"]:
     return jnp.log(below[:-1]) - jnp.log(above[1:])
 
 
+def log_widths(baseline: Float[Array, " levels"]) -> Float[Array, " levels"]:
+    """Return log(1 - exp(lower cutpoint - upper cutpoint)) of each level, 0 of the first and the last.
+
+    From probabilities instead of cutpoints, whose difference has no correct digit for a rare level: one minus the ratio of
+    the odds is p / (P(at most the level) P(at least the level)).
+
+    Args:
+        baseline: probabilities of the levels where the predictor is 0.
+
+    >>> widths = log_widths(jnp.array([0.2, 0.3, 0.5]))
+    >>> cut = cutpoints(jnp.array([0.2, 0.3, 0.5]))
+    >>> bool(abs(widths[1] - jnp.log1p(-jnp.exp(cut[0] - cut[1]))) < 1e-6)
+    True
+    """
+    below, above = jnp.cumsum(baseline), jnp.cumsum(baseline[::-1])[::-1]
+    # An unlikely level may underflow, where the gradient of a logarithm is not finite.
+    mass = jnp.maximum(baseline, jnp.finfo(baseline.dtype).tiny)
+    inner = jnp.log(mass) + jnp.log(below[-1]) - jnp.log(below) - jnp.log(above)
+    return inner.at[jnp.array([0, -1])].set(0)
+
+
 def log_mass(
-    predictor: Float[Array, " rows"], cut: Float[Array, " cutpoints"], level: Int[Array, " rows"]
+    predictor: Float[Array, " rows"], baseline: Float[Array, " levels"], level: Int[Array, " rows"]
 ) -> Float[Array, " rows"]:
-    """Return the log probability of a level of each row, in nats."""
-    last = cut.shape[0]
+    """Return the log probability of a level of each row, in nats; minus infinity of one behind the last.
+
+    Args:
+        predictor: what is subtracted from the cutpoints.
+        baseline: probabilities of the levels where it is 0.
+        level: number of the level.
+    """
+    cut, last = cutpoints(baseline), baseline.shape[0] - 1
     low, high = cut[jnp.maximum(level - 1, 0)], cut[jnp.minimum(level, last - 1)]
     at_most, more = jax.nn.log_sigmoid(high - predictor), jax.nn.log_sigmoid(predictor - low)
     # log(sigmoid(high - predictor) - sigmoid(low - predictor)), from a difference without the predictor, which may be large.
-    gap = jnp.where((level > 0) & (level < last), low - high, -1)
-    middle = at_most + more + jnp.log(-jnp.expm1(gap))
-    return jnp.where(level == 0, at_most, jnp.where(level == last, more, middle))
+    middle = at_most + more + log_widths(baseline)[jnp.minimum(level, last)]
+    known = jnp.where(level == 0, at_most, jnp.where(level == last, more, middle))
+    return jnp.where(level > last, -jnp.inf, known)
 
 
 class OrderedValues(NamedTuple):
@@ -45,14 +72,14 @@ class OrderedValues(NamedTuple):
 
     @classmethod
     def of(
-        cls, predictor: Float[Array, " rows"], cut: Float[Array, " cutpoints"], values: Float[Array, " levels"]
+        cls, predictor: Float[Array, " rows"], baseline: Float[Array, " levels"], values: Float[Array, " levels"]
     ) -> OrderedValues:
         """Return the distribution by cumulative logits."""
-        levels = jnp.arange(values.shape[0])
-        masses = jax.vmap(lambda level: log_mass(predictor, cut, jnp.broadcast_to(level, predictor.shape)), 0, 1)(
-            levels
-        )
-        return cls(masses, values)
+
+        def of_level(level: Int[Array, ""]) -> Float[Array, " rows"]:
+            return log_mass(predictor, baseline, jnp.broadcast_to(level, predictor.shape))
+
+        return cls(jax.vmap(of_level, 0, 1)(jnp.arange(values.shape[0])), values)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.models._ordered import OrderedValues, cutpoints, log_mass
+from bayesmesh.models._ordered import OrderedValues, log_mass
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
@@ -30,6 +30,9 @@ FILM, RATING = "film", "rating"
 
 MOST_LEVELS = 50
 """Of ordered ratings."""
+
+UNKNOWN = 255
+"""Place of a rating that is not one of the ordered ones: a placeholder in rows to predict, or a held-out rating."""
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
 
@@ -45,6 +48,16 @@ class Options(Settings):
         "gaussian",
         description="`gaussian`: normal about the expectation. `ordinal`: one of a few ordered ratings, such as stars, by "
         "cumulative logits.",
+    )
+    levels: tuple[float, ...] = Field(
+        (),
+        max_length=50,
+        description="All ratings that `ordinal` can take; by default those of the training rows. A held-out rating that is "
+        "not among them has probability 0.",
+    )
+    repeated: Literal["refuse", "keep"] = Field(
+        "refuse",
+        description="What to do where a user has rated a film twice: `keep` counts each as a rating of its own.",
     )
     bias_scale: Argument[float] = Field(
         0.5,
@@ -88,29 +101,34 @@ class RatingFactorization(Model):
         """Sort rows by user, and compute mean and standard deviation of the ratings.
 
         Raises:
-            ConfigError: a column is missing or of another kind, or all ratings are equal; names the key.
+            ConfigError: a column is missing, of another kind or named twice, all ratings are equal, or a user has rated a film
+                twice; names the key.
         """
         own = cast(Options, options)
-        num_users, _ = (len(_levels(spec, key, name)) for key, name in (("user", own.user), ("film", own.film)))
+        if own.user == own.film:
+            raise ConfigError(f"key 'model.film': '{own.film}' is also the column of the user", "name two columns")
+        users, films = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
         _check_rating(spec, own.rating)
+        if own.repeated == "refuse":
+            _check_repeated(((block[own.user], block[own.film]) for block in read_blocks()), users, films)
         mean, sd = _moments(block[own.rating] for block in read_blocks())
         # The mean of equal numbers may be another one by rounding.
         if sd <= 1e-12 * abs(mean):
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
         levels = np.zeros(0)
         if own.likelihood == "ordinal":
-            levels = _distinct((block[own.rating] for block in read_blocks()), own.rating)
+            levels = _all_levels(own, _distinct((block[own.rating] for block in read_blocks()), own.rating))
 
         def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
             del num_rows
             values, film = np.asarray(rows[own.rating]), np.asarray(rows[own.film])
             if len(levels):
-                return {FILM: film, RATING: _codes(values, levels, own.rating)}
+                return {FILM: film, RATING: _codes(values, levels)}
             # Small integers are exact in float32.
             return {FILM: film, RATING: values.astype(np.result_type(values, np.float32))}
 
         about = {"rating_mean": mean, "rating_sd": sd}
-        return Preparation(of_rows, about, own.user, num_users, arrays={"levels": levels} if len(levels) else {})
+        return Preparation(of_rows, about, own.user, len(users), arrays={"levels": levels} if len(levels) else {})
 
     @property
     def _is_ordinal(self) -> bool:
@@ -161,7 +179,7 @@ class RatingFactorization(Model):
 
     def _outcome(self, predictor: Float[Array, " rows"], latents: Latents) -> Predictive:
         if self._is_ordinal:
-            return OrderedValues.of(predictor, cutpoints(latents["baseline"]), self._values(predictor.dtype))
+            return OrderedValues.of(predictor, latents["baseline"], self._values(predictor.dtype))
         return tfd.Normal(latents["mean"] + predictor, latents["sigma"])
 
     def _values(self, dtype: str | jnp.dtype) -> Float[Array, " levels"]:
@@ -169,7 +187,7 @@ class RatingFactorization(Model):
 
     def _density(self, predictor: Float[Array, " rows"], latents: Latents, rows: Rows) -> Float[Array, " rows"]:
         if self._is_ordinal:
-            return log_mass(predictor, cutpoints(latents["baseline"]), rows[RATING].astype(jnp.int32))
+            return log_mass(predictor, latents["baseline"], rows[RATING].astype(jnp.int32))
         return self._outcome(predictor, latents).log_prob(rows[RATING].astype(predictor.dtype))
 
     def log_likelihood(self, latents: Latents, rows: Rows) -> Float[Array, " rows"]:
@@ -201,8 +219,11 @@ class RatingFactorization(Model):
         return self._outcome(_predictor(latents, inputs), latents)
 
     def outcome(self, rows: Rows) -> Shaped[Array, " rows"]:
-        """Return the rating of each row."""
-        return self._values(self.spec.dtype)[rows[RATING].astype(jnp.int32)] if self._is_ordinal else rows[RATING]
+        """Return the rating of each row; NaN for one that is not among the ordered ratings."""
+        if not self._is_ordinal:
+            return rows[RATING]
+        values, level = self._values(self.spec.dtype), rows[RATING].astype(jnp.int32)
+        return jnp.where(level < len(values), values[jnp.minimum(level, len(values) - 1)], jnp.nan)
 
     def shown(self) -> Sequence[Shown]:
         """Return what all ratings share, and expectations at probe cells: embeddings rotate."""
@@ -261,15 +282,36 @@ def _distinct(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
     return found
 
 
-def _codes(values: np.ndarray, levels: np.ndarray, name: str) -> np.ndarray:
-    """Return the place of each rating among the levels, uint8."""
+def _all_levels(options: Options, found: np.ndarray) -> np.ndarray:
+    """Return the ratings that are possible, ascending, float64, given those of the training rows."""
+    if not options.levels:
+        return found
+    levels = np.unique(np.asarray(options.levels, np.float64))
+    if (missing := np.setdiff1d(found, levels)).size:
+        problem = f"'{options.rating}' is {missing[0]:g} in a training row, which is not among them"
+        raise ConfigError(f"key 'model.levels': {problem}", f"add it, or leave the key out: {found.tolist()}")
+    return levels
+
+
+def _codes(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return the place of each rating among the levels, uint8; `UNKNOWN` for another number."""
     wide = np.asarray(values, np.float64)
     codes = np.minimum(np.searchsorted(levels, wide), len(levels) - 1)
-    if (levels[codes] != wide).any():
-        row = int(np.argmax(levels[codes] != wide))
-        problem = f"a held-out or new rating of '{name}' is {wide[row]:g}, which no training row has"
-        raise ConfigError(f"key 'model.likelihood': {problem}", "use `likelihood: gaussian`, or leave such rows out")
-    return codes.astype(np.uint8)
+    return np.where(levels[codes] == wide, codes, UNKNOWN).astype(np.uint8)
+
+
+def _check_repeated(
+    blocks: Iterator[tuple[np.ndarray, np.ndarray]], users: Sequence[str], films: Sequence[str]
+) -> None:
+    """Refuse two ratings of one film by one user; takes 8 bytes a rating."""
+    cells = np.concatenate([np.asarray(user, np.int64) * len(films) + film for user, film in blocks])
+    cells.sort()
+    again = cells[1:][cells[1:] == cells[:-1]]
+    if again.size:
+        user, film = divmod(int(again[0]), len(films))
+        problem = f"user '{users[user]}' has rated '{films[film]}' more than once, and there are {again.size:,} such ratings in all"
+        remedy = "keep one rating of each user and film in the table, or write\n    model:\n      repeated: keep"
+        raise ConfigError(f"key 'model.user': {problem}", remedy)
 
 
 def _moments(blocks: Iterator[np.ndarray]) -> tuple[float, float]:

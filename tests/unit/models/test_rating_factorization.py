@@ -16,12 +16,13 @@ from scipy import stats
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._ordered import log_mass
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.rows import lay_out_rows
 
 USERS, FILMS, WIDTH, ROWS = 7, 5, 3, 60
-NAMES = {"user": "reader", "film": "book", "rating": "stars"}
+NAMES: dict[str, Any] = {"user": "reader", "film": "book", "rating": "stars", "repeated": "keep"}
 
 
 @functools.cache
@@ -176,18 +177,63 @@ def test_logits_far_out_have_finite_gradients() -> None:
     assert all(np.isfinite(each).all() for each in gradient.values())
 
 
-def test_a_rating_that_no_training_row_has_is_refused() -> None:
+def test_a_rating_that_the_model_does_not_know_is_a_number_only_where_levels_name_it() -> None:
+    """A placeholder of rows to predict is any number; a held-out rating that no training row has may be listed."""
     spec, rows = table()
-    found = RatingFactorization.prepare(Options(**NAMES, likelihood="ordinal"), spec, lambda: iter([rows]))
-    assert found is not None
-    with pytest.raises(ConfigError, match="a held-out or new rating of 'stars' is 9, which no training row has"):
-        found.of_rows({**rows, "stars": np.full(ROWS, 9, np.uint8)}, ROWS)
+    for levels, place, outcome, expected in (((), 255, np.nan, -np.inf), ((1, 2, 3, 4, 5, 9), 5, 9.0, None)):
+        options = Options(**NAMES, width=WIDTH, likelihood="ordinal", levels=levels)
+        own, made = prepared(options, spec, rows)
+        preparation = RatingFactorization.prepare(options, spec, lambda: iter([rows]))
+        assert preparation is not None
+        held_out = preparation.of_rows({**rows, "stars": np.full(ROWS, 9, np.uint8)}, ROWS)
+        assert set(held_out["rating"].tolist()) == {place}
+        model = RatingFactorization(options, own)
+        z = model.prior(own).sample(seed=jax.random.key(4))
+        aligned = {**z, **{k: z[k][own.entries_of(np.arange(ROWS))] for k in model.local_latents}}
+        given = {k: jnp.asarray(v) for k, v in held_out.items()}
+        np.testing.assert_array_equal(model.outcome(given), np.full(ROWS, outcome))
+        found = np.asarray(model.log_likelihood(aligned, given))
+        assert (found == expected).all() if expected is not None else np.isfinite(found).all()
+        assert made["rating"].max() == 4
+
+
+def test_levels_must_have_every_training_rating_and_not_too_many() -> None:
+    spec, rows = table()
+    with pytest.raises(
+        ConfigError, match=r"(?s)key 'model.levels': 'stars' is 4 in a training row.*\[1.0, 2.0, 3.0, 4.0, 5.0\]"
+    ):
+        prepared(Options(**NAMES, likelihood="ordinal", levels=(1, 2, 3, 5)), spec, rows)
     fields = {**spec.fields, "stars": FieldSpec((), "float64")}
     many = {**rows, "stars": np.arange(ROWS) / 7.0}
     with pytest.raises(ConfigError, match="'stars' has more than 50 different values"):
         RatingFactorization.prepare(
             Options(**NAMES, likelihood="ordinal"), dataclasses.replace(spec, fields=fields), lambda: iter([many])
         )
+
+
+def test_a_rare_level_has_the_gradient_of_its_probability_in_float32() -> None:
+    """Cutpoints of a level of probability 1e-7 have no difference in float32."""
+    rare = np.array([0.5, 1e-7, 0.3, 0.2 - 1e-7])
+    predictor, level = jnp.array([0.7]), jnp.array([1])
+
+    def log_of(baseline: Any) -> Any:
+        return log_mass(predictor.astype(baseline.dtype), baseline, level)[0]
+
+    value, gradient = jax.value_and_grad(log_of)(jnp.asarray(rare, jnp.float32))
+    wanted, slope = jax.value_and_grad(log_of)(jnp.asarray(rare, jnp.float64))
+    odds = np.cumsum(rare)[:2] / (1 - np.cumsum(rare)[:2]) * np.exp(-0.7)
+    np.testing.assert_allclose(wanted, np.log(np.diff(odds / (1 + odds))[0]), rtol=1e-8)
+    np.testing.assert_allclose(value, wanted, rtol=1e-6)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4)
+
+
+def test_two_ratings_of_one_user_and_film_are_refused_unless_kept() -> None:
+    spec, rows = table()
+    with pytest.raises(ConfigError, match=r"(?s)user 'reader \d' has rated '[abcd]' more than once.*repeated: keep"):
+        prepared(Options(**{**NAMES, "repeated": "refuse"}), spec, rows)
+    cells = np.unique(rows["reader"] * FILMS + rows["book"], return_index=True)[1]
+    once = {k: v[cells] for k, v in rows.items()}
+    prepared(Options(**{**NAMES, "repeated": "refuse"}), dataclasses.replace(spec, num_rows=len(cells)), once)
 
 
 def test_moments_of_blocks_are_those_of_all_ratings() -> None:
@@ -203,6 +249,7 @@ def test_moments_of_blocks_are_those_of_all_ratings() -> None:
     ("changed", "said", "remedy"),
     [
         ({"user": "raeder"}, "key 'model.user': the data have no field 'raeder'", "did you mean 'reader'"),
+        ({"film": "reader"}, "key 'model.film': 'reader' is also the column of the user", "name two columns"),
         ({"film": "stars"}, "key 'model.film': 'stars' is not a category", "stars: category"),
         ({"rating": "book"}, "key 'model.rating': 'book' is not one number for each row", "a column of numbers"),
         ({"rating": "score"}, "key 'model.rating': the data have no field 'score'", "book, reader, stars"),

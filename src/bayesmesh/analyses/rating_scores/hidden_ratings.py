@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,8 +22,8 @@ KEY = "rating_scores"
 FILM = "film"
 """Field with the code of what is rated."""
 
-BLOCK_ROWS = 2**15
-"""Ratings of a call of the program."""
+BLOCK_CELLS = 2**15
+"""Ratings of a call of the program, times the numbers that a draw predicts for each: one, or a probability for each level."""
 
 
 class Cells(NamedTuple):
@@ -84,7 +85,12 @@ def hidden_cells(bound: BoundModel) -> Cells:
     prepared, plain = bound.shards.held_out(), Shards(bound.shards.path).held_out()
     if group is None or not isinstance(prepared, dict) or not isinstance(plain, dict):
         raise unsuitable(KEY, "no ratings are held out")
-    return _cells(bound, prepared, plain[group])
+    cells = _cells(bound, prepared, plain[group])
+    if (unknown := np.flatnonzero(~np.isfinite(cells.rating))).size:
+        user, film = (int(each[unknown[0]]) for each in (cells.user, cells.film))
+        problem = f"{unknown.size} hidden ratings are not among those that the model knows, the first that of user {user} for film {film}"
+        raise unsuitable(KEY, f"{problem}; list all possible ratings under the key 'model.levels'")
+    return cells
 
 
 def training_cells(bound: BoundModel) -> Iterator[Cells]:
@@ -101,8 +107,21 @@ def _cells(bound: BoundModel, rows: dict[str, np.ndarray], users: np.ndarray) ->
     return Cells(np.asarray(users, np.int64), np.asarray(rows[FILM], np.int64), outcome)
 
 
+def block_ratings(bound: BoundModel, draws: DrawBlocks, row: dict[str, np.ndarray]) -> int:
+    """Return the ratings of a call of the program, from what is predicted for one row."""
+
+    def predict(draw: Latents, row: Rows) -> list[Array]:
+        return jax.tree.leaves(bound.model.predict(draws.align(draw, np.zeros(1, np.int64)), row))
+
+    given = {name: jnp.asarray(values) for name, values in row.items()}
+    shapes = [leaf.shape for leaf in jax.eval_shape(predict, draws.first_draw(), given)]
+    return max(1, BLOCK_CELLS // max([1, *(math.prod(shape[1:]) for shape in shapes if shape[:1] == (1,))]))
+
+
 def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride: int) -> Predicted:
-    """Return sums over draws, in blocks of `BLOCK_ROWS` ratings.
+    """Return sums over draws, in blocks of ratings.
+
+    Memory: arrays of the draws of a chunk by `BLOCK_CELLS` numbers, 17 MB each in float64, whatever is predicted.
 
     Args:
         bound: model and data.
@@ -135,7 +154,7 @@ def predict_hidden(bound: BoundModel, posterior: Posterior, cells: Cells, stride
     def read(start: int, stop: int) -> dict[str, np.ndarray]:
         return {name: values[start:stop] for name, values in rows.items()}
 
-    for block in draws.blocks(read, len(cells.rating), BLOCK_ROWS, cells.user):
+    for block in draws.blocks(read, len(cells.rating), block_ratings(bound, draws, read(0, 1)), cells.user):
         own = slice(block.start, block.start + block.num_rows)
         is_row = (np.arange(len(block.entries)) < block.num_rows).astype(np.float64)
         observed = jnp.asarray(model.outcome({k: jnp.asarray(v) for k, v in block.rows.items()}))

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from scipy import special
 from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.models._ordered import cutpoints, log_mass
 from bayesmesh.models.base import Latents, Predictive, Rows
 
 tfd = tfp.distributions
@@ -334,18 +335,10 @@ class Ordinal(_OfLevels):
     @staticmethod
     def cutpoints(latents: Latents) -> Float[Array, " cutpoints"]:
         """Return the logits of the cumulative baseline, all but the last."""
-        p = latents["baseline"]
-        below, above = jnp.cumsum(p), jnp.cumsum(p[::-1])[::-1]
-        return jnp.log(below[:-1]) - jnp.log(above[1:])
+        return cutpoints(latents["baseline"])
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        cut, y = self.cutpoints(latents), rows["outcome"].astype(jnp.int32)
-        low, high = cut[jnp.maximum(y - 1, 0)] - eta, cut[jnp.minimum(y, len(cut) - 1)] - eta
-        # log(sigmoid(high) - sigmoid(low)), from their difference where both are finite.
-        first, last = jax.nn.log_sigmoid(high), jax.nn.log_sigmoid(-low)
-        gap = jnp.where((y > 0) & (y < len(cut)), low - high, -1)
-        middle = first + last + jnp.log(-jnp.expm1(gap))
-        return jnp.where(y == 0, first, jnp.where(y == len(cut), last, middle))
+        return log_mass(eta, latents["baseline"], rows["outcome"].astype(jnp.int32))
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows

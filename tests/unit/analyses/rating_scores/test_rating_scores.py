@@ -57,7 +57,7 @@ def test_draws_are_summed_as_numpy_does(
     for name, own in zip(("user", "film", "rating"), cells, strict=True):
         np.testing.assert_array_equal(own, plain[name])
     # Blocks that no number of ratings fills.
-    monkeypatch.setattr(hidden_ratings, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(hidden_ratings, "BLOCK_CELLS", 100)
     found = predict_hidden(bound, posterior, cells, 1)
     (z,) = posterior.blocks()
     products = (z["user_embeddings"][:, cells.user] * z["film_embeddings"][:, cells.film]).sum(axis=2)
