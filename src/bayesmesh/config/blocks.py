@@ -301,6 +301,13 @@ class GateSettings(Settings):
     """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess
     summaries, which are always listed in full."""
 
+    efficiency: bool = False
+    """Also list effective sample sizes of quantiles and of small intervals, and Monte Carlo errors of quantiles, of every
+    coordinate in efficiency.csv; takes about three times as long."""
+    superchains: int | None = Field(None, ge=2)
+    """Number of superchains: consecutive chains, as many in each, that began at the same point. Then efficiency.csv has
+    nested R-hat, which tells short chains from chains that disagree."""
+
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod
     def _accept_plain_number(cls, value: object) -> object:
@@ -310,6 +317,10 @@ class GateSettings(Settings):
 
     @model_validator(mode="after")
     def _check_limits(self) -> GateSettings:
+        if self.superchains is not None and not self.efficiency:
+            raise does_not_fit(
+                "superchains", "nothing is computed with them", "write\n    gates:\n      efficiency: true"
+            )
         for name, (least, most, why) in _POSSIBLE.items():
             limit = getattr(self, name).limit
             if not least <= limit <= most:

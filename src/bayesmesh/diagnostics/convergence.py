@@ -5,13 +5,14 @@ Equal to ``arviz_stats`` 1.3 up to rounding, without its loop over coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
 
-from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_sample_size, effective_size
-from bayesmesh.diagnostics.ranks import order_draws, rank_normalise, rank_normalise_folded, tail_indicator
+from bayesmesh.diagnostics.autocovariance import Centred, centre, effective_size
+from bayesmesh.diagnostics.ranks import SINGLE, order_draws, rank_normalise, rank_normalise_folded, tail_indicator
 
 BLOCK_BYTES = 256 * 2**20
 """Limit of the working memory of `convergence_table`, in bytes, unless a single coordinate needs more."""
@@ -19,10 +20,11 @@ BLOCK_BYTES = 256 * 2**20
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 """Keys of a convergence table, in the order of the columns of summary.csv."""
 
-_FASTEST_BYTES = 16 * 2**20
+_FASTEST_BYTES = 11 * 2**20
 _PRIMER_BYTES = 31 * 2**20
-_BYTES_PER_DRAW = 128  # float64 draws, order, ranks, and at worst five arrays of padded spectra
+_BYTES_PER_DRAW = 256  # float64 draws, order, ranks, five series with their deviations, and padded spectra of four
 _TAIL = (0.05, 0.95)
+_NUM_SIZES = 4  # scores, both tails and draws
 _MIN_DRAWS = 4
 _MIN_CHAINS = 2
 
@@ -58,36 +60,58 @@ def convergence_table(
     x = np.asarray(x)
     if x.ndim != 3 or 0 in x.shape[:2]:
         raise ValueError(f"draws must have shape (chain, draw, coordinate) with at least one draw, not {x.shape}")
-    num_chains, num_draws, num_coordinates = x.shape
+    parts = coordinate_parts(x.shape, block_bytes, num_threads)
+    keep_freed_memory(block_bytes)
+    if num_threads > 1 and len(parts) > 1:
+        # NumPy and SciPy work on whole blocks without the interpreter's lock.
+        with ThreadPoolExecutor(num_threads) as pool:
+            tables = list(pool.map(lambda part: part_table(x[:, :, part]), parts))
+    else:
+        tables = [part_table(x[:, :, part]) for part in parts]
+    return join_tables(tables)
+
+
+def coordinate_parts(shape: Sequence[int], block_bytes: int = BLOCK_BYTES, num_threads: int = 1) -> list[slice]:
+    """Return parts of the coordinates of which as many threads can compute the tables within a limit of memory.
+
+    Args:
+        shape: of the draws, (chain, draw, coordinate).
+        block_bytes: limit of the working memory of all threads, in bytes, unless they need more for a coordinate each.
+        num_threads: number of threads.
+
+    >>> coordinate_parts((4, 1000, 20), num_threads=2)
+    [slice(0, 11, None), slice(11, 20, None)]
+    """
+    num_chains, num_draws, num_coordinates = shape
     # Larger blocks are not faster, so the limit is only ever lowered.
     aimed_bytes = min(block_bytes // num_threads, _FASTEST_BYTES)
     block = max(1, aimed_bytes // (num_chains * num_draws * _BYTES_PER_DRAW))
-    table = {name: np.full(num_coordinates, np.nan) for name in STATISTICS}
-    _keep_freed_memory(block_bytes)
-
-    def fill(start: int) -> None:
-        part = slice(start, start + block)
-        # Copied to (coordinate, chain, draw): sums and sorts then run along contiguous memory.
-        draws = np.array(np.moveaxis(x[:, :, part], -1, 0), dtype=np.float64, order="C")
-        is_finite = np.isfinite(draws).all(axis=(1, 2))
-        if not is_finite.all():
-            draws = draws[is_finite]
-        if not draws.size:
-            return
-        # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for name, values in _finite_block(draws).items():
-                table[name][part][is_finite] = values
-
     starts = range(0, num_coordinates, block)
-    if num_threads > 1 and len(starts) > 1:
-        # NumPy and SciPy work on whole blocks without the interpreter's lock.
-        with ThreadPoolExecutor(num_threads) as pool:
-            list(pool.map(fill, starts))
-    else:
-        for start in starts:
-            fill(start)
+    return [slice(start, min(start + block, num_coordinates)) for start in starts] or [slice(0, 0)]
+
+
+def part_table(x: Real[np.ndarray, "chain draw coordinate"]) -> dict[str, Float[np.ndarray, " coordinate"]]:
+    """Return the statistics of a part of the coordinates, all at once; see `convergence_table`."""
+    table = {name: np.full(x.shape[2], np.nan) for name in STATISTICS}
+    # Copied to (coordinate, chain, draw): sums and sorts then run along contiguous memory.
+    draws = np.array(np.moveaxis(x, -1, 0), dtype=np.float64, order="C")
+    is_finite = np.isfinite(draws).all(axis=(1, 2))
+    if not is_finite.all():
+        draws = draws[is_finite]
+    if not draws.size:
+        return table
+    # Squares of draws near the largest float overflow; the statistic is then not finite and misses its gate.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, values in _finite_block(draws, is_single=x.dtype in SINGLE).items():
+            table[name][is_finite] = values
     return table
+
+
+def join_tables(
+    tables: Sequence[Mapping[str, Float[np.ndarray, " _"]]],
+) -> dict[str, Float[np.ndarray, " coordinate"]]:
+    """Return the table of all coordinates from those of consecutive parts, at least one."""
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
 def split_r_hat(z: Float[np.ndarray, "coordinate half_chain draw"]) -> Float[np.ndarray, " coordinate"]:
@@ -115,7 +139,7 @@ def _scale_reduction(centred: Centred) -> Float[np.ndarray, " coordinate"]:
         return np.sqrt((between / centred.within + num_draws - 1) / num_draws)
 
 
-def _keep_freed_memory(block_bytes: int) -> None:
+def keep_freed_memory(block_bytes: int) -> None:
     """Make glibc reuse the temporaries of one block for the next one.
 
     Until it has freed a large array, its allocator returns freed arrays to the system; page faults then took half of
@@ -125,7 +149,9 @@ def _keep_freed_memory(block_bytes: int) -> None:
     del primer
 
 
-def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Float[np.ndarray, " coordinate"]]:
+def _finite_block(
+    x: Float[np.ndarray, "coordinate chain draw"], *, is_single: bool
+) -> dict[str, Float[np.ndarray, " coordinate"]]:
     """Return the table of a block whose draws are all finite."""
     num_coordinates, num_chains, num_draws = x.shape
     flat = x.reshape(num_coordinates, -1)
@@ -136,14 +162,23 @@ def _finite_block(x: Float[np.ndarray, "coordinate chain draw"]) -> dict[str, Fl
         table["sd"] = np.where(is_constant, 0.0, flat.std(axis=1, ddof=1))
     if num_draws < _MIN_DRAWS:
         return table
-    ordered = order_draws(x)
-    scores = centre(rank_normalise(ordered))
-    table["ess_bulk"] = effective_size(scores)
-    low, high = (effective_sample_size(tail_indicator(ordered, probability)) for probability in _TAIL)
-    table["ess_tail"] = np.minimum(low, high)
-    table["mcse_mean"] = table["sd"] / np.sqrt(effective_sample_size(ordered.halves))
+    ordered = order_draws(x, is_single=is_single)
+    # What has an effective sample size, and the folded scores: all together, because each call costs as much as many rows.
+    series = np.empty((_NUM_SIZES + 1 if num_chains >= _MIN_CHAINS else _NUM_SIZES, *ordered.halves.shape))
+    rank_normalise(ordered, out=series[0])
+    for row, probability in enumerate(_TAIL, start=1):
+        tail_indicator(ordered, probability, out=series[row])
+    series[_NUM_SIZES - 1] = ordered.halves
     if num_chains >= _MIN_CHAINS:
-        bulk, folded = _scale_reduction(scores), split_r_hat(rank_normalise_folded(ordered))
+        rank_normalise_folded(ordered, out=series[_NUM_SIZES])
+    centred = centre(series.reshape(-1, *ordered.halves.shape[1:]))
+    sized = Centred(*(part[: _NUM_SIZES * num_coordinates] for part in centred))
+    table["ess_bulk"], low, high, of_mean = effective_size(sized).reshape(_NUM_SIZES, num_coordinates)
+    table["ess_tail"] = np.minimum(low, high)
+    table["mcse_mean"] = table["sd"] / np.sqrt(of_mean)
+    if num_chains >= _MIN_CHAINS:
+        r_hats = _scale_reduction(centred).reshape(-1, num_coordinates)
+        bulk, folded = r_hats[0], r_hats[_NUM_SIZES]
         # Draws with two values have the same distance from their median: folding is uninformative, so only the bulk counts.
         table["r_hat"] = np.where(folded > bulk, folded, bulk)
     return table

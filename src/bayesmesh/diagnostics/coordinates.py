@@ -192,6 +192,12 @@ def _slabs(array: zarr.Array, window_size: int, slab_bytes: int) -> Iterator[tup
     chain_chunk, draw_chunk = array.chunks[:2]
     chunk_bytes = chain_chunk * draw_chunk * window_size * array.dtype.itemsize
     num_draw_chunks = max(1, slab_bytes // chunk_bytes)
+    # A slab that ends within a shard has its index read twice, and takes twice as long.
+    in_shard = array.shards[1] // draw_chunk if array.shards is not None else 1
+    if num_draw_chunks >= in_shard:
+        num_draw_chunks -= num_draw_chunks % in_shard
+    else:
+        num_draw_chunks = max(n for n in range(1, num_draw_chunks + 1) if in_shard % n == 0)
     draw_step = min(num_draw_chunks, math.ceil(num_draws / draw_chunk)) * draw_chunk
     chain_step = max(1, slab_bytes // (chunk_bytes * (draw_step // draw_chunk))) * chain_chunk
     for chain in range(0, num_chains, chain_step):

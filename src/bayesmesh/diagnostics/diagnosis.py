@@ -21,13 +21,13 @@ from bayesmesh.diagnostics.dataset_verdicts import (
 )
 from bayesmesh.diagnostics.energy import bfmi, divergence_share
 from bayesmesh.diagnostics.finite import NonFinite
-from bayesmesh.diagnostics.funnel import MOST_LATENTS, funnel_gate
+from bayesmesh.diagnostics.funnel import MOST_LATENTS, judge_funnel
 from bayesmesh.diagnostics.gates import evaluate_gates
 from bayesmesh.diagnostics.modes import modes_gate
 from bayesmesh.diagnostics.movement import Movement
-from bayesmesh.diagnostics.summary_file import READ_BYTES, SummaryFile, name_coordinates, writing_summary
+from bayesmesh.diagnostics.summary_file import READ_BYTES, Efficiency, SummaryFile, name_coordinates, writing_summary
 from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Verdict, overall, write_verdict
-from bayesmesh.errors import StoreError
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
 from bayesmesh.store.layout import DECLARED, ExperimentLayout
@@ -42,7 +42,7 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         posterior: Zarr store with the groups `summaries` (identified quantities), `posterior` (latents) and
             `sample_stats`, arrays of dimensions (chain, draw, ...).
         gates: limits for `summaries` only; latents need not be identified and are only listed.
-        layout: files of the experiment. summary.csv and verdict.json are replaced atomically, the verdict last.
+        layout: files of the experiment. summary.csv, efficiency.csv and verdict.json are replaced atomically, the verdict last.
         num_threads: threads for the statistics, which do not depend on their number.
 
     Returns:
@@ -53,15 +53,37 @@ def diagnose(posterior: Path, gates: GateSettings, layout: ExperimentLayout, *, 
         a kernel that does not declare the statistic.
 
     Raises:
+        ConfigError: superchains do not divide the chains.
         StoreError: a group is missing, a chunk is missing or damaged, or arrays differ in chains or draws.
 
     Reference:
         Vehtari et al. 2021, doi:10.1214/20-BA1221; Betancourt 2016, arXiv:1604.00695.
     """
-    with writing_summary(layout.summary, num_threads) as summary:
+    efficiency = _efficiency(posterior, gates, layout)
+    with writing_summary(layout.summary, num_threads, efficiency) as summary:
         verdict = _judge(posterior, gates, layout, summary)
+    if efficiency is None:
+        for left in (layout.efficiency, receipt_file(layout.efficiency)):
+            left.unlink(missing_ok=True)
     write_verdict(layout.verdict, verdict)
     return verdict
+
+
+def _efficiency(posterior: Path, gates: GateSettings, layout: ExperimentLayout) -> Efficiency | None:
+    """Return the further statistics that the settings ask for.
+
+    Raises:
+        ConfigError: the number of superchains does not divide that of the chains.
+    """
+    if not gates.efficiency:
+        return None
+    if gates.superchains is None:
+        return Efficiency(layout.efficiency, None)
+    num_chains = open_posterior(posterior).num_chains
+    if num_chains % gates.superchains:
+        problem = f"{gates.superchains} superchains do not divide {num_chains} chains evenly"
+        raise ConfigError(f"key 'gates.superchains': {problem}", "give the number of different starting points")
+    return Efficiency(layout.efficiency, np.arange(num_chains) // (num_chains // gates.superchains))
 
 
 def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summary: SummaryFile) -> Verdict:
@@ -132,10 +154,7 @@ def _assess(
     lp = read_part(sample_stats["lp"]) if "lp" in sample_stats else None
     in_modes = None if lp is None else modes_gate(lp)
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
-    if lp is not None and in_modes is None and (outcome := overall(results)) != "pass":
-        funnel = funnel_gate(lp, _latent_blocks(*drawn), outcome)
-        results = results if funnel is None else [funnel, *results]
-    return results
+    return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
 
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:

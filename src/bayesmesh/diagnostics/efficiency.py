@@ -1,7 +1,7 @@
 """Compute further statistics of convergence: of quantiles, of small intervals, of many short chains, and as draws grow.
 
 Equal to ``arviz_stats`` 1.3 up to rounding, for many coordinates at once. Each costs as much as the whole of
-`convergence_table` or more, so pages compute them for the worst summaries.
+`convergence_table` or more, so pages compute them for the worst summaries, and `efficiency_table` only where it is asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from scipy.special import betaincinv
 
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.diagnostics.ranks import (
+    SINGLE,
     Halves,
     Ordered,
     interval_indicator,
@@ -23,6 +24,18 @@ from bayesmesh.diagnostics.ranks import (
     rank_normalise_folded,
     tail_indicator,
 )
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Probabilities of the quantiles whose effective sample sizes are listed."""
+
+NUM_INTERVALS = 10
+"""Intervals of equal probability whose effective sample sizes are listed."""
+
+EFFICIENCY_COLUMNS = ("ess_quantile", "quantile", "ess_local", "interval", "mcse_q5", "mcse_q50", "mcse_q95")
+"""Statistics of `efficiency_table` without superchains."""
+
+_LISTED_QUANTILES = (0.05, 0.5, 0.95)
+_MIN_DRAWS = 4
 
 _BLOCK_DRAWS = 2**17
 """Draws that are sorted at a time."""
@@ -100,17 +113,68 @@ def quantile_mcse(
     """
 
     def of_block(ordered: Ordered) -> Float[np.ndarray, "probability coordinate"]:
-        size, rows = ordered.all_values.shape[1], np.arange(len(ordered.all_values))
-        errors = []
-        for p in probabilities:
-            ess = effective_sample_size(tail_indicator(ordered, p))
-            low, high = (betaincinv(ess * p + 1, ess * (1 - p) + 1, side) * size - 1 for side in _ONE_SD)
-            first = np.floor(np.maximum(low, 0)).astype(np.int64)
-            last = np.ceil(np.minimum(high, size - 1)).astype(np.int64)
-            errors.append((ordered.all_values[rows, last] - ordered.all_values[rows, first]) / 2)
-        return np.stack(errors)
+        return np.stack(
+            [_quantile_error(ordered, p, effective_sample_size(tail_indicator(ordered, p))) for p in probabilities]
+        )
 
     return _by_block(x, len(probabilities), of_block)
+
+
+def _quantile_error(
+    ordered: Ordered, p: float, ess: Float[np.ndarray, " coordinate"]
+) -> Float[np.ndarray, " coordinate"]:
+    """Return the Monte Carlo standard errors of a quantile from the effective sample sizes of its estimates."""
+    size, rows = ordered.all_values.shape[1], np.arange(len(ordered.all_values))
+    low, high = (betaincinv(ess * p + 1, ess * (1 - p) + 1, side) * size - 1 for side in _ONE_SD)
+    first = np.floor(np.maximum(low, 0)).astype(np.int64)
+    last = np.ceil(np.minimum(high, size - 1)).astype(np.int64)
+    return np.asarray((ordered.all_values[rows, last] - ordered.all_values[rows, first]) / 2)
+
+
+def efficiency_columns(*, has_superchains: bool) -> tuple[str, ...]:
+    """Return the names of the statistics of `efficiency_table`."""
+    return EFFICIENCY_COLUMNS + (("nested_r_hat",) if has_superchains else ())
+
+
+def efficiency_table(
+    x: Real[np.ndarray, "chain draw coordinate"], superchains: Int[np.ndarray, " number"] | None = None
+) -> dict[str, Float[np.ndarray, " coordinate"]]:
+    """Return what of the further statistics is listed for every coordinate, from one sort of each.
+
+    Args:
+        x: draws, any real dtype; computed in float64.
+        superchains: number of the superchain of each chain (`nested_r_hat`); None without them.
+
+    Returns:
+        `ess_quantile`, the smallest effective sample size of the quantiles `QUANTILES`, and `quantile`, the probability of
+        that one; `ess_local`, the smallest of `NUM_INTERVALS` intervals of equal probability, and `interval`, the
+        probability at the middle of that one; `mcse_q5`, `mcse_q50` and `mcse_q95`, Monte Carlo standard errors of
+        quantiles in the unit of the draws; with superchains `nested_r_hat`. NaN for a coordinate with a draw that is not
+        finite, and with fewer than four draws of a chain.
+
+    Raises:
+        ValueError: see `nested_r_hat`.
+    """
+    names = efficiency_columns(has_superchains=superchains is not None)
+    if x.shape[1] < _MIN_DRAWS:
+        return {name: np.full(x.shape[2], np.nan) for name in names}
+    edges, members = np.linspace(0.0, 1.0, NUM_INTERVALS + 1), None
+    if superchains is not None:
+        members = _members(superchains, len(x))
+
+    def of_block(ordered: Ordered) -> Float[np.ndarray, "column coordinate"]:
+        of_quantiles = np.stack([effective_sample_size(tail_indicator(ordered, p)) for p in QUANTILES])
+        pairs = itertools.pairwise(edges.tolist())
+        local = np.stack([effective_sample_size(interval_indicator(ordered, low, high)) for low, high in pairs])
+        worst, thinnest = of_quantiles.argmin(axis=0), local.argmin(axis=0)
+        errors = [_quantile_error(ordered, p, of_quantiles[QUANTILES.index(p)]) for p in _LISTED_QUANTILES]
+        found = [of_quantiles.min(axis=0), np.array(QUANTILES)[worst], local.min(axis=0)]
+        found += [(edges[thinnest] + edges[thinnest + 1]) / 2, *errors]
+        if members is not None:
+            found.append(_nested_of(ordered, members))
+        return np.stack(found)
+
+    return dict(zip(names, _by_block(x, len(names), of_block), strict=True))
 
 
 def nested_r_hat(
@@ -137,21 +201,24 @@ def nested_r_hat(
     >>> nested_r_hat(x, np.arange(64) // 16).round(2)
     array([1.])
     """
+    members = _members(superchains, len(x))
+    return _by_block(x, 1, lambda ordered: _nested_of(ordered, members)[None])[0]
+
+
+def _members(superchains: Int[np.ndarray, " number"], num_chains: int) -> Int[np.ndarray, "superchain member"]:
+    """Return the half chains of each superchain."""
     numbers, sizes = np.unique(superchains, return_counts=True)
-    if len(superchains) != len(x) or len(numbers) < 2 or len(set(sizes.tolist())) != 1:
-        found = (
-            f"{len(x)} chains, {len(numbers)} superchains of {', '.join(map(str, sizes))} of {len(superchains)} chains"
-        )
+    if len(superchains) != num_chains or len(numbers) < 2 or len(set(sizes.tolist())) != 1:
+        found = f"{num_chains} chains, {len(numbers)} superchains of {', '.join(map(str, sizes))} of {len(superchains)} chains"
         raise ValueError(f"superchains must be two or more, of equal size, and have every chain: {found}")
     # Second halves follow all first halves.
     of_halves = np.concatenate([superchains, superchains])
-    members = np.stack([np.flatnonzero(of_halves == number) for number in numbers])
+    return np.stack([np.flatnonzero(of_halves == number) for number in numbers])
 
-    def of_block(ordered: Ordered) -> Float[np.ndarray, "one coordinate"]:
-        bulk, folded = (_nested(z, members) for z in (rank_normalise(ordered), rank_normalise_folded(ordered)))
-        return np.where(folded > bulk, folded, bulk)[None]
 
-    return _by_block(x, 1, of_block)[0]
+def _nested_of(ordered: Ordered, members: Int[np.ndarray, "superchain member"]) -> Float[np.ndarray, " coordinate"]:
+    bulk, folded = (_nested(z, members) for z in (rank_normalise(ordered), rank_normalise_folded(ordered)))
+    return np.where(folded > bulk, folded, bulk)
 
 
 def _nested(z: Halves, members: Int[np.ndarray, "superchain member"]) -> Float[np.ndarray, " coordinate"]:
@@ -196,5 +263,5 @@ def _by_block(
     block = max(1, _BLOCK_DRAWS // (x.shape[0] * x.shape[1]))
     for rows in np.split(usable, range(block, len(usable), block)) if usable.size else []:
         draws = np.array(np.moveaxis(x[:, :, rows], -1, 0), dtype=np.float64, order="C")
-        found[:, rows] = of_block(order_draws(draws))
+        found[:, rows] = of_block(order_draws(draws, is_single=x.dtype in SINGLE))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,10 @@ from bayesmesh.diagnostics.verdict import GateResult
 
 FEWEST_DRAWS = 100
 """Draws at one point from which a chain counts as stuck; a random walk that rejects three of four stays for a dozen."""
+
+
+_WINDOW = 4096
+"""Coordinates that are looked at together."""
 
 
 class Stay(NamedTuple):
@@ -34,8 +39,14 @@ class Movement:
 
     def add(self, draws: Shaped[np.ndarray, "chain draw coordinate"]) -> None:
         """Look through a block of draws, of any real dtype."""
-        moved = (draws[:, 1:] != draws[:, :-1]).any(axis=-1)
-        self._moved = moved if self._moved is None else self._moved | moved
+        if self._moved is None:
+            self._moved = np.zeros((draws.shape[0], draws.shape[1] - 1), bool)
+        # Most steps move every coordinate: those that have moved in one are not looked at again.
+        edges = sorted({0, 1, *range(_WINDOW, draws.shape[2], _WINDOW), draws.shape[2]})
+        for low, high in itertools.pairwise(edges):
+            part = draws[:, :, low:high]
+            chains, steps = np.nonzero(~self._moved)
+            self._moved[chains, steps] = (part[chains, steps + 1] != part[chains, steps]).any(axis=-1)
 
     def stays(self) -> list[Stay]:
         """Return the longest stay of each chain; none without draws.

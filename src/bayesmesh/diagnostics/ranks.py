@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 _BLOM = 3 / 8
 """Fractional offset of Blom (1958), as Vehtari et al. (2021), equation 14."""
 
+SINGLE = frozenset(map(np.dtype, ("float32", "float16", "int16", "uint16", "int8", "uint8", "bool")))
+"""Dtypes whose numbers float32 has."""
 
 Halves = Float[np.ndarray, "coordinate half_chain half_draw"]
 """Draws of half chains, or scores of them."""
@@ -29,7 +31,7 @@ class Ordered:
 
     Attributes:
         halves: draws, 2 * chain half chains of draw // 2; all first halves, then all second halves.
-        order: flat positions in `halves` by increasing value.
+        order: by increasing value of each coordinate, positions in `halves` laid out flat, of all coordinates.
         values: `halves` in that order.
         all_values: every draw in increasing order, with the middle draw that odd chains leave out of `halves`.
     """
@@ -40,11 +42,13 @@ class Ordered:
     all_values: Float[np.ndarray, "coordinate any_position"]
 
 
-def order_draws(x: Float[np.ndarray, "coordinate chain draw"]) -> Ordered:
+def order_draws(x: Float[np.ndarray, "coordinate chain draw"], *, is_single: bool = False) -> Ordered:
     """Split chains in halves and sort each coordinate once.
 
     Args:
         x: draws, float64, finite, at least two.
+        is_single: whether all of them are numbers of float32, which are sorted faster; tied draws may then have another
+            order among themselves, on which no statistic depends.
 
     Returns:
         Halves and their order. Of an odd number of draws, quantiles include the middle one and halves leave it out.
@@ -59,17 +63,41 @@ def order_draws(x: Float[np.ndarray, "coordinate chain draw"]) -> Ordered:
     flat = halves.reshape(num_coordinates, kept)
     if num_draws % 2:
         flat = np.concatenate([flat, x[:, :, half]], axis=1)
-    order = np.argsort(flat, axis=1)
-    all_values = _take(flat, order)
+    order = _order_single(flat) if is_single else np.argsort(flat, axis=1)
     if kept == flat.shape[1]:
+        order += _first_places(num_coordinates, kept)
+        all_values = np.take(flat, order)
         return Ordered(halves, order, all_values, all_values)
+    all_values = np.take(flat, order + _first_places(*flat.shape))
     in_half = order < kept
     shape = (num_coordinates, kept)
-    return Ordered(halves, order[in_half].reshape(shape), all_values[in_half].reshape(shape), all_values)
+    order = order[in_half].reshape(shape) + _first_places(*shape)
+    return Ordered(halves, order, all_values[in_half].reshape(shape), all_values)
 
 
-def rank_normalise(ordered: Ordered) -> Halves:
+def _order_single(flat: Flat) -> Int[np.ndarray, "coordinate position"]:
+    """Return the positions of numbers of float32 by increasing value, by a radix sort of their two halves.
+
+    NumPy sorts integers of 16 bits stably by radix, in a sixth of the time of a sort of numbers with their positions.
+    """
+    bits = flat.astype(np.float32).view(np.uint32)
+    # As integers, negative numbers of floating point are in descending order, behind the others.
+    is_negative = bits >> 31
+    bits ^= (np.uint32(0) - is_negative) | np.uint32(2**31)
+    first_places = _first_places(*flat.shape)
+    by_low = np.argsort(bits.astype(np.uint16), axis=1, kind="stable")
+    by_low += first_places
+    by_high = np.argsort(np.take((bits >> 16).astype(np.uint16), by_low), axis=1, kind="stable")
+    by_high += first_places
+    return np.take(by_low, by_high) - first_places
+
+
+def rank_normalise(ordered: Ordered, out: Halves | None = None) -> Halves:
     """Return normal scores of the pooled average ranks (Vehtari et al. 2021, doi:10.1214/20-BA1221, equation 14).
+
+    Args:
+        ordered: half chains and their order.
+        out: a contiguous array for the scores.
 
     Returns:
         z-scores, float64; tied draws, as after rejections, share one score.
@@ -78,11 +106,15 @@ def rank_normalise(ordered: Ordered) -> Halves:
     array([[[-0.299, -1.049],
             [ 0.629,  0.629]]])
     """
-    return _scatter(_scores(ordered.values), ordered.order, ordered.halves.shape)
+    return _scatter(_scores(ordered.values), ordered.order, ordered.halves.shape, out)
 
 
-def rank_normalise_folded(ordered: Ordered) -> Halves:
+def rank_normalise_folded(ordered: Ordered, out: Halves | None = None) -> Halves:
     """Return normal scores of the distances from the median, which reveal chains that differ in scale.
+
+    Args:
+        ordered: half chains and their order.
+        out: a contiguous array for the scores.
 
     Returns:
         z-scores of ``abs(x - median(x))``, float64; the median is that of the halves.
@@ -96,19 +128,21 @@ def rank_normalise_folded(ordered: Ordered) -> Halves:
     """
     middle = ordered.values.shape[1] // 2
     median = (ordered.values[:, middle - 1] + ordered.values[:, middle]) / 2
-    distance = np.abs(ordered.values - median[:, None])
+    distance = ordered.values - median[:, None]
+    np.abs(distance, out=distance)
     # Distances of sorted draws decrease and then increase: two runs, which a merge sort merges in linear time.
     inner = np.argsort(distance, axis=1, kind="stable")
-    scores = _scores(_take(distance, inner))
-    return _scatter(scores, _take(ordered.order, inner), ordered.halves.shape)
+    inner += _first_places(*inner.shape)
+    return _scatter(_scores(np.take(distance, inner)), np.take(ordered.order, inner), ordered.halves.shape, out)
 
 
-def tail_indicator(ordered: Ordered, probability: float) -> Halves:
+def tail_indicator(ordered: Ordered, probability: float, out: Halves | None = None) -> Halves:
     """Return where a draw is at most the pooled quantile, as 0 and 1.
 
     Args:
         ordered: half chains and their order.
         probability: of the quantile, linear between order statistics (numpy's default), over all draws.
+        out: an array for the indicator.
 
     Returns:
         Indicator, float64.
@@ -120,7 +154,8 @@ def tail_indicator(ordered: Ordered, probability: float) -> Halves:
     array([[[0., 1.],
             [0., 0.]]])
     """
-    return (ordered.halves <= quantile_of(ordered, probability)[:, None, None]).astype(np.float64)
+    found = np.empty(ordered.halves.shape) if out is None else out
+    return np.less_equal(ordered.halves, quantile_of(ordered, probability)[:, None, None], out=found)
 
 
 def interval_indicator(ordered: Ordered, low: float, high: float) -> Halves:
@@ -156,12 +191,12 @@ def _scores(values: Flat) -> Flat:
     # Twice the average rank minus two is an integer: all scores are in a table of 2 * size - 1 entries.
     twice_rank = np.arange(2, 2 * size + 1)
     table = ndtri((twice_rank / 2 - _BLOM) / (size - 2 * _BLOM + 1))
-    scores = np.empty(values.shape)
-    scores[:] = table[::2]
     is_tie = np.zeros(values.shape, dtype=bool)
     np.equal(values[:, 1:], values[:, :-1], out=is_tie[:, 1:])
     ties = np.flatnonzero(is_tie)
+    scores = np.broadcast_to(table[::2], values.shape)
     if ties.size:
+        scores = scores.copy()
         # Ties follow each other in runs, each of which begins one position before its first tie.
         run = np.flatnonzero(np.diff(ties, prepend=-1) > 1)
         lengths = np.diff(run, append=ties.size) + 1
@@ -172,15 +207,15 @@ def _scores(values: Flat) -> Flat:
     return scores
 
 
-def _take(
-    rows: Shaped[np.ndarray, "coordinate position"], order: Int[np.ndarray, "coordinate position"]
-) -> Shaped[np.ndarray, "coordinate position"]:
-    """Return each row in its own order; one flat take is twice as fast as numpy's take_along_axis."""
-    return np.take(rows, order + np.arange(len(rows))[:, None] * rows.shape[1])
+def _first_places(num_rows: int, length: int) -> Int[np.ndarray, "num_rows 1"]:
+    """Return the flat position of the first entry of each row: one flat take is twice as fast as numpy's take_along_axis."""
+    return np.arange(num_rows)[:, None] * length
 
 
-def _scatter(scores: Flat, order: Int[np.ndarray, "coordinate position"], shape: tuple[int, ...]) -> Halves:
-    """Return scores in the order of the draws: the inverse of `_take`."""
-    scattered = np.empty(scores.size)
-    scattered[order + np.arange(len(order))[:, None] * order.shape[1]] = scores
-    return scattered.reshape(shape)
+def _scatter(
+    scores: Flat, order: Int[np.ndarray, "coordinate position"], shape: tuple[int, ...], out: Halves | None
+) -> Halves:
+    """Return scores in the order of the draws."""
+    found = np.empty(shape) if out is None else out
+    found.reshape(-1)[order] = scores
+    return found

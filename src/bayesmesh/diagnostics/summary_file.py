@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import math
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -15,7 +16,15 @@ import zarr
 from jaxtyping import Float, Int, Shaped
 
 from bayesmesh.diagnostics.chance import chance_of_r_hat
-from bayesmesh.diagnostics.convergence import STATISTICS, convergence_table, within
+from bayesmesh.diagnostics.convergence import (
+    BLOCK_BYTES,
+    STATISTICS,
+    coordinate_parts,
+    join_tables,
+    keep_freed_memory,
+    part_table,
+    within,
+)
 from bayesmesh.diagnostics.coordinates import (
     choose_coordinates,
     coordinate_blocks,
@@ -23,6 +32,7 @@ from bayesmesh.diagnostics.coordinates import (
     coordinate_labels,
     event_size,
 )
+from bayesmesh.diagnostics.efficiency import efficiency_columns, efficiency_table
 from bayesmesh.diagnostics.finite import NonFinite
 from bayesmesh.diagnostics.movement import Movement
 from bayesmesh.diagnostics.repeats import repeats
@@ -31,6 +41,9 @@ from bayesmesh.store.named_axes import read_labels
 
 READ_BYTES = 64 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
+
+_SPECIAL = frozenset('"\r\n')
+"""Characters of names that need more than quotes around them."""
 
 SUMMARY_COLUMNS = ("variable", "index", "label", *STATISTICS)
 """Columns of summary.csv; a label is the index with names of levels and columns, where axes have them."""
@@ -51,21 +64,74 @@ class Names(NamedTuple):
 
 def name_coordinates(group: zarr.Group, name: str, array: zarr.Array, positions: Int[np.ndarray, " n"]) -> Names:
     """Return the names of coordinates of an array of the group at some flat positions."""
-    shape = array.shape[2:]
-    labels = coordinate_labels(positions, shape, read_labels(group, array))
-    return Names(name, coordinate_indices(positions, shape), labels)
+    return _names(name, array.shape[2:], read_labels(group, array), positions)
+
+
+def _names(
+    name: str, shape: tuple[int, ...], labels: Sequence[Sequence[str] | None], positions: Int[np.ndarray, " n"]
+) -> Names:
+    return Names(name, coordinate_indices(positions, shape), coordinate_labels(positions, shape, labels))
+
+
+class Part(NamedTuple):
+    """Statistics of a part of the coordinates of a block.
+
+    Attributes:
+        names, table: of the coordinates.
+        rows: in summary.csv.
+        further_rows: in efficiency.csv; empty without it.
+    """
+
+    names: Names
+    table: dict[str, Float[np.ndarray, " n"]]
+    rows: str
+    further_rows: str
+
+
+class Block(NamedTuple):
+    """Coordinates of a variable that were in memory together.
+
+    Attributes:
+        draws: (chain, draw, coordinate).
+        parts: their statistics, in order.
+    """
+
+    draws: Shaped[np.ndarray, "chain draw n"]
+    parts: list[Part]
+
+
+class Efficiency(NamedTuple):
+    """Further statistics of every coordinate that are asked for.
+
+    Attributes:
+        path: of their file.
+        superchains: number of the superchain of each chain; None without them.
+    """
+
+    path: Path
+    superchains: Int[np.ndarray, " number"] | None
 
 
 @contextlib.contextmanager
-def writing_summary(path: Path, num_threads: int) -> Iterator[SummaryFile]:
+def writing_summary(path: Path, num_threads: int, efficiency: Efficiency | None = None) -> Iterator[SummaryFile]:
     """Yield a new summary file, which replaces the present one on success.
 
     Args:
         path: the file; draws that are put in another order lie in a temporary file in its folder.
         num_threads: threads for the statistics.
+        efficiency: further statistics, in a file of their own with the same coordinates; None for none.
     """
-    with atomic_path(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        yield SummaryFile(file, path.parent, num_threads)
+    with contextlib.ExitStack() as at_end:
+
+        def opened(path: Path) -> TextIO:
+            partial = at_end.enter_context(atomic_path(path))
+            return at_end.enter_context(partial.open("w", encoding="utf-8", newline=""))
+
+        file, further = opened(path), None if efficiency is None else opened(efficiency.path)
+        pool = ThreadPoolExecutor(num_threads)
+        # After an error nothing that waits is begun.
+        at_end.callback(pool.shutdown, cancel_futures=True)
+        yield SummaryFile((file, further), path.parent, pool, num_threads, efficiency)
 
 
 class SummaryFile:
@@ -75,10 +141,16 @@ class SummaryFile:
         num_rows: rows written so far.
     """
 
-    def __init__(self, file: TextIO, scratch: Path, num_threads: int) -> None:
-        self._rows = csv.writer(file, lineterminator="\n")
-        self._rows.writerow(SUMMARY_COLUMNS)
-        self._scratch, self._num_threads, self.num_rows = scratch, num_threads, 0
+    def __init__(
+        self, files: tuple[TextIO, TextIO | None], scratch: Path, pool: ThreadPoolExecutor, num_threads: int,
+        efficiency: Efficiency | None,
+    ) -> None:  # fmt: skip
+        (self._file, self._further), self._scratch, self.num_rows = files, scratch, 0
+        self._pool, self._num_threads, self._efficiency = pool, num_threads, efficiency
+        csv.writer(self._file, lineterminator="\n").writerow(SUMMARY_COLUMNS)
+        if self._further is not None and efficiency is not None:
+            columns = efficiency_columns(has_superchains=efficiency.superchains is not None)
+            csv.writer(self._further, lineterminator="\n").writerow((*SUMMARY_COLUMNS[:3], *columns))
 
     def add_monitored(
         self,
@@ -101,16 +173,14 @@ class SummaryFile:
         """
         found = [pd.DataFrame({name: [] for name in (*SUMMARY_COLUMNS, "chance")})]
         for name, array in arrays.items():
-            for positions, draws in self._blocks(array, None):
-                movement.add(draws)
-                names = name_coordinates(group, name, array, positions)
-                non_finite.add(draws, names.places())
-                table = convergence_table(draws, num_threads=self._num_threads)
-                self._write(names, table)
-                chance = np.ones(len(positions))
-                exceeds = ~within(table["r_hat"], limit, is_upper=True)
-                chance[exceeds] = chance_of_r_hat(draws[:, :, exceeds])
-                found.append(_rows(names, table).assign(chance=chance))
+            for block in self._blocks(group, name, array, None, movement):
+                non_finite.add(block.draws, [place for part in block.parts for place in part.names.places()])
+                self._write(block.parts)
+                rows = _rows(block.parts)
+                chance = np.ones(len(rows))
+                exceeds = ~within(rows["r_hat"].to_numpy(), limit, is_upper=True)
+                chance[exceeds] = chance_of_r_hat(block.draws[:, :, exceeds])
+                found.append(rows.assign(chance=chance))
         return pd.concat(found[1:], ignore_index=True) if len(found) > 1 else found[0]
 
     def add_latent(
@@ -135,35 +205,76 @@ class SummaryFile:
         Returns:
             The number of coordinates looked at.
         """
-        count, held = 0, []
-        for positions, draws in self._blocks(array, most):
-            movement.add(draws)
-            names = name_coordinates(group, name, array, positions)
-            table = convergence_table(draws, num_threads=self._num_threads)
-            count += len(positions)
+        count, held = 0, list[Part]()
+        for block in self._blocks(group, name, array, most, movement):
+            count += block.draws.shape[2]
             if (monitored["variable"] == name).any():
-                held.append((names, table))
+                held += block.parts
             else:
-                self._write(names, table)
-        if held and not repeats(pd.concat([_rows(*each) for each in held]), monitored):
-            for each in held:
-                self._write(*each)
+                self._write(block.parts)
+        if held and not repeats(_rows(held), monitored):
+            self._write(held)
         return count
 
     def _blocks(
-        self, array: zarr.Array, most: int | None
-    ) -> Iterator[tuple[Int[np.ndarray, " n"], Shaped[np.ndarray, "chain draw n"]]]:
-        total = event_size(array)
+        self, group: zarr.Group, name: str, array: zarr.Array, most: int | None, movement: Movement
+    ) -> Iterator[Block]:
+        """Yield blocks of coordinates; each is read while the threads compute the one before it."""
+        total, labels = event_size(array), read_labels(group, array)
         positions = choose_coordinates(total, total if most is None else most)
+
+        def of_part(draws: Shaped[np.ndarray, "chain draw n"], chosen: Int[np.ndarray, " n"]) -> Part:
+            names, table = _names(name, array.shape[2:], labels, chosen), part_table(draws)
+            further = ""
+            if self._efficiency is not None:
+                further = _text(names, efficiency_table(draws, self._efficiency.superchains))
+            return Part(names, table, _text(names, table), further)
+
+        keep_freed_memory(BLOCK_BYTES)
+        waiting: tuple[np.ndarray, list[Future[Part]]] | None = None
         for part, draws in coordinate_blocks(array, positions, READ_BYTES, self._scratch):
-            yield positions[part], draws
+            parts = coordinate_parts(draws.shape, num_threads=self._num_threads)
+            computed = [self._pool.submit(of_part, draws[:, :, own], positions[part][own]) for own in parts]
+            movement.add(draws)
+            if waiting is not None:
+                yield Block(waiting[0], [each.result() for each in waiting[1]])
+            waiting = draws, computed
+        if waiting is not None:
+            yield Block(waiting[0], [each.result() for each in waiting[1]])
 
-    def _write(self, names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> None:
-        columns = [["NaN" if math.isnan(v) else v for v in column.tolist()] for column in table.values()]
-        variable = [names.variable] * len(names.indices)
-        self._rows.writerows(zip(variable, names.indices, names.labels, *columns, strict=True))
-        self.num_rows += len(variable)
+    def _write(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._file.write(part.rows)
+            if self._further is not None:
+                self._further.write(part.further_rows)
+            self.num_rows += len(part.names.indices)
 
 
-def _rows(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> pd.DataFrame:
-    return pd.DataFrame({"variable": names.variable, "index": names.indices, "label": names.labels, **table})
+def _text(names: Names, table: Mapping[str, Float[np.ndarray, " n"]]) -> str:
+    """Return the rows of some coordinates as they stand in the file."""
+    columns = [_numbers(column) for column in table.values()]
+    named = [[names.variable] * len(names.indices), names.indices, names.labels]
+    if not _SPECIAL.isdisjoint("".join([names.variable, *names.labels])):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(zip(*named, *columns, strict=True))
+        return text.getvalue()
+    # The writer of the library takes twice as long.
+    quoted = [[f'"{name}"' if "," in name else name for name in each] for each in named]
+    return "".join(f"{line}\n" for line in map(",".join, zip(*quoted, *columns, strict=True)))
+
+
+def _numbers(column: Float[np.ndarray, " n"]) -> list[str]:
+    texts = list(map(repr, column.tolist()))
+    return ["NaN" if text == "nan" else text for text in texts] if np.isnan(column).any() else texts
+
+
+def _rows(parts: Sequence[Part]) -> pd.DataFrame:
+    names = [part.names for part in parts]
+    return pd.DataFrame(
+        {
+            "variable": [each.variable for each in names for _ in each.indices],
+            "index": [index for each in names for index in each.indices],
+            "label": [label for each in names for label in each.labels],
+            **join_tables([part.table for part in parts]),
+        }
+    )

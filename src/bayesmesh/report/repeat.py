@@ -77,6 +77,6 @@ def _files(layout: ExperimentLayout, config: Mapping[str, object]) -> list[tuple
     """Return names and links of the tables beside the page."""
     asked = map(declared, requested(config))
     made = [path for each in asked for path in each.files(layout.folder).values() if path.suffix in (".csv", ".json")]
-    found = [layout.summary, layout.verdict, layout.verdicts, *made, layout.ledger]
+    found = [layout.summary, layout.verdict, layout.verdicts, layout.efficiency, *made, layout.ledger]
     names = [path.relative_to(layout.folder).as_posix() for path in found if path.exists()]
     return [(name, name) for name in names]

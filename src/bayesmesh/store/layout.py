@@ -94,7 +94,8 @@ class ExperimentLayout:
         self.summary = self.folder / "diagnostics" / "summary.csv"
         self.verdict = self.folder / "diagnostics" / "verdict.json"
         self.verdicts = self.folder / "diagnostics" / "verdicts.csv"
-        self.tables = (self.summary, self.verdict, self.verdicts, self.ledger)
+        self.efficiency = self.folder / "diagnostics" / "efficiency.csv"
+        self.tables = (self.summary, self.verdict, self.verdicts, self.efficiency, self.ledger)
         self.page = self.folder / "report.html"
 
     def spec(self, stage: str) -> Path:

@@ -177,7 +177,7 @@ def test_r_hat_sees_a_chain_that_drifts() -> None:
 def test_blocks_give_the_same_answer_as_one_block(num_draws) -> None:
     x = with_rejections(np.random.default_rng(0), (3, num_draws, 37))
     whole = convergence_table(x)
-    for block_bytes, num_threads in ((1, 1), (5 * 3 * num_draws * 128, 1), (5 * 3 * num_draws * 128, 3)):
+    for block_bytes, num_threads in ((1, 1), (5 * 3 * num_draws * 256, 1), (5 * 3 * num_draws * 256, 3)):
         in_blocks = convergence_table(x, block_bytes=block_bytes, num_threads=num_threads)
         for name in STATISTICS:
             np.testing.assert_array_equal(in_blocks[name], whole[name], err_msg=name)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import threading
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from bayesmesh.config.blocks import GateSettings
-from bayesmesh.diagnostics import coordinates, summary_file
+from bayesmesh.diagnostics import convergence, coordinates, summary_file
 from bayesmesh.diagnostics.convergence import convergence_table
 from bayesmesh.diagnostics.coordinates import choose_coordinates, coordinate_blocks, drawn_arrays
 from bayesmesh.diagnostics.diagnosis import diagnose
+from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.diagnostics.summary_file import SUMMARY_COLUMNS
-from bayesmesh.errors import StoreError
+from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
 
@@ -165,6 +169,21 @@ def test_a_latent_that_the_density_follows_is_named_where_a_gate_is_missed(run) 
     assert content["gates"][0]["where"] == "weights[0,4]"
 
 
+def test_isolated_divergences_do_not_excuse_a_funnel(run) -> None:
+    groups = good_posterior()
+    groups["sample_stats"]["diverging"][2, 5] = True
+    weights = groups["posterior"]["weights"]
+    groups["sample_stats"]["lp"] = drawn(6).astype(np.float64)
+    assert run(groups)[0]["verdict"] == "warn"
+    groups["sample_stats"]["lp"] = -weights.reshape(*weights.shape[:2], -1)[..., 4].astype(np.float64)
+    content, _ = run(groups)
+    outcomes = {gate["name"]: (gate["verdict"], gate["message"]) for gate in content["gates"]}
+    assert (content["verdict"], outcomes["funnel"][0], outcomes["divergences"][0]) == ("fail", "fail", "fail")
+    assert outcomes["divergences"][1].endswith(
+        "few, but in a funnel they are the edge of a neck that chains do not enter"
+    )
+
+
 def test_divergences_and_missing_statistics(run) -> None:
     groups = good_posterior()
     groups["sample_stats"]["diverging"][2, :5] = True
@@ -261,6 +280,73 @@ def test_small_blocks_give_the_same_files(run, layout, monkeypatch) -> None:
     monkeypatch.setattr(summary_file, "READ_BYTES", 30_000)
     run(good_posterior())
     assert layout.summary.read_bytes() == whole
+
+
+def test_further_statistics_of_every_coordinate_are_listed_where_asked_for(run, layout) -> None:
+    groups = good_posterior()
+    run(groups, GateSettings(efficiency=True, superchains=2))
+    table = pd.read_csv(layout.efficiency, dtype={"index": str, "label": str})
+    summary = pd.read_csv(layout.summary, dtype={"index": str, "label": str})
+    pd.testing.assert_frame_equal(table[["variable", "index", "label"]], summary[["variable", "index", "label"]])
+    expected = efficiency_table(groups["posterior"]["weights"].reshape(CHAINS, DRAWS, -1), np.array([0, 0, 1, 1]))
+    for name, column in expected.items():
+        np.testing.assert_array_equal(table.loc[table["variable"] == "weights", name], column)
+    run(groups)
+    assert not layout.efficiency.exists()
+    with pytest.raises(ConfigError, match=r"key 'gates.superchains': 3 superchains do not divide 4 chains evenly"):
+        run(groups, GateSettings(efficiency=True, superchains=3))
+    with pytest.raises(ValidationError, match="nothing is computed with them"):
+        GateSettings(superchains=2)
+
+
+def test_the_next_block_is_read_while_one_is_computed(tmp_path, layout, monkeypatch) -> None:
+    """The statistics of the first block end only when the second one has been asked for."""
+    path, asked = write(tmp_path / "posterior.zarr", good_posterior()), threading.Event()
+    blocks, computed = coordinates.coordinate_blocks, summary_file.part_table
+
+    def read(array, positions, block_bytes, scratch=None):
+        for number, block in enumerate(blocks(array, positions, 16 * CHAINS * DRAWS * 4, scratch)):
+            if number == 1 and array.name.endswith("weights"):
+                asked.set()
+            yield block
+
+    def compute(draws):
+        if draws.shape[2] == 16:
+            assert asked.wait(10)
+        return computed(draws)
+
+    monkeypatch.setattr(summary_file, "coordinate_blocks", read)
+    monkeypatch.setattr(summary_file, "part_table", compute)
+    diagnose(path, GateSettings(), layout)
+    assert asked.is_set()
+
+
+def test_memory_follows_the_blocks_and_not_the_posterior(tmp_path, layout, monkeypatch) -> None:
+    monkeypatch.setattr(convergence, "_PRIMER_BYTES", 0)
+    monkeypatch.setattr(convergence, "_FASTEST_BYTES", 2**20)
+    monkeypatch.setattr(summary_file, "READ_BYTES", 2**20)
+    path = write(tmp_path / "posterior.zarr", good_posterior())
+    shape = (CHAINS, DRAWS, 3000)
+    group, dims = open_group(path, "a")["posterior"], ("chain", "draw", "m")
+    array = create_array(group, "many", shape, np.float32, dims, chunks=(1, 10, 3000))
+    array[...] = np.random.default_rng(0).normal(size=(1, DRAWS, 1)) + np.arange(CHAINS)[:, None, None]
+    tracemalloc.start()
+    try:
+        diagnose(path, GateSettings(), layout, num_threads=2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Three blocks, two of them being computed and read, what is read at a time for them, and the working memory of two threads.
+    assert peak < 10 * 2**20 < array.nbytes / 1.5
+
+
+def test_names_with_quotes_are_written_as_by_the_library(tmp_path) -> None:
+    table = {"mean": np.array([0.1, np.nan, -np.inf]), "sd": np.array([1e-300, 2.0, 3e16])}
+    for labels in (["a", "b", "c"], ["north, far", "", "x"], ['say "a"', "two\nlines", "x,y"]):
+        names = summary_file.Names("w", ["0,0", "0,1", "1"], labels)
+        lines = list(csv.reader(io.StringIO(summary_file._text(names, table), newline="")))
+        assert [line[:3] for line in lines] == [["w", *pair] for pair in zip(names.indices, labels, strict=True)]
+        assert [line[3:] for line in lines] == [["0.1", "1e-300"], ["NaN", "2.0"], ["-inf", "3e+16"]]
 
 
 def test_choice_of_coordinates() -> None:

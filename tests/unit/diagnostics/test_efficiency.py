@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 
@@ -10,7 +11,16 @@ import pytest
 from arviz_stats.base import array_stats
 
 from bayesmesh.diagnostics.convergence import convergence_table
-from bayesmesh.diagnostics.efficiency import growing_ess, local_ess, nested_r_hat, quantile_ess, quantile_mcse
+from bayesmesh.diagnostics.efficiency import (
+    NUM_INTERVALS,
+    QUANTILES,
+    efficiency_table,
+    growing_ess,
+    local_ess,
+    nested_r_hat,
+    quantile_ess,
+    quantile_mcse,
+)
 
 AXES = {"chain_axis": 0, "draw_axis": 1}
 SHAPES = [(4, 100), (2, 61), (1, 30), (4, 7), (64, 13)]
@@ -90,3 +100,33 @@ def test_a_draw_that_is_not_finite_leaves_no_number_and_blocks_give_the_same() -
     assert np.isnan(found[0]).tolist() == [i == 7 for i in range(33)]
     np.testing.assert_array_equal(found[:, 20:], quantile_ess(x[:, :, 20:], [0.5]))
     assert np.isnan(local_ess(x[:, :, 7:8], 3)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_table_of_all_coordinates_equals_arviz(dtype: type) -> None:
+    """Random coordinates of slow and of fast chains, one of them constant and one not finite."""
+    random = np.random.default_rng(6)
+    x = random.normal(size=(4, 61, 40))
+    x[:, :, ::2] = np.cumsum(x[:, :, ::2], axis=1)
+    x[:, :, 7], x[1, 3, 8] = 2.5, np.nan
+    x = x.astype(dtype)
+    table = efficiency_table(x, np.arange(4) // 2)
+    assert all(np.isnan(column[8]) for column in table.values())
+    kept = np.delete(np.arange(40), 8)
+    y, edges = x[:, :, kept].astype(np.float64), np.linspace(0, 1, NUM_INTERVALS + 1)
+    sizes = np.stack([reference(array_stats.ess, y, method="quantile", prob=p, **AXES) for p in QUANTILES])
+    local = np.stack(
+        [
+            reference(array_stats.ess, y, method="local", prob=(low, high), **AXES)
+            for low, high in itertools.pairwise(edges)
+        ]
+    )
+    np.testing.assert_allclose(table["ess_quantile"][kept], sizes.min(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(table["ess_local"][kept], local.min(axis=0), rtol=1e-10)
+    near = np.abs(edges[:-1, None] + 0.05 - table["interval"][kept]).argmin(axis=0)
+    np.testing.assert_allclose(np.take_along_axis(local, near[None], axis=0)[0], local.min(axis=0), rtol=1e-10)
+    for name, p in (("mcse_q5", 0.05), ("mcse_q50", 0.5), ("mcse_q95", 0.95)):
+        expected = reference(array_stats.mcse, y, method="quantile", prob=p, **AXES)
+        np.testing.assert_allclose(table[name][kept], expected, rtol=1e-10, atol=1e-14)
+    expected = reference(array_stats.rhat_nested, y, np.arange(4) // 2, **AXES)
+    np.testing.assert_allclose(table["nested_r_hat"][kept], expected, rtol=1e-10)
