@@ -298,15 +298,11 @@ class GateSettings(Settings):
     divergences: DivergenceGate = _gate(0.0, "Largest share of divergent trajectories. Left out, divergences in at most one draw in 1,000 warn; a limit of your own is strict without `isolated: warn`.", DivergenceGate, isolated="warn")  # fmt: skip
     bfmi: Gate = _gate(0.3, "Smallest Bayesian fraction of missing information of a chain.")
     max_coordinates: int | None = Field(None, ge=1)
-    """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess
-    summaries, which are always listed in full."""
-
+    """Most coordinates of each latent in summary.csv, evenly spaced if there are more; all by default. Gates assess summaries, which are always listed in full."""
     efficiency: bool = False
-    """Also list effective sample sizes of quantiles and of small intervals, and Monte Carlo errors of quantiles, of every
-    coordinate in efficiency.csv; takes about three times as long."""
+    """Also list effective sample sizes of quantiles and of small intervals, and Monte Carlo errors of quantiles, of every coordinate in efficiency.csv; takes about three times as long."""
     superchains: int | None = Field(None, ge=2)
-    """Number of superchains: consecutive chains, as many in each, that began at the same point. Then efficiency.csv has
-    nested R-hat, which tells short chains from chains that disagree."""
+    """Number of superchains: consecutive chains, as many in each, that began at one point; efficiency.csv then has nested R-hat, which tells short chains from chains that disagree."""
 
     @field_validator("r_hat", "ess_bulk", "ess_tail", "mcse_mean", "divergences", "bfmi", mode="before")
     @classmethod
@@ -318,9 +314,7 @@ class GateSettings(Settings):
     @model_validator(mode="after")
     def _check_limits(self) -> GateSettings:
         if self.superchains is not None and not self.efficiency:
-            raise does_not_fit(
-                "superchains", "nothing is computed with them", "write\n    gates:\n      efficiency: true"
-            )
+            raise does_not_fit("superchains", "nothing is computed with them", "write\n    gates:\n      efficiency: true")  # fmt: skip
         for name, (least, most, why) in _POSSIBLE.items():
             limit = getattr(self, name).limit
             if not least <= limit <= most:
@@ -397,12 +391,7 @@ class HamiltonianSettings(Settings):
         0.1, gt=0, le=1e6, description="Step size at the first iteration, in units of the metric."
     )
     metric: MetricName = "diagonal"
-    metric_rank: int = Field(
-        64,
-        ge=1,
-        le=1024,
-        description="Directions that `metric: low_rank` corrects; it learns them from twice as many points.",
-    )
+    metric_rank: int = Field(64, ge=1, le=1024, description="Directions that `metric: low_rank` corrects; it learns them from twice as many points.")  # fmt: skip
 
     @model_validator(mode="after")
     def _check_metric(self) -> HamiltonianSettings:
