@@ -13,19 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bayesmesh.analyses.base import BoundModel, Chunks, Shapes, asking_model, iterate_chunks
+from bayesmesh.analyses.base import BoundModel, Shapes, asking_model
 from bayesmesh.data.base import DataSpec
+from bayesmesh.models._local_latents import align_local
 from bayesmesh.models.base import Latents, Model, Predictive
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS, Chunks, StoredDraws, in_dtype, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-CHUNK_DRAWS = 64
-"""Most draws of a call of a program."""
 
 CHUNK_CELLS = 2**19
 """Most draws x rows of a call of a program."""
-
-KEPT_BYTES = 256 * 2**20
-"""A posterior up to this size is read once."""
 
 _PRIOR_KEY = jax.random.key(5)
 
@@ -65,13 +61,12 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
     """
     model, dtype = bound.model, bound.data_spec.dtype
     # A process that computes elsewhere in float64 keeps the float64 of a table, which no blocks have.
-    rows = {k: _in_dtype(v, dtype) for k, v in bound.shards.read_rows(0, 1).items()}
+    rows = {k: in_dtype(v, dtype) for k, v in bound.shards.read_rows(0, 1).items()}
     entries = bound.data_spec.entries_of(np.zeros(1, np.int64))
 
     def predict(draw: Latents) -> object:
-        aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in model.local_latents.items()}
         given = {k: jnp.asarray(v) for k, v in rows.items()}
-        return use(model.predict({**draw, **aligned}, given), jnp.asarray(model.outcome(given)))
+        return use(model.predict(align_local(model, draw, entries), given), jnp.asarray(model.outcome(given)))
 
     with asking_model(key, model, list(rows)):
         jax.eval_shape(predict, {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in latents.items()})
@@ -92,25 +87,22 @@ class DrawBlocks:
     """
 
     def __init__(self, key: str, model: Model, spec: DataSpec, posterior: Posterior, stride: int = 1) -> None:
-        self._key, self._model, self._spec, self._posterior, self._stride = key, model, spec, posterior, stride
+        self._key, self._model, self._spec = key, model, spec
         self.num_draws = -(-posterior.num_chains * posterior.num_draws // stride)
-        arrays = [posterior.array("posterior", name) for name in posterior.latents]
-        is_small = sum(array.size * array.dtype.itemsize for array in arrays) <= KEPT_BYTES
-        self._kept = list(self._read_chunks()) if is_small else None
+        read = None if stride == 1 else lambda: self._every(posterior, stride)
+        self._stored = StoredDraws(posterior, spec.dtype, read)
 
     def chunks(self) -> Iterable[tuple[int, int, dict[str, np.ndarray]]]:
         """Return the draws in chunks of one size: position of the first, number that count, latents."""
-        return self._kept if self._kept is not None else self._read_chunks()
+        return self._stored.chunks()
 
-    def _read_chunks(self) -> Chunks:
-        found = iterate_chunks(self._posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
-        if self._stride == 1:
-            yield from found
-            return
+    def _every(self, posterior: Posterior, stride: int) -> Chunks:
+        """Yield chunks of every so many-th draw."""
+        found = iterate_chunks(posterior, self._spec.dtype, CHUNK_DRAWS, BLOCK_BYTES)
         waiting: list[dict[str, np.ndarray]] = []
         done = 0
         for first, count, latents in found:
-            chosen = np.flatnonzero((first + np.arange(count)) % self._stride == 0)
+            chosen = np.flatnonzero((first + np.arange(count)) % stride == 0)
             waiting += [{k: v[i] for k, v in latents.items()} for i in chosen]
             while len(waiting) >= CHUNK_DRAWS:
                 yield done, CHUNK_DRAWS, _stacked(waiting[:CHUNK_DRAWS])
@@ -126,7 +118,7 @@ class DrawBlocks:
 
     def align(self, draw: Latents, entries: jax.Array | np.ndarray) -> Latents:
         """Return the latents of a draw with local ones aligned with rows that belong to some entries."""
-        return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
+        return align_local(self._model, draw, entries)
 
     def blocks(
         self, read: ReadRows, num_rows: int, block_rows: int, entries: np.ndarray | None = None
@@ -161,11 +153,12 @@ class PriorDraws(DrawBlocks):
     """
 
     def __init__(self, key: str, model: Model, spec: DataSpec, num_draws: int) -> None:
-        self._key, self._model, self._spec, self.num_draws, self._kept = key, model, spec, num_draws, None
+        self._key, self._model, self._spec, self.num_draws = key, model, spec, num_draws
         prior = model.prior(spec)
         self._sample = jax.jit(jax.vmap(lambda number: prior.sample(seed=jax.random.fold_in(_PRIOR_KEY, number))))
 
-    def _read_chunks(self) -> Chunks:
+    def chunks(self) -> Chunks:
+        """Return the draws in chunks of one size: position of the first, number that count, latents."""
         size = min(CHUNK_DRAWS, self.num_draws)
         for first in range(0, self.num_draws, size):
             latents = self._sample(np.arange(first, first + size, dtype=np.uint32))
@@ -188,14 +181,10 @@ def blocks_of_rows(
         outcome = outcome_of(stored)
         # One shape is one compilation.
         chosen = np.minimum(np.arange(size), count - 1)
-        rows = {k: _in_dtype(v, spec.dtype)[chosen] for k, v in stored.items()}
+        rows = {k: in_dtype(v, spec.dtype)[chosen] for k, v in stored.items()}
         own = spec.entries_of(start + chosen) if entries is None else entries[start + chosen]
         yield RowsOfBlock(start, count, rows, own, outcome)
 
 
 def _stacked(draws: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {k: np.stack([each[k] for each in draws]) for k in draws[0]}
-
-
-def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, blocks_of_rows
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.models.base import Latents, Rows
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 POSITION_BYTES = 256 * 2**20

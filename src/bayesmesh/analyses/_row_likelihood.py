@@ -13,12 +13,13 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, ReadRows, RowsOfBlock
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, ReadRows, RowsOfBlock
 from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.autocovariance import effective_sample_size
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.pointwise import RowScores, digest_outcomes
 from bayesmesh.store.posterior_reader import Posterior
 

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from bayesmesh.data.shards import Shards
     from bayesmesh.models.base import Model
 
-Chunks = Iterator[tuple[int, int, dict[str, np.ndarray]]]
-"""Position of the first draw, number of draws that count, latent -> (draws, ...)."""
-
 Shapes = Mapping[str, np.ndarray]
 """Latent -> placeholder with shape and dtype of one draw: an array whose values are unused, or `jax.ShapeDtypeStruct`."""
 
@@ -235,41 +232,6 @@ def draw_shapes(posterior: Posterior, dtype: str) -> Shapes:
         latent: np.broadcast_to(np.zeros((), dtype if array.dtype.kind == "f" else array.dtype), array.shape[2:])
         for latent, array in arrays.items()
     }
-
-
-def iterate_chunks(
-    posterior: Posterior,
-    dtype: str,
-    max_draws: int,
-    block_bytes: int,
-    *,
-    ends: Sequence[int] = (),
-    select: Callable[[str, np.ndarray], np.ndarray] = lambda name, values: values,
-) -> Chunks:
-    """Yield all draws in chunks of one size, so that a program compiles once; padding repeats the last draw.
-
-    Args:
-        posterior: the draws.
-        dtype: dtype of floating-point latents.
-        max_draws: largest size of a chunk.
-        block_bytes: limit on the latents in memory, in bytes.
-        ends: ascending draw counts at which a chunk ends; the last is the number of draws.
-        select: returns the part of a latent to keep, from its name and its values, (draws, ...).
-    """
-    arrays = [posterior.array("posterior", name) for name in posterior.latents]
-    per_draw = sum(math.prod(array.shape[2:]) * array.dtype.itemsize for array in arrays)
-    total = posterior.num_chains * posterior.num_draws
-    size = max(1, min(max_draws, total, block_bytes // max(1, per_draw)))
-    done = 0
-    for block in posterior.blocks(block_bytes=block_bytes):
-        chosen = {name: select(name, values) for name, values in block.items()}
-        length, start = len(next(iter(chosen.values()))), 0
-        while start < length:
-            count = min(size, length - start, next((end for end in ends if end > done), total) - done)
-            index = start + np.minimum(np.arange(size), count - 1)
-            chunk = {name: values[index] for name, values in chosen.items()}
-            yield done, count, {n: v.astype(dtype, copy=False) if v.dtype.kind == "f" else v for n, v in chunk.items()}
-            start, done = start + count, done + count
 
 
 def cut_tiles(rows: np.ndarray, tile_rows: int) -> np.ndarray:

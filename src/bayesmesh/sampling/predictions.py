@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -12,18 +12,14 @@ from jaxtyping import Float
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._local_latents import align_local
 from bayesmesh.models.base import HostRows, Latents, Model, Predictive, Rows
 from bayesmesh.sampling.density import device_dtype
-from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
-
-CHUNK_DRAWS = 64
-"""Most draws of a call of the program."""
+from bayesmesh.store.draw_chunks import StoredDraws
+from bayesmesh.store.posterior_reader import Posterior
 
 BLOCK_CELLS = 2**23
 """Most draws x rows x classes whose predictions are in memory."""
-
-KEPT_BYTES = 256 * 2**20
-"""A posterior up to this size is read once."""
 
 _KEY, _KEY_OF_LEVELS = 0, 1
 
@@ -73,26 +69,13 @@ class Predictions:
         self, model: Model, dtype: str, posterior: Posterior, probability: float, added: Mapping[str, int],
         block_cells: int = BLOCK_CELLS,
     ) -> None:  # fmt: skip
-        self._model, self._dtype, self._posterior, self._cells = model, dtype, posterior, block_cells
+        self._model, self._dtype, self._cells = model, dtype, block_cells
         self._added = {column: number for column, number in added.items() if number}
         self._levels = ((1 - probability) / 2, (1 + probability) / 2)
         self._num_draws = posterior.num_chains * posterior.num_draws
-        arrays = [posterior.array("posterior", name) for name in posterior.latents]
-        is_small = sum(array.size * array.dtype.itemsize for array in arrays) <= KEPT_BYTES
-        self._kept = list(self._chunks()) if is_small else None
+        self._draws = StoredDraws(posterior, dtype)
         self._program = jax.jit(self._of_chunk)
         self.num_classes = 0
-
-    def _chunks(self) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield the position of the first draw, the number of draws that count, and the latents of chunks of one size."""
-        size, done = min(CHUNK_DRAWS, self._num_draws), 0
-        for block in self._posterior.blocks(block_bytes=BLOCK_BYTES):
-            length = len(next(iter(block.values())))
-            for start in range(0, length, size):
-                count = min(size, length - start)
-                chosen = start + np.minimum(np.arange(size), count - 1)
-                yield done, count, {k: _in_dtype(v[chosen], self._dtype) for k, v in block.items()}
-                done += count
 
     def _predict(
         self, draw: Latents, number: int | jax.Array, rows: Rows, entries: jax.Array | np.ndarray
@@ -102,8 +85,7 @@ class Predictions:
             draw = self._model.with_new_levels(
                 draw, self._added, jax.random.fold_in(jax.random.key(_KEY_OF_LEVELS), number)
             )
-        aligned = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
-        return self._model.predict({**draw, **aligned}, rows)
+        return self._model.predict(align_local(self._model, draw, entries), rows)
 
     def _of_chunk(
         self, latents: Latents, numbers: jax.Array, start: jax.Array, rows: Rows, entries: jax.Array
@@ -125,7 +107,7 @@ class Predictions:
 
     def depends(self, rows: HostRows, others: HostRows, entries: np.ndarray) -> bool:
         """Return whether predictions for some rows differ from those for others, at a few draws."""
-        _, count, latents = next(self._chunks())
+        _, count, latents = next(iter(self._draws.chunks()))
         for place in range(min(3, count)):
             draw = {k: jnp.asarray(v[place]) for k, v in latents.items()}
             found = [
@@ -142,7 +124,7 @@ class Predictions:
         Raises:
             ConfigError: the model does not predict one number or class for each row.
         """
-        _, _, latents = next(self._chunks())
+        _, _, latents = next(iter(self._draws.chunks()))
         shapes = {k: jax.ShapeDtypeStruct(v.shape[1:], v.dtype) for k, v in latents.items()}
         given = _on_device(rows, self._dtype)
         name = type(self._model).__name__
@@ -178,7 +160,7 @@ class Predictions:
         given, width = _on_device(rows, self._dtype), max(1, self.num_classes)
         centres = np.empty((self._num_draws, count, width))
         simulated = np.empty((self._num_draws, count if not self.num_classes else 0))
-        for first, num_draws, latents in self._kept if self._kept is not None else self._chunks():
+        for first, num_draws, latents in self._draws.chunks():
             places = np.minimum(np.arange(len(next(iter(latents.values())))), num_draws - 1)
             numbers = (first + places).astype(np.uint32)
             centre, outcome = jax.device_get(self._program(latents, numbers, np.uint32(start), given, entries))
@@ -191,10 +173,6 @@ class Predictions:
             return Summary(mean, low, high, None, None)
         outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
         return Summary(mean, low, high, outcome_low, outcome_high)
-
-
-def _in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
 
 
 def _on_device(rows: HostRows, dtype: str) -> dict[str, jax.Array]:

@@ -17,8 +17,8 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
 from bayesmesh.errors import DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
-from bayesmesh.sampling import predictions
 from bayesmesh.stages.predict import _is_same, predict_table
+from bayesmesh.store import draw_chunks
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW
@@ -107,8 +107,8 @@ def test_numbers_are_predicted_in_the_unit_of_the_table_with_two_intervals(
     spread = np.sqrt(mean.var(0) + (0.4 * old["y"].std(ddof=0)) ** 2)
     np.testing.assert_allclose((found["y_high"] - found["y_low"]) / spread, 2 * 1.2816, rtol=0.25)
     # Small blocks of rows, and a posterior that is read again for each, give the same but for simulated noise.
-    monkeypatch.setattr(predictions, "KEPT_BYTES", 0)
-    monkeypatch.setattr(predictions, "CHUNK_DRAWS", 64)
+    monkeypatch.setattr(draw_chunks, "KEPT_BYTES", 0)
+    monkeypatch.setattr(draw_chunks, "CHUNK_DRAWS", 64)
     monkeypatch.setattr("bayesmesh.stages.predict.BLOCK_CELLS", 300 * 7)
     predict_table(spec, Path("new.csv"), Path("blocks.csv"), 0.8)
     again = pd.read_csv("blocks.csv")

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from bayesmesh.analyses._draw_blocks import CHUNK_DRAWS
-from bayesmesh.analyses.base import BoundModel, iterate_chunks, unsuitable
+from bayesmesh.analyses.base import BoundModel, unsuitable
 from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.models.base import Latents, Model
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 KEY = "k_fold"

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, CHUNK_DRAWS, DrawBlocks, PriorDraws, RowsOfBlock
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, PriorDraws, RowsOfBlock
 from bayesmesh.analyses.base import BoundModel, asking_model, unsuitable
 from bayesmesh.analyses.predictive_checks.bins import Variable, bin_columns
 from bayesmesh.analyses.predictive_checks.quantities import (
@@ -31,6 +31,7 @@ from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
 from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import Posterior
 
 KEY = "predictive_checks"

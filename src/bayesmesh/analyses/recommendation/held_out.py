@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.base import Chunks, cut_tiles, iterate_chunks
+from bayesmesh.analyses.base import cut_tiles
 from bayesmesh.analyses.recommendation.baselines import Baseline
 from bayesmesh.analyses.recommendation.logits import read_users, split_latents, take_users, watch_logits
 from bayesmesh.analyses.recommendation.ranked_lists import (
@@ -30,6 +30,7 @@ from bayesmesh.analyses.recommendation.ranking_scores import self_information
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.draw_chunks import Chunks, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 ACCUMULATOR_BYTES = 256 * 2**20

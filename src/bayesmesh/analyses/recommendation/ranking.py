@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesmesh.analyses.base import Chunks, iterate_chunks
 from bayesmesh.analyses.recommendation.logits import read_users, take_users, watch_logits
 from bayesmesh.data.shards import Shards
 from bayesmesh.models.base import Latents, Model, Rows
+from bayesmesh.store.draw_chunks import Chunks, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 WORK_BYTES = 256 * 2**20

@@ -14,9 +14,9 @@ from bayesmesh.analyses.averaging.average import _score_average, _score_singles,
 from bayesmesh.analyses.averaging.cases import entropy
 from bayesmesh.analyses.averaging.scores import COLUMNS, Scores, row_groups, score_probabilities
 from bayesmesh.analyses.averaging.settings import Options as AveragingOptions
-from bayesmesh.analyses.base import iterate_chunks
 from bayesmesh.errors import UserError
 from bayesmesh.models.softmax_regression import Options, SoftmaxRegression
+from bayesmesh.store.draw_chunks import iterate_chunks
 
 SETTINGS = AveragingOptions(calibration_bins=5, points_per_decade=4)
 

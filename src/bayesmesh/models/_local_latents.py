@@ -1,0 +1,20 @@
+"""Local latents, which have an entry for each row or for each group of rows, beside the rows of a block."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesmesh.models.base import Latents, Model
+
+
+def align_local(model: Model, draw: Latents, entries: jax.Array | np.ndarray) -> Latents:
+    """Return the latents of a draw with local ones aligned with rows.
+
+    Args:
+        model: names its local latents and the axis of their entries.
+        draw: latents of one draw, local ones with all entries.
+        entries: (row,), entry that each row belongs to.
+    """
+    return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in model.local_latents.items()}}

@@ -1,0 +1,80 @@
+"""Blocks of rows and chunks of draws: sizes, padding, strides, and what holds at which draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayesmesh.analyses._draw_blocks import DrawBlocks, blocks_of_rows
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Model
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.posterior_reader import Posterior
+
+NUM_ROWS = 10
+SPEC = DataSpec(NUM_ROWS, {"y": FieldSpec((), "float64")}, {}, "float32")
+ROWS = {"y": np.arange(10.0), "code": np.arange(10, dtype=np.int16)}
+
+
+class Doubled(Model):
+    """Its outcome is twice a field."""
+
+    pretty_name = "Doubled"
+    offers = ()
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    prior = log_likelihood = predict = summaries = lambda *_: None  # type: ignore[assignment]
+
+    def outcome(self, rows: Any) -> Any:
+        return 2 * rows[self.field]
+
+
+def read(start: int, stop: int) -> dict[str, np.ndarray]:
+    return {k: v[start:stop] for k, v in ROWS.items()}
+
+
+def draws(folder: Path, stride: int, field: str = "y") -> DrawBlocks:
+    group = open_group(folder / "posterior.zarr", "w").create_group("posterior")
+    write_array(group, "a", np.arange(200.0).reshape(2, 100), (CHAIN, DRAW))
+    return DrawBlocks("own", Doubled(field), SPEC, Posterior(folder / "posterior.zarr"), stride)
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+def test_chunks_hold_every_so_many_th_draw_once(tmp_path: Path, stride: int) -> None:
+    found = draws(tmp_path, stride)
+    everything = np.arange(200.0).reshape(2, 100).T.ravel()[::stride]
+    chunks = list(found.chunks())
+    assert found.num_draws == len(everything)
+    assert [first for first, _, _ in chunks] == [0, *np.cumsum([count for _, count, _ in chunks])[:-1]]
+    assert len({len(latents["a"]) for _, _, latents in chunks}) == 1
+    np.testing.assert_array_equal(np.concatenate([latents["a"][:count] for _, count, latents in chunks]), everything)
+    assert found.first_draw()["a"] == 0
+
+
+def test_blocks_have_one_shape_and_repeat_the_last_row(tmp_path: Path) -> None:
+    blocks = list(draws(tmp_path, 1).blocks(read, NUM_ROWS, 4, np.arange(10) // 5))
+    assert [(each.start, each.num_rows) for each in blocks] == [(0, 4), (4, 4), (8, 2)]
+    assert {each.rows["y"].shape for each in blocks} == {(4,)}
+    last = blocks[-1]
+    np.testing.assert_array_equal(last.rows["y"], [8, 9, 9, 9])
+    np.testing.assert_array_equal(last.entries, [1, 1, 1, 1])
+    assert (last.rows["y"].dtype, last.rows["code"].dtype) == (np.float32, np.int16)
+    np.testing.assert_array_equal(np.concatenate([each.outcome for each in blocks]), 2 * ROWS["y"])
+    assert jnp.asarray(last.outcome).shape == (2,)
+
+
+def test_fields_that_rows_lack_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="key 'own': model Doubled asks for 'z'; the rows have code, y"):
+        list(draws(tmp_path, 1, "z").blocks(read, NUM_ROWS, 4))
+
+
+def test_without_an_outcome_there_is_none() -> None:
+    assert [each.outcome.size for each in blocks_of_rows(SPEC, read, NUM_ROWS, 8)] == [0, 0]
