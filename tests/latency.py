@@ -141,8 +141,7 @@ def environment_of(folder: Path) -> dict[str, str]:
 def command_of(folder: Path) -> list[str]:
     """Return the command that runs the workflow; of checkouts without `bayesmesh run`, that of Snakemake."""
     has_verb = (folder / "src/bayesmesh/operations/run.py").exists()
-    verb = "import sys; from bayesmesh.cli import main; sys.exit(main(['run']))"
-    return [sys.executable, *(["-c", verb] if has_verb else ["-m", "snakemake"])]
+    return [sys.executable, "-m", *(["bayesmesh.cli", "run"] if has_verb else ["snakemake"])]
 
 
 def processes(root: int) -> Iterator[tuple[int, str, float]]:
