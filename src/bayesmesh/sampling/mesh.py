@@ -14,6 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.blocks import ComputeSettings, MeshSettings
 from bayesmesh.errors import DeviceError
+from bayesmesh.running import staying
 from bayesmesh.running.machine import usable_cores
 from bayesmesh.running.slurm.variables import GPUS
 
@@ -24,6 +25,9 @@ GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
 """Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
 _log = logging.getLogger("bayesmesh")
+
+_arithmetic: dict[str, object] = {}
+"""Settings of JAX that decide numbers, as `configure_jax` has made them."""
 
 
 def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
@@ -45,18 +49,33 @@ def configure_jax(compute: ComputeSettings, cores: int | None = None) -> None:
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         # If the mesh needs more devices, `build_mesh` raises, for any platform.
         jax.config.update("jax_num_cpu_devices", cores or usable_cores())
-    # Log densities are summed in float64; arrays have explicit dtypes.
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", compute.matmul_precision)
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    # Otherwise environment variables of JAX would change the draws, even in the middle of a chain.
-    jax.config.update("jax_default_prng_impl", "threefry2x32")
-    jax.config.update("jax_threefry_partitionable", True)
-    jax.config.update("jax_random_seed_offset", 0)
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    _arithmetic.update(
+        # Log densities are summed in float64; arrays have explicit dtypes.
+        jax_enable_x64=True,
+        jax_default_matmul_precision=compute.matmul_precision,
+        jax_numpy_rank_promotion="allow",
+        # Otherwise environment variables of JAX would change the draws, even in the middle of a chain.
+        jax_default_prng_impl="threefry2x32",
+        jax_threefry_partitionable=True,
+        jax_random_seed_offset=0,
+        jax_numpy_dtype_promotion="standard",
+    )
+    for name, value in _arithmetic.items():
+        jax.config.update(name, value)
     if compute.processes == 1:
         # Several processes must join before they look at devices.
         find_devices(compute)
+
+
+def _has_own_arithmetic() -> bool:
+    """Return whether settings are as `configure_jax` has left them.
+
+    A user's module may change them when it is imported, which it is not for a later job of this process.
+    """
+    return all(getattr(jax.config, name) == value for name, value in _arithmetic.items())
+
+
+staying.check_before(_has_own_arithmetic)
 
 
 def find_devices(compute: ComputeSettings) -> list[jax.Device]:
