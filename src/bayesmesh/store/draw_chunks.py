@@ -75,5 +75,9 @@ def iterate_chunks(
 
 
 def in_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return an array with floating-point numbers in a dtype, and others as they are."""
+    """Return an array with floating-point numbers in a dtype, and others as they are.
+
+    >>> in_dtype(np.zeros(2), "float32").dtype.name, in_dtype(np.zeros(2, np.uint8), "float32").dtype.name
+    ('float32', 'uint8')
+    """
     return values.astype(dtype, copy=False) if values.dtype.kind == "f" else values
