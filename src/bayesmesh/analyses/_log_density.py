@@ -46,6 +46,7 @@ class LogDensity:
             jax.vmap(lambda position: self._prior.log_prob(self._bijector.forward(self._split(position))))
         )
         self._row_program = jax.jit(jax.vmap(self._sum_rows, in_axes=(0, None, None, None)))
+        self._below_program = jax.jit(jax.vmap(self._is_below, in_axes=((0, 0), None, None, None)))
         self._free_program = jax.jit(jax.vmap(self._flatten))
 
     def _flatten(self, latents: Latents) -> jax.Array:
@@ -63,12 +64,22 @@ class LogDensity:
         free = self._split(position)
         return self._prior.log_prob(self._bijector.forward(free)) + self._bijector.forward_log_det_jacobian(free)
 
-    def _sum_rows(self, position: jax.Array, rows: Rows, entries: jax.Array, is_row: jax.Array) -> jax.Array:
+    def _aligned(self, position: jax.Array, entries: jax.Array) -> Latents:
+        """Return the latents at a position in the experiment's dtype, local ones aligned with rows of some entries."""
         latents = self._bijector.forward(self._split(position))
         draw = {k: v.astype(self._spec.dtype) for k, v in latents.items()}
-        local = {k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}
-        values = self._model.log_likelihood({**draw, **local}, rows)
+        return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
+
+    def _sum_rows(self, position: jax.Array, rows: Rows, entries: jax.Array, is_row: jax.Array) -> jax.Array:
+        values = self._model.log_likelihood(self._aligned(position, entries), rows)
         return jnp.sum(jnp.where(is_row, values, 0), dtype=jnp.float64)
+
+    def _is_below(self, at: tuple[jax.Array, jax.Array], rows: Rows, entries: jax.Array, tie: jax.Array) -> jax.Array:
+        position, number = at
+        key = jax.random.fold_in(jax.random.key(7), number)
+        simulated = self._model.predict(self._aligned(position, entries), rows).sample(seed=key)
+        outcome = self._model.outcome(rows)
+        return jnp.where(simulated == outcome, tie, simulated < outcome)[0]
 
     def draws_in_memory(self, most: int) -> int:
         """Return the number of draws whose positions fit in `POSITION_BYTES`, at most `most`."""
@@ -111,9 +122,24 @@ class LogDensity:
         self, positions: Float[np.ndarray, "draw coordinate"], row: int
     ) -> Float[np.ndarray, " draw"]:
         """Return the log likelihood of one training row, in the model's order, in nats."""
+        return _in_chunks(self._row_program, positions, *self._row(row), np.ones(1, bool))
+
+    def is_below(self, positions: Float[np.ndarray, "draw coordinate"], row: int) -> Float[np.ndarray, " draw"]:
+        """Return 1 where an outcome of a training row, simulated at a position, is smaller than the observed one.
+
+        Where both are equal, a random number, the same for all positions. Outcomes are numbers with an order.
+        """
+        tie = np.random.default_rng([2, row]).random()
+        found = [
+            np.asarray(self._below_program((positions[start:stop], np.arange(start, stop)), *self._row(row), tie))
+            for start in range(0, len(positions), CHUNK_DRAWS)
+            for stop in [min(len(positions), start + CHUNK_DRAWS)]
+        ]
+        return np.concatenate(found).astype(np.float64)
+
+    def _row(self, row: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         (block,) = blocks_of_rows(self._spec, lambda start, stop: self._shards.read_rows(row + start, row + stop), 1, 1)
-        entries = self._spec.entries_of(np.array([row]))
-        return _in_chunks(self._row_program, positions, block.rows, entries, np.ones(1, bool))
+        return block.rows, self._spec.entries_of(np.array([row]))
 
 
 def _in_chunks(program: Callable[..., jax.Array], positions: np.ndarray, *given: object) -> np.ndarray:

@@ -32,11 +32,9 @@ class DataSettings(Settings):
     """Share of the users of a watch matrix kept from the chains whole, to be predicted from some of their films:
     `held_out_fraction` of each such user's films are scored, given the rest. The other users then keep all their films."""
     replicates: str | None = Field(None, min_length=1)
-    """Field, such as an experiment's number: the rows of each of its values are a dataset of their own. The model is
-    sampled for all of them in one run, and each has a verdict."""
+    """Field: the rows of each of its values are a dataset. All are sampled in one run, and each has a verdict."""
     left_out: LeftOut | None = None
-    """Rows left out beside the held-out ones, which are then not used either. Written by analyses that refit, such as
-    cross-validation."""
+    """Rows left out beside the held-out ones, which are then not used either. Written by analyses that refit."""
 
     @model_validator(mode="after")
     def _check_split(self) -> DataSettings:
@@ -45,6 +43,8 @@ class DataSettings(Settings):
             raise does_not_fit(
                 "replicates", "rows are held out, which cannot be scored for many datasets", "remove held_out_fraction"
             )
+        if self.replicates is not None and self.left_out is not None:
+            raise does_not_fit("left_out", "not together with replicates", "remove one of the two")
         if len(named) == 2:
             raise does_not_fit(named[0], "not together with held_out_last", "remove one of the two")
         if self.held_out_users and not self.held_out_fraction:

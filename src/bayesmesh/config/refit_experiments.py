@@ -32,6 +32,11 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
         left_out = settings.left_out() if isinstance(settings, Refits) else {}
         if not left_out:
             continue
+        if experiment.data.replicates is not None:
+            raise ConfigError(
+                f"{path}: key '{key_of(analysis)}': samples again without some rows, of one dataset and not of the many of data.replicates",
+                "remove one of the two",
+            )
         if experiment.data.left_out is not None:
             raise ConfigError(
                 f"{path}: key 'data.left_out': not together with {key_of(analysis)}", "remove one of the two"
@@ -51,7 +56,9 @@ def make_refits(path: Path, name: str, experiment: ExperimentBase) -> dict[str, 
             made[refit] = experiment.without_analyses(
                 {
                     "title": f"{experiment.title[:150]}, {rows.words}",
-                    "data": experiment.data.model_copy(update={"left_out": rows}),
+                    "data": experiment.data.model_copy(
+                        update={"left_out": rows.model_copy(update={"asked_by": key_of(analysis)})}
+                    ),
                 }
             )
     experiment.name_refits(named)

@@ -47,12 +47,24 @@ class LeftOut(Split):
     """Which of the folds, from 1."""
     rows: tuple[int, ...] | None = Field(None, min_length=1)
     """Numbers of the rows, from 0 in the order of the training data, in place of a fold."""
+    asked_by: str | None = None
+    """Key of the analysis that asks for the refit, which messages name. Written by the analysis."""
 
     @model_validator(mode="after")
     def _check_fold(self) -> LeftOut:
         if self.fold > self.folds:
             raise does_not_fit("fold", f"there are {self.folds} folds, found {self.fold}", f"use 1 to {self.folds}")
         return self
+
+    def key(self, option: str) -> str:
+        """Return the key under which an option was written, for messages.
+
+        >>> LeftOut(asked_by="own").key("group"), LeftOut().key("group")
+        ("key 'own.group'", "key 'data.left_out.group'")
+        """
+        if self.asked_by is not None and option == "rows":
+            return f"key '{self.asked_by}'"
+        return f"key '{self.asked_by or 'data.left_out'}.{option}'"
 
     @property
     def words(self) -> str:

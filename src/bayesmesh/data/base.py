@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -61,6 +61,8 @@ class Dataset:
         labels: field -> names along its last axis, such as the columns of a matrix.
         roles: ``weights``, ``offset`` or ``exposure`` -> field, see the source `table`.
         facts: what a reader of the results should know, such as how many rows were left out, as plain values; for the page.
+        ordered: categories whose levels were given in an order; the codes of others say nothing of earlier and later.
+        absent: field -> array of rows, 1 where a row holds no value of it and the field has one that stands for it.
         kind: ``rows`` (a table of independent rows) or ``interactions`` (users x films, in ``rows["watched"]``).
     """
 
@@ -74,6 +76,8 @@ class Dataset:
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     roles: Mapping[str, str] = dataclasses.field(default_factory=dict)
     facts: Mapping[str, JSON] = dataclasses.field(default_factory=dict)
+    ordered: Collection[str] = ()
+    absent: Mapping[str, RowArray] = dataclasses.field(default_factory=dict)
     kind: Literal["rows", "interactions"] = "rows"
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from bayesmesh.config.refits import LeftOut
 from bayesmesh.errors import DataError
 
-KEY = "key 'data.left_out"
-
 
 def leave_out(
     left_out: LeftOut, num_rows: int, column: Callable[[str, str], np.ndarray]
@@ -31,7 +29,9 @@ def leave_out(
     if left_out.rows is not None:
         chosen = np.zeros(num_rows, bool)
         if wrong := [row for row in left_out.rows if not 0 <= row < num_rows]:
-            raise DataError(f"{KEY}.rows': row {wrong[0]} of {num_rows}", f"rows are numbered from 0 to {num_rows - 1}")
+            raise DataError(
+                f"{left_out.key('rows')}: row {wrong[0]} of {num_rows}", f"rows are numbered from 0 to {num_rows - 1}"
+            )
         chosen[list(left_out.rows)] = True
         return chosen, ~chosen
     if left_out.future is not None:
@@ -40,10 +40,10 @@ def leave_out(
         return (values >= start) & (values < end), values < start
     if left_out.group is not None:
         groups, group_of_row = np.unique(column("group", left_out.group), return_inverse=True)
-        _check_enough(len(groups), "group", f"values of '{left_out.group}'", left_out.folds)
+        _check_enough(len(groups), left_out.key("group"), f"values of '{left_out.group}'", left_out.folds)
         fold_of_row = deal(len(groups), left_out.folds, left_out.seed)[group_of_row]
     else:
-        _check_enough(num_rows, "folds", "rows", left_out.folds)
+        _check_enough(num_rows, left_out.key("folds"), "rows", left_out.folds)
         strata = None if left_out.strata is None else column("strata", left_out.strata)
         fold_of_row = deal(num_rows, left_out.folds, left_out.seed, strata)
     chosen = fold_of_row == left_out.fold - 1
@@ -74,20 +74,28 @@ def deal(number: int, folds: int, seed: int, strata: np.ndarray | None = None) -
 
 
 def _interval(values: np.ndarray, left_out: LeftOut) -> tuple[float, float]:
-    """Return the values at which a fold begins and ends: folds have about equal numbers of rows, and no value is in two."""
+    """Return the values at which a fold begins and ends: folds have about equal numbers of rows, and no value is in two.
+
+    Where many rows have one value, later folds begin at the next ones; the first begins earlier if there are too few.
+    """
     ordered, folds = np.sort(values), left_out.folds
-    shares = left_out.first_share + (1 - left_out.first_share) * np.arange(folds) / folds
-    starts = ordered[np.minimum((shares * len(values)).astype(np.int64), len(values) - 1)]
-    if starts[0] == ordered[0] or (np.diff(starts) <= 0).any():
+    distinct = np.unique(ordered)
+    if len(distinct) <= folds:
         raise DataError(
-            f"{KEY}.future': '{left_out.future}' has {len(np.unique(values))} different values, too few for {folds} folds"
-            f" after the first {left_out.first_share:.0%} of the rows",
-            "use fewer folds, or another `first_share`",
+            f"{left_out.key('future')}: '{left_out.future}' has {len(distinct)} different values, and {folds} folds need {folds + 1}",
+            f"use at most {len(distinct) - 1} folds" if len(distinct) > 2 else "choose another field",
         )
+    shares = left_out.first_share + (1 - left_out.first_share) * np.arange(folds) / folds
+    wanted = ordered[np.minimum((shares * len(values)).astype(np.int64), len(values) - 1)]
+    # Places among the different values, at least one apart, of which the first is never a fold's.
+    steps = np.arange(folds)
+    place = np.maximum.accumulate(np.maximum(np.searchsorted(distinct, wanted), 1) - steps) + steps
+    place = np.minimum(place, len(distinct) - folds + steps)
+    starts = distinct[place]
     end = float(starts[left_out.fold]) if left_out.fold < folds else np.inf
     return float(starts[left_out.fold - 1]), end
 
 
 def _check_enough(number: int, key: str, what: str, folds: int) -> None:
     if number < folds:
-        raise DataError(f"{KEY}.{key}': {number} {what} for {folds} folds", f"use at most {number} folds")
+        raise DataError(f"{key}: {number} {what} for {folds} folds", f"use at most {number} folds")

@@ -14,6 +14,7 @@ from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.refits import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.left_out import leave_out
+from bayesmesh.data.row_fields import Use, read_column
 from bayesmesh.data.shards import LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
@@ -23,7 +24,7 @@ from bayesmesh.data.split import (
     hold_out_rows,
     hold_out_users,
 )
-from bayesmesh.errors import DataError, suggest
+from bayesmesh.errors import DataError
 from bayesmesh.files import JSON, atomic_folder
 from bayesmesh.store.arrays import CHUNK_BYTES, create_array, open_group, write_array
 from bayesmesh.store.hashes import write_hashes
@@ -38,6 +39,11 @@ SHARD_BYTES = 2**28
 
 OF_USERS = "user_"
 """Beginning of the names of true latents of a watch matrix that have an entry per user."""
+
+_USES: Mapping[str, Use] = {
+    "held_out_groups": "groups", "held_out_last": "order", "group": "groups", "future": "order", "strata": "strata"
+}  # fmt: skip
+"""Key of a split -> what the values of its field are used for."""
 
 BLOCK_BYTES = 2**23
 """Size of a block of rows of one field that is read and written at a time, if a shard is smaller."""
@@ -184,7 +190,7 @@ def _write(group: zarr.Group, dataset: Dataset, settings: DataSettings) -> tuple
         for name, values in films._asdict().items():
             write_array(group, f"held_out/{name}", values, [f"{name}_dim_0"])
     elif settings.held_out_fraction > 0:
-        is_hidden = _choose_rows(rows, settings)
+        is_hidden = _choose_rows(dataset, settings)
         num_held_out = int(is_hidden.sum())
     stays = ~is_hidden
     if settings.left_out is not None:
@@ -210,40 +216,24 @@ def _leave_out(
     """Return which rows are left out and which stay, (rows,) bool, and write the numbers of the former among training rows."""
     if dataset.kind != "rows":
         raise DataError(
-            f"key 'data.left_out': the dataset is of kind '{dataset.kind}', whose rows are not observations to leave out",
+            f"key '{left_out.asked_by or 'data.left_out'}': the dataset is of kind '{dataset.kind}', whose rows are not observations to leave out",
             "remove the analysis that refits from the experiment, and use held_out_fraction",
         )
     training = np.flatnonzero(is_training)
     parts = leave_out(
         left_out,
         len(training),
-        lambda key, field: read_column(dataset.rows, f"left_out.{key}", field)[training],
+        lambda key, field: read_column(dataset, left_out.key(key), field, _USES[key])[training],
     )
     chosen, stays = (np.zeros(len(is_training), bool) for _ in parts)
     chosen[training[parts[0]]], stays[training[parts[1]]] = True, True
     if stays.sum() < 2:
         raise DataError(
-            f"key 'data.left_out': leaves {stays.sum()} rows to sample from", "use more folds, or more rows"
+            f"key '{left_out.asked_by or 'data.left_out'}': leaves {stays.sum()} rows to sample from",
+            "use more folds, or more rows",
         )
     write_array(group, f"{LEFT_OUT}/row", np.flatnonzero(parts[0]), [ROW])
     return chosen, stays
-
-
-def read_column(rows: Mapping[str, RowArray], key: str, name: str) -> np.ndarray:
-    """Return a field with one number for each row, (rows,).
-
-    Args:
-        rows: the fields.
-        key: below `data` that names it, for the message.
-        name: of the field.
-
-    Raises:
-        DataError: there is no such field.
-    """
-    if name not in rows or len(rows[name].shape) != 1:
-        vectors = [each for each, values in rows.items() if len(values.shape) == 1]
-        raise DataError(f"key 'data.{key}': '{name}' is not a field with one number per row", suggest(name, vectors))
-    return np.asarray(rows[name][:])
 
 
 def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUsers, Dataset]:
@@ -280,16 +270,16 @@ def _write_unseen(group: zarr.Group, unseen: UnseenUsers, truth: Mapping[str, np
     return len(unseen.hidden.indices)
 
 
-def _choose_rows(rows: Mapping[str, RowArray], settings: DataSettings) -> np.ndarray:
+def _choose_rows(dataset: Dataset, settings: DataSettings) -> np.ndarray:
     """Return which rows are held out, (rows,) bool."""
     fraction, seed = settings.held_out_fraction, settings.split_seed
     key = "held_out_groups" if settings.held_out_groups is not None else "held_out_last"
     name: str | None = getattr(settings, key)
     if name is None:
-        is_hidden = np.zeros(next(iter(rows.values())).shape[0], bool)
+        is_hidden = np.zeros(_length("rows", dataset.rows), bool)
         is_hidden[hold_out_rows(len(is_hidden), fraction, seed)[1]] = True
         return _with_enough_left(is_hidden, fraction)
-    values = read_column(rows, key, name)
+    values = read_column(dataset, f"key 'data.{key}'", name, _USES[key])
     is_hidden = hold_out_groups(values, fraction, seed) if key == "held_out_groups" else hold_out_last(values, fraction)
     if not is_hidden.any():
         raise DataError(f"key 'data.{key}': '{name}' has the same value in all rows", "choose another field")

@@ -66,17 +66,17 @@ class _Experiments(dict[str, ExperimentBase]):
         raise error
 
 
-def _input_files(job: Job) -> list[str]:
-    """Return the files of the user that a job reads; their times count for nothing, because seals compare their content.
+def _input_files(job: Job, checks: Sequence[Path]) -> list[str]:
+    """Return the files of the user that a job reads, less those of a mirror, which another machine may lack, and `checks`.
 
-    Those of a mirror are not among them: a job does not run again where there is another mirror, or none.
+    Their times count for nothing, because seals compare their content.
     """
-    if not job.files.patterns:
+    if not job.files.patterns and not checks:
         return []
     from snakemake.io import ancient
 
     try:
-        return [ancient(name) for name in job.files.find() if not is_of_mirror(name)]
+        return [ancient(str(name)) for name in (*checks, *job.files.find()) if not is_of_mirror(str(name))]
     except DataError as error:
         _exit_with(error)
 
@@ -268,8 +268,7 @@ class Plan(Overview):
     def inputs(self, stage: str) -> Callable[[Wildcards], tuple[Path | str, ...]]:
         """Return a function of wildcards that returns what a job of a stage reads.
 
-        Snakemake calls it before it decides what to run. A job whose results are not as it left them is then made to run
-        again.
+        Snakemake calls it before it decides what to run. Then a job with altered results is made to run again.
         """
 
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
@@ -277,7 +276,9 @@ class Plan(Overview):
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
             if self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
-            return (*job.inputs, *_input_files(job))
+            # No refit is sampled before the model and the analyses of its experiment have been checked.
+            wholes = [each for each, refits in self.refits.items() if stage == "compile" and name in refits]
+            return (*job.inputs, *_input_files(job, [self.layout(each).audit for each in wholes]))
 
         return inputs
 

@@ -69,6 +69,7 @@ class ModelComparison(NamedTuple):
         num_rows, num_held_out: rows that were left out in turn, and held-out rows.
         residual: violation of the optimality condition by the stacking weights.
         failed: models whose chains have failed their gates.
+        failed_refits: refits of these models, without some rows, whose chains have.
         outdated: models whose results are not what the configuration asks for now.
         probabilities: model -> its probability given the data; empty unless all models have a usable evidence.
         by_cell: stacking weights that vary with a feature, or None.
@@ -82,6 +83,7 @@ class ModelComparison(NamedTuple):
     num_held_out: int
     residual: float
     failed: tuple[str, ...] = ()
+    failed_refits: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
     probabilities: Mapping[str, ModelProbability] = {}
     by_cell: WeightsByCell | None = None
@@ -177,10 +179,10 @@ def compare_models(
         averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, cluster))
     num_held_out = 0 if held is None else len(held)
     by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
-    failed = tuple(dict.fromkeys([*failed, *(name for name in order if left_out[name].failed)]))
+    failed_refits = tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed))
     return ModelComparison(
-        members, averages, len(table), num_held_out, stacking.residual, failed, by_cell=by_cell,
-        scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
+        members, averages, len(table), num_held_out, stacking.residual, tuple(failed), failed_refits,
+        by_cell=by_cell, scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
     )  # fmt: skip
 
 
@@ -324,6 +326,9 @@ def _doubtful(found: ModelComparison) -> list[str]:
     said = []
     if found.failed:
         said.append(f"The verdict on chains of {_listed(found.failed)} is fail: these scores may be wrong.")
+    if found.failed_refits:
+        some = _listed(found.failed_refits)
+        said.append(f"The verdict on chains of {some} is fail: scores of the rows that they leave out may be wrong.")
     if found.outdated:
         about = "The results of {} are older than the configuration, their code or their data, or damaged: `bayesmesh status` says which."
         said.append(about.format(_listed(found.outdated)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.refit_experiments import make_refits
 from bayesmesh.config.refits import Folds, LeftOut
@@ -36,7 +37,7 @@ def test_folds_are_experiments_without_analyses_that_differ_in_what_they_leave_o
     assert whole.named_experiments("k_fold") == NAMES
     assert whole.named_experiments("loo") == fold.named_experiments("k_fold") == ()
     assert fold.requested_analyses() == {}
-    assert fold.data.left_out == LeftOut(folds=3, fold=2, strata="y")
+    assert fold.data.left_out == LeftOut(folds=3, fold=2, strata="y", asked_by="k_fold")
     assert fold.title.endswith(", without fold 2 of 3")
     assert (fold.sampling, fold.model, fold.kernel) == (whole.sampling, whole.model, whole.kernel)
 
@@ -54,6 +55,21 @@ def test_folds_share_the_dataset_and_have_splits_and_cores_of_their_own(folder: 
     assert {path.parts[-2] for path in job.inputs if path.name == "posterior.zarr"} == {"trial", *NAMES}
     data = {"held_out_fraction": 0.2, "split_seed": 1, "left_out": {"fold": 1}}
     assert len({split_name(data), split_name({**data, "split_seed": 2}), split_name({**data, "left_out": None})}) == 3
+
+
+def test_no_fold_is_compiled_before_the_whole_experiment_has_been_checked(folder: Path) -> None:
+    """Otherwise hours of sampling may end in a refusal by the analysis."""
+    compiled = Plan(str(folder), str(folder / "results")).inputs("compile")
+    audit = str(folder / "results" / "trial" / "program" / "audit.json")
+    for name in NAMES:
+        (found,) = (each for each in compiled({"experiment": name}) if str(each) == audit)
+        assert found.flags["ancient"], "it does not compile again where only that file is new"
+    assert audit not in map(str, compiled({"experiment": "trial"}))
+
+
+def test_folds_of_many_datasets_are_refused(folder: Path) -> None:
+    with pytest.raises(ValidationError, match=r"left_out.*not together with replicates"):
+        DataSettings(replicates="g", left_out=LeftOut())
 
 
 def test_folds_of_a_sweep_are_those_of_each_member(folder: Path) -> None:
@@ -90,7 +106,7 @@ def test_fields_exclude_each_other_and_folds_are_numbered() -> None:
         Folds(group="a", future="b")
     with pytest.raises(ValidationError, match="there are 3 folds, found 4"):
         LeftOut(folds=3, fold=4)
-    assert LeftOut(rows=(3,)).words == "without row 3"
+    assert LeftOut(rows=(3,), asked_by="loo").words == "without row 3"
     assert LeftOut(rows=tuple(range(1000))).words == "without 1000 rows"
     with pytest.raises(ValidationError, match="without `future`, all rows are scored"):
         Folds(first_share=0.8)
@@ -115,6 +131,6 @@ def test_rows_that_are_left_out_one_by_one_are_named_after_their_numbers(folder:
     names = ("trial-without-row-3", "trial-without-row-17")
     assert found.experiments["trial"].named_experiments("loo") == names
     assert set(found.refits["trial"]) == {*names, *NAMES}
-    assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,))
+    assert found.experiments[names[0]].data.left_out == LeftOut(rows=(3,), asked_by="loo")
     path.write_text(path.read_text().replace("[3, 17]", "[3, -1]"))
     assert "key 'loo.refit" in load_configuration(folder).broken["trial"].message

@@ -183,7 +183,8 @@ def test_rows_left_out_in_another_way_are_refused_and_groups_make_the_error(base
     assert found.members[1].difference.error == pytest.approx(expected)
     said = " ".join(sentences(found))
     assert "on 400 rows (5 folds of whole groups)" in said
-    assert "The verdict on chains of two is fail" in said
+    assert "The verdict on chains of two-fold-1-of-5 is fail: scores of the rows that they leave out" in said
+    assert "chains of two is" not in said
     assert "too small for fewer than 100 groups" in said
     # The bootstrap draws groups: eight equal differences count as one, eight times as large.
     of_one = compare_models({"one": scores(np.zeros(NUM_ROWS // 8)), "two": scores(8 * gap[::8])})

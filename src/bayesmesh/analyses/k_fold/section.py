@@ -45,7 +45,8 @@ def describe(files: Mapping[str, Path]) -> str:
     found = read_sums(files["k_fold.csv"])
     if found is None:
         return ""
-    doubt = " (folds failed)" if found[0]["num_failed"] else ""
+    failed = [fold.experiment for fold in read_folds(files["folds.csv"]) if fold.verdict == "fail"]
+    doubt = f" (failed: {_named(failed)})" if failed else ""
     return f"cross-validated elpd {_text(found[0], 'elpd')}{doubt}"
 
 
@@ -123,6 +124,15 @@ def _table(folds: Sequence[Fold]) -> pd.DataFrame:
         }
     )
     return table.drop(columns="log score") if table["log score"].isna().all() else table
+
+
+def _named(failed: Sequence[str]) -> str:
+    """Return the names of refits, or of many their number; an index has little space.
+
+    >>> _named(["a-fold-1-of-9", "a-fold-2-of-9"]), _named(["a"] * 4)
+    ('a-fold-1-of-9, a-fold-2-of-9', '4 folds')
+    """
+    return ", ".join(failed) if len(failed) <= 3 else f"{len(failed)} folds"
 
 
 def _text(sums: Mapping[str, float], name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject
+from bayesmesh.analyses.base import Analysis, BoundModel, Shapes, Subject, check_chosen
 from bayesmesh.analyses.loo.settings import Options
 from bayesmesh.figures.sections import Section
 
@@ -26,6 +26,7 @@ class Loo(Analysis):
         from bayesmesh.analyses.loo.leave_one_out import KEY
 
         check_rows(KEY, bound.model, bound.data_spec)
+        check_chosen("loo.refit", "row", self.options.refit, bound.shards.num_observations)
         check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:

@@ -88,7 +88,11 @@ def _with_refits(scores: RowScores, refits: Sequence[RefitRows]) -> RowScores:
     is_refit = np.zeros(len(elpd))
     for refit in refits:
         row = refit.row
-        effective[row] += elpd[row] - refit.elpd
+        # Of a row whose likelihood is not finite at some draws, the score with all rows is not known.
+        is_known = np.isfinite(elpd[row]) & np.isfinite(refit.elpd)
+        change = np.full(len(row), np.inf)
+        change[is_known] = elpd[row][is_known] - refit.elpd[is_known]
+        effective[row] += change
         elpd[row], mcse[row], k[row], is_refit[row] = refit.elpd, refit.mcse, 0, 1
     failed = tuple(refit.experiment for refit in refits if refit.verdict == "fail")
     return dataclasses.replace(
@@ -150,6 +154,8 @@ def _repair(
         if (found := match_moments(flat, log_density, own, r_eff, limit)) is not None:
             with_all = statistics[0, row] + statistics[2, row]
             statistics[:4, row] = found.elpd, found.pareto_k, with_all - found.elpd, found.mcse
+            if np.isfinite(statistics[4, row]):
+                statistics[4, row] = found.weights @ density.is_below(found.positions, row)
             repaired.append(row)
     return np.array(repaired, np.int64)
 

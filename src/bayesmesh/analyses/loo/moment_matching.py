@@ -57,11 +57,15 @@ class Matched(NamedTuple):
         elpd: log predictive density, in nats.
         pareto_k: of its weights.
         mcse: Monte Carlo standard error of `elpd`.
+        positions: (draw, coordinate), half of them moved.
+        weights: (draw,) of these, which sum to 1.
     """
 
     elpd: float
     pareto_k: float
     mcse: float
+    positions: np.ndarray
+    weights: np.ndarray
 
 
 def match_moments(
@@ -150,7 +154,7 @@ def _split(
     before = log_density(total.invert(mixed)) - float(np.linalg.slogdet(total.matrix)[1])
     weights, k = _smooth(own - row - np.logaddexp(own, before), r_eff)
     if not math.isfinite(k):
-        return Matched(-math.inf, math.inf, math.inf)
+        return Matched(-math.inf, math.inf, math.inf, mixed, np.full(len(mixed), math.nan))
     elpd = float(logsumexp(weights + row))
     spread = np.exp(weights) * np.expm1(np.clip(row - elpd, None, 300))
-    return Matched(elpd, k, float(np.sqrt(np.square(spread).sum() / r_eff)))
+    return Matched(elpd, k, float(np.sqrt(np.square(spread).sum() / r_eff)), mixed, np.exp(weights))

@@ -64,8 +64,10 @@ def describe(files: Mapping[str, Path]) -> str:
     sums = read_sums(files["loo.csv"])
     if sums is None:
         return ""
-    doubt = " (k high)" if sums["num_high_k"] else ""
-    return f"elpd {_sum_text(sums, 'elpd')}{doubt}"
+    doubts = ["k high"] if sums["num_high_k"] else []
+    if sums["num_refit"] and (failed := read_pointwise(files[POINTWISE])["left_out"].failed):
+        doubts.append(f"failed: {', '.join(failed)}")
+    return f"elpd {_sum_text(sums, 'elpd')}" + (f" ({'; '.join(doubts)})" if doubts else "")
 
 
 def _sum_text(sums: Mapping[str, float], name: str) -> str:

@@ -14,7 +14,7 @@ from bayesmesh.data import base
 from bayesmesh.data.base import Dataset
 from bayesmesh.data.tables.columns import choose_columns
 from bayesmesh.data.tables.spool import Spool
-from bayesmesh.data.tables.table_fields import MatrixField, fields_of, variable_of
+from bayesmesh.data.tables.table_fields import MatrixField, MissingField, fields_of, variable_of
 from bayesmesh.data.tables.table_reader import ROLES, TableReader
 from bayesmesh.errors import DataError
 from bayesmesh.files import JSON
@@ -127,6 +127,7 @@ class Source(base.Source):
             for field, named in about["fields"].items()
             for name, column in ([(field, named)] if isinstance(named, str) else zip(named, named, strict=True))
         }
+        of_one = [(field, named) for field, named in about["fields"].items() if isinstance(named, str)]
         return Dataset(
             rows=rows,
             variables=variables,
@@ -135,6 +136,8 @@ class Source(base.Source):
             constants=self.options.constants,
             declared_counts={"rows": about["counts"]["kept"]},
             facts=_facts(about),
+            ordered=[field for field, named in of_one if named in self.options.levels],
+            absent={field: MissingField(spool, named) for field, named in of_one if "missing" in columns[named]},
         )
 
 

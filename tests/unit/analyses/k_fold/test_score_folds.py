@@ -192,7 +192,9 @@ def test_scores_are_the_exact_predictive_densities(options: Options, tmp_path: P
     if options.future:
         np.testing.assert_array_equal(scores.row, np.sort(rows))
     assert f"elpd {sums['elpd']:.1f}".replace("-", "−") in describe(files)
-    assert scheme in html.unescape(build_section(files).body)
+    said = html.unescape(build_section(files).body)
+    assert scheme in said
+    assert ("A standard error over 6 groups is itself uncertain" in said) == bool(options.group)
 
 
 def test_failed_folds_are_named_and_importance_sampling_is_compared(tmp_path: Path) -> None:
@@ -203,6 +205,7 @@ def test_failed_folds_are_named_and_importance_sampling_is_compared(tmp_path: Pa
     assert scores.failed == ("own-fold-1-of-2", "own-fold-2-of-2")
     single = dataclasses.replace(scores, elpd=scores.elpd + 0.5, scheme="single rows", failed=())
     write_pointwise(tmp_path / "own" / "loo" / "pointwise.zarr", single, None)
+    assert describe(files).endswith("(failed: own-fold-1-of-2, own-fold-2-of-2)")
     section = build_section(files)
     assert "The chains of own-fold-1-of-2, own-fold-2-of-2 have failed their gates" in section.body
     assert f"the difference is −{len(GROUP) / 2:.1f} ± 0.0 nats" in section.body

@@ -13,12 +13,14 @@ import xarray as xr
 from arviz_stats import loo as reference_loo
 from arviz_stats.base import array_stats
 from scipy import stats
+from tensorflow_probability.substrates import jax as tfp
 
+from bayesmesh.analyses._refit_scores import RefitRows
 from bayesmesh.analyses._row_likelihood import RowLikelihood, check_rows, relative_efficiency
 from bayesmesh.analyses.base import BoundModel, Subject
 from bayesmesh.analyses.loo import leave_one_out as leave_one_out_module
 from bayesmesh.analyses.loo.analysis import Loo
-from bayesmesh.analyses.loo.leave_one_out import leave_one_out, leave_out_rows
+from bayesmesh.analyses.loo.leave_one_out import _with_refits, leave_one_out, leave_out_rows
 from bayesmesh.analyses.loo.moment_matching import Affine, match_moments
 from bayesmesh.analyses.loo.section import build_section, describe, sentences
 from bayesmesh.analyses.loo.settings import Options as LooOptions
@@ -31,6 +33,7 @@ from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import Latents, Predictive, Rows
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm
@@ -40,6 +43,8 @@ from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.pointwise import RowScores, read_pointwise
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
+
+tfd = tfp.distributions
 
 NOISE = 1.5
 
@@ -185,7 +190,53 @@ def test_rows_that_are_sampled_without_have_their_exact_scores(tmp_path: Path) -
     np.testing.assert_allclose(after.elpd + after.effective_parameters, before.elpd + before.effective_parameters)
     assert (sums["num_refit"], sums["num_high_k"], sums["num_matched"]) == (2, 0, 0)
     assert "0 of 40 rows with Pareto k above" in said
+    with pytest.raises(ConfigError, match=r"key 'loo.refit': no row 40; there are rows 0 to 39"):
+        Loo(LooOptions(refit=(3, 40))).check(whole.bound, {})
+    # A row that is impossible at some draws has no known effective number of parameters, and the others keep theirs.
+    impossible = dataclasses.replace(before, elpd=np.where(np.arange(40) == 3, -np.inf, before.elpd))
+    impossible = dataclasses.replace(
+        impossible, effective_parameters=np.where(np.arange(40) == 3, np.inf, before.effective_parameters)
+    )
+    refit = RefitRows("one", np.array([3]), np.array([-np.inf]), np.ones(1), x[3:4], 1.0, (0.0, 1.0), 10, "fail")
+    for elpd in (-np.inf, -9.0):
+        found = _with_refits(impossible, [refit._replace(elpd=np.array([elpd]))])
+        assert found.effective_parameters[3] == np.inf
+        assert found.failed == ("one",)
     assert "The scores of 2 rows come from draws that were sampled without the row" in build_section(files).body
+
+
+class Slope(Gaussian):
+    """Rows ``y`` ~ N(mean x, 1), with one coefficient ``mean``."""
+
+    def predict(self, latents: Latents, inputs: Rows) -> Predictive:
+        return tfd.Normal(latents["mean"][0] * inputs["x"][:, 0], 1)
+
+    def log_likelihood(self, latents: Latents, rows: Rows) -> jax.Array:
+        return self.predict(latents, rows).log_prob(self.outcome(rows))
+
+    def outcome(self, rows: Rows) -> jax.Array:
+        return rows["y"]
+
+
+def test_the_calibration_of_a_repaired_row_is_that_without_it(tmp_path: Path) -> None:
+    """A row far from the others in its predictor pulls the slope to itself, so that draws given it predict it too well."""
+    x, generator, scale = np.array([1.0, 1, 1, 1, 1, 6]), np.random.default_rng(1), 5.0
+    y = x + np.array([0.1, -0.2, 0.3, 0.0, -0.1, 3.0])
+    shards = Shards(write_shards(tmp_path, Dataset({"x": x[:, None], "y": y}, constants={"noise_scale": 1.0})))
+    precision = scale**-2 + x @ x
+    draws = x @ y / precision + generator.standard_normal((4, 1000, 1)) / np.sqrt(precision)
+    spec, posterior, files = shards.spec("float64"), write_posterior(tmp_path, {"mean": draws}), files_of(tmp_path)
+    bound, pit = BoundModel(Slope(GaussianOptions(prior_scale=scale), spec), spec, shards), []
+    for num_repaired in (0, 1):
+        leave_out_rows(bound, posterior, 2**26, files, num_repaired)
+        found = read_pointwise(files["pointwise.zarr"])["left_out"]
+        pit.append(found.pit)
+        assert found.is_matched.tolist() == [0, 0, 0, 0, 0, num_repaired]
+    without = 1 / (precision - x[5] ** 2)
+    exact = stats.norm.cdf(y[5], without * x[:5] @ y[:5] * x[5], np.sqrt(without * x[5] ** 2 + 1))
+    assert pit[0][5] - exact < -0.05
+    assert pit[1][5] == pytest.approx(exact, abs=0.03)
+    np.testing.assert_array_equal(pit[0][:5], pit[1][:5])
 
 
 def test_moments_are_matched_in_mean_variance_and_covariance() -> None:
