@@ -52,6 +52,20 @@ class Row:
         return int(value) if math.isfinite(value) else 0
 
 
+def read_only_row(path: Path, required: Sequence[str]) -> Row | None:
+    """Return the row of a CSV file that has one; None if the file does not exist.
+
+    Raises:
+        StoreError: the file is damaged, or has no row or several.
+    """
+    if not path.exists():
+        return None
+    rows = read_csv(path, required)
+    if len(rows) != 1:
+        raise StoreError(f"{path}: {len(rows)} rows instead of one", _REMEDY)
+    return rows[0]
+
+
 def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
     """Return the rows of a CSV file.
 

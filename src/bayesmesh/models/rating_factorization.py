@@ -42,7 +42,7 @@ class Options(Settings):
 
     width: int = Field(10, ge=1, le=4096, description="Length of an embedding.")
     user: str = Field("user", min_length=1, description="Column of the user, a category.")
-    film: str = Field("film", min_length=1, description="Column of what is rated, a category.")
+    film: str = Field("film", min_length=1, description="Column of the rated item, a category.")
     rating: str = Field("rating", min_length=1, description="Column of the rating, a number.")
     likelihood: Literal["gaussian", "ordinal"] = Field(
         "gaussian",

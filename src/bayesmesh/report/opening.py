@@ -1,4 +1,4 @@
-"""Say what was sampled, below the title of a page, and what its verdict is about."""
+"""Describe the run below the title of a page: model, data, size, and the scope of its verdict."""
 
 from __future__ import annotations
 

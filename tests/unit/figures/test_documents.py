@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import read_csv
+from bayesmesh.figures.documents import read_csv, read_only_row
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,12 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     path.write_bytes(b"a,b\n\xff,1\n")
     with pytest.raises(StoreError, match=r"scores\.csv"):
         read_csv(path, ("a",))
+
+
+@pytest.mark.parametrize("rows", ["", "1,2\n3,4\n"])
+def test_another_number_of_rows_than_one_is_damage(tmp_path: Path, rows: str) -> None:
+    path = tmp_path / "sums.csv"
+    assert read_only_row(path, ("a", "b")) is None
+    path.write_text(f"a,b\n{rows}", encoding="utf-8")
+    with pytest.raises(StoreError, match=f"sums.csv: {rows.count(',')} rows instead of one"):
+        read_only_row(path, ("a", "b"))

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import read_csv, render_csv
+from bayesmesh.figures.documents import read_csv, read_only_row, render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.pointwise import RowScores
 
@@ -23,7 +22,7 @@ scored as one."""
 
 
 class Fold(NamedTuple):
-    """What was scored of a fold, a row of ``folds.csv``.
+    """Scores of a fold, a row of ``folds.csv``.
 
     Attributes:
         experiment: the refit.
@@ -76,12 +75,8 @@ def read_sums(path: Path) -> tuple[dict[str, float], str] | None:
     Raises:
         StoreError: the file is damaged.
     """
-    if not path.exists():
-        return None
-    rows = read_csv(path, COLUMNS)
-    if len(rows) != 1:
-        raise StoreError(f"{path}: {len(rows)} rows instead of one", "run the analysis again")
-    return {name: rows[0].number(name) for name in COLUMNS[:-1]}, rows[0].text(COLUMNS[-1])
+    row = read_only_row(path, COLUMNS)
+    return None if row is None else ({name: row.number(name) for name in COLUMNS[:-1]}, row.text(COLUMNS[-1]))
 
 
 def read_folds(path: Path) -> list[Fold]:

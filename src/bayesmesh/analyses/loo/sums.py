@@ -10,8 +10,7 @@ import numpy as np
 
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.diagnostics.uniformity import assess_uniformity
-from bayesmesh.errors import StoreError
-from bayesmesh.figures.documents import read_csv, render_csv
+from bayesmesh.figures.documents import read_only_row, render_csv
 from bayesmesh.files import write_text
 from bayesmesh.store.pointwise import RowScores, sum_error
 
@@ -55,9 +54,5 @@ def read_sums(path: Path) -> dict[str, float] | None:
     Raises:
         StoreError: the file is damaged.
     """
-    if not path.exists():
-        return None
-    rows = read_csv(path, COLUMNS)
-    if len(rows) != 1:
-        raise StoreError(f"{path}: {len(rows)} rows instead of one", "run the analysis again")
-    return {name: rows[0].number(name) for name in COLUMNS}
+    row = read_only_row(path, COLUMNS)
+    return None if row is None else {name: row.number(name) for name in COLUMNS}

@@ -1,4 +1,4 @@
-"""Predict hidden ratings with all draws: what is needed of data and model, and sums over draws for each rating."""
+"""Predict hidden ratings with all draws: requirements on data and model, and sums over draws for each rating."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bayesmesh.store.posterior_reader import Posterior
 KEY = "rating_scores"
 
 FILM = "film"
-"""Field with the code of what is rated."""
+"""Field with the code of the rated item."""
 
 BLOCK_CELLS = 2**15
 """Ratings of a call of the program, times the numbers that a draw predicts for each: one, or a probability for each level."""
