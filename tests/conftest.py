@@ -25,6 +25,9 @@ from rank_promotion import refuse_rank_promotion
 # Set on some machines; every process that a test starts would compile each module that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+CHEAP_COMPILATION = ("--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1")
+"""Options of XLA for programs that run for milliseconds: nothing is optimised, and no thread has a module of its own."""
+
 # Eight virtual devices, so that meshes of 1 to 8 can be compared in one process; and no optimisation, for most programs
 # run for milliseconds and would be optimised for seconds. JAX reads this when it is imported and when its first array is
 # made; both come after this file.
@@ -35,7 +38,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     [
         *os.environ.get("XLA_FLAGS", "").split(),
         "--xla_force_host_platform_device_count=8",
-        "--xla_backend_optimization_level=0",
+        *CHEAP_COMPILATION,
     ]
 )
 
@@ -171,7 +174,7 @@ def user_environment() -> dict[str, str]:
     those of the documentation are compiled as a user's.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_") or k == "JAX_PLATFORMS"}
-    return {**kept, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    return {**kept, "XLA_FLAGS": " ".join(CHEAP_COMPILATION)}
 
 
 @pytest.fixture(scope="session")

@@ -151,6 +151,7 @@ def finished(make: Callable[..., Experiment]) -> Callable[[int], Experiment]:
     return finish
 
 
+@pytest.mark.nightly
 def test_two_processes_of_one_device_draw_as_one_of_two(finished: Callable[[int], Experiment]) -> None:
     one, two = finished(1).posterior(), finished(2).posterior()
     assert one.keys() == two.keys()
