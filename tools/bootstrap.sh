@@ -154,8 +154,8 @@ install_lock() {
 }
 
 # Needed under PYTHONDONTWRITEBYTECODE, where Python would compile everything again at each start.
-# Failures are ignored, because some packages ship files that do not compile.
-byte_compile() { "$venv/bin/python" -m compileall -qq -j 0 "$venv"/lib src || true; }
+# Failures are ignored, because some packages ship files that do not compile; and many ship their tests, which nobody runs.
+byte_compile() { "$venv/bin/python" -m compileall -qq -j 0 -x '/site-packages/.*/tests?/' "$venv"/lib src || true; }
 
 # Records the given locks and those still installed.
 write_stamp() {

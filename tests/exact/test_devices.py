@@ -42,7 +42,10 @@ CASES = [
         for k, mesh in MESHES.items()
         if (m, k) != ("rating_factorization", "chees")
     ),
-    *((model, "hmc", "shard_map", (2, 4)) for model in LOCAL),
+    *(
+        pytest.param(model, "hmc", "shard_map", (2, 4), marks=[pytest.mark.nightly] * (model == "rating_factorization"))
+        for model in LOCAL
+    ),
     # The published regression stands for models without latents that follow the rows.
     ("softmax_regression", "chees", "named", (2, 4)),
     ("softmax_regression", "chees", "shard_map", (1, 7)),

@@ -52,7 +52,7 @@ def compare(draws: np.ndarray, mean: np.ndarray, sd: float) -> np.ndarray:
 IN_FLOAT64 = ("hmc", "nuts", "replica_exchange")
 """One kernel of each kind of step: a trajectory, a tree, and an exchange."""
 
-ALIKE = ("mala", "random_walk", "tempered_smc")
+ALIKE = ("hmc", "mala", "mams", "random_walk", "tempered_smc")
 """Kernels whose adaptation, exchange of chains and trajectories another kernel has too."""
 
 RUNS = [

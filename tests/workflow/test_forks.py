@@ -38,6 +38,7 @@ def test_forks_make_what_processes_make(workspace: Workspace) -> None:
     assert float(row["max_rss"]) > 100
 
 
+@pytest.mark.nightly
 def test_a_fork_goes_on_from_compilation_to_sampling_and_draws_the_same(completed: Workspace, tmp_path: Path) -> None:
     copy = completed.copy(tmp_path / "workspace")
     posterior = Path("results", "films", "posterior.zarr")

@@ -41,7 +41,7 @@ def _tiny(name: str) -> dict:
     return experiment
 
 
-@pytest.fixture(scope="module", params=sorted(TINY))
+@pytest.fixture(scope="module", params=["mnist", pytest.param("movielens", marks=pytest.mark.nightly)])
 def finished(
     request: pytest.FixtureRequest,
     mirror: Path,

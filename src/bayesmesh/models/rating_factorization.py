@@ -105,6 +105,8 @@ class RatingFactorization(Model):
                 twice; names the key.
         """
         own = cast(Options, options)
+        if own.levels and (own.likelihood != "ordinal" or len(own.levels) == 1):
+            raise ConfigError("key 'model.levels': two or more levels, of `likelihood: ordinal` alone", "remove it")
         if own.user == own.film:
             raise ConfigError(f"key 'model.film': '{own.film}' is also the column of the user", "name two columns")
         users, films = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))

@@ -23,7 +23,7 @@ _ELSEWHERE = re.compile(r"(-e|--executor)(=|$)|-e\w")
 """Options with which jobs do not run as processes of this machine."""
 
 _ONLY_SAYS = re.compile(
-    r"-[nhlDFv]|--(dry-?run|help|version|list\S*|lint|unlock|summary|detailed-summary|report|dag|rulegraph|filegraph|d3dag"
+    r"-n\w*|-[hlDv]|--(dry-?run|help|version|list\S*|lint|unlock|summary|detailed-summary|report|dag|rulegraph|filegraph|d3dag"
     r"|cleanup-\S+|archive|containerize|delete-\S+|touch|print-\S+)(=.*)?"
 )
 """Options with which Snakemake runs no job."""
@@ -38,9 +38,8 @@ def run(words: Sequence[str]) -> NoReturn:
     Args:
         words: arguments of ``snakemake``: targets and options.
     """
-    if needs_jobs(words):
-        # It ends with this process.
-        run.server = start_server()  # type: ignore[attr-defined]
+    # Bound to a name: a server ends once its `stdin` here is closed.
+    _server = start_server() if needs_jobs(words) else None
     import_late(_LATE)
     # The profile of this repository reads them.
     sys.argv = ["snakemake", *words]

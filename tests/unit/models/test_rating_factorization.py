@@ -268,3 +268,10 @@ def test_equal_ratings_are_refused() -> None:
     fields = {**spec.fields, "stars": FieldSpec((), "float64")}
     with pytest.raises(ConfigError, match=r"all ratings of 'stars' are 0\.1"):
         prepared(Options(**NAMES), dataclasses.replace(spec, fields=fields), {**rows, "stars": np.full(ROWS, 0.1)})
+
+
+@pytest.mark.parametrize("wrong", [{"levels": (1, 2)}, {"likelihood": "ordinal", "levels": (1,)}])
+def test_levels_that_nothing_uses_are_refused(wrong: dict[str, Any]) -> None:
+    spec, rows = table()
+    with pytest.raises(ConfigError, match=r"key 'model.levels'"):
+        prepared(Options(**NAMES, **wrong), spec, rows)

@@ -151,6 +151,7 @@ def test_float32_is_as_exact_as_it_can_be(case, make_program, rounded, exact, sh
     assert_near(evaluate(case, single, rounded), exact, PRECISION["float32"])
 
 
+@pytest.mark.verify
 def test_both_ways_of_sharding_add_up_in_the_same_order(case, make_program, z) -> None:
     found = [
         evaluate(case, make_program(case, "chees", num_chains=NUM_CHAINS, mesh=(2, 4), row_tile=5, sharding=way), z)

@@ -60,10 +60,11 @@ class Predicted(NamedTuple):
 
 
 def check_ratings(bound: BoundModel, latents: Shapes) -> None:
-    """Check on shapes alone that ratings are held out and can be predicted.
+    """Check, without draws, that ratings are held out and can be predicted.
 
     Raises:
-        ConfigError: nothing is held out; users are not groups of rows; films have no codes; or a number is not predicted.
+        ConfigError: nothing is held out; users are not groups of rows; films have no codes; a number is not predicted; or the
+            model does not know a rating that is held out.
     """
     name = type(bound.model).__name__
     if bound.shards.group_field is None or FILM not in bound.data_spec.fields:
@@ -77,6 +78,7 @@ def check_ratings(bound: BoundModel, latents: Shapes) -> None:
     check_predictions(KEY, bound, latents, use)
     if not isinstance(bound.shards.held_out(), dict):
         raise unsuitable(KEY, "no ratings are held out; write `held_out_fraction: 0.2` under the key 'data'")
+    hidden_cells(bound)
 
 
 def hidden_cells(bound: BoundModel) -> Cells:

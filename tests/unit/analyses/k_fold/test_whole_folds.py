@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,6 @@ from bayesmesh.store.pointwise import read_pointwise
 
 tfd = tfp.distributions
 
-IS_NIGHTLY = bool(os.environ.get("BAYESMESH_NIGHTLY"))
-
 NOISE, SHAPE, NUM_ROWS = 0.7, (4, 1000), 24
 X = np.random.default_rng(1).standard_normal(NUM_ROWS)
 Y = 0.4 + 1.1 * X + NOISE * np.random.default_rng(2).standard_normal(NUM_ROWS)
@@ -54,6 +51,17 @@ def walk(latents, data):
     """Each row depends on the one before it."""
     before = jnp.concatenate([jnp.zeros(1, data["y"].dtype), data["y"][:-1]])
     return tfd.Normal(latents["coefficients"][0] * before, NOISE).log_prob(data["y"]).sum()
+
+
+def stationary(latents, data):
+    """A series that is as likely in reverse."""
+    first, last, inner = data["y"][:-1], data["y"][1:], data["y"][1:-1]
+    slope = 0.9 * jnp.tanh(latents["coefficients"][0])
+    return ((last * first).sum() * slope - 0.5 * slope**2 * (inner**2).sum()) / NOISE**2
+
+
+def nowhere_finite(latents, data):
+    return regression(latents, data) - jnp.inf
 
 
 def of_fixed_length(latents, data):
@@ -125,6 +133,8 @@ def test_folds_have_the_exact_predictive_density_of_their_rows_together(options:
     [
         ("walk", Options(), "depends on the order of the rows .*future: FIELD` leaves out what comes last"),
         ("walk", Options(future="group"), "depends on the order of the rows .*not in the order of 'group'"),
+        ("stationary", Options(), "depends on the order of the rows .* in another order"),
+        ("nowhere_finite", Options(), "is not finite at 4 draws of its prior"),
         ("of_fixed_length", Options(), "has no likelihood of fewer rows, so that none can be left out: "),
         ("of_fixed_length", Options(future="time"), "has no likelihood of fewer rows"),
     ],
@@ -157,7 +167,7 @@ def pymc_regression(rows):
     return model
 
 
-@pytest.mark.skipif(not IS_NIGHTLY, reason="three models of other libraries, in make nightly")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("package", "options"), [("numpyro", {"whole": True}), ("pymc", {"whole": True}), ("pymc", {"given": "arrays"})]
 )
