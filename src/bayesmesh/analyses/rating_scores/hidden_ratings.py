@@ -76,9 +76,13 @@ def check_ratings(bound: BoundModel, latents: Shapes) -> None:
         return predictive.mean()  # type: ignore[attr-defined]  # of a distribution of numbers
 
     check_predictions(KEY, bound, latents, use)
-    if not isinstance(bound.shards.held_out(), dict):
+    held_out = bound.shards.held_out()
+    if not isinstance(held_out, dict):
         raise unsuitable(KEY, "no ratings are held out; write `held_out_fraction: 0.2` under the key 'data'")
-    hidden_cells(bound)
+    ratings = _outcomes(bound, held_out)
+    if (unknown := np.flatnonzero(~np.isfinite(ratings))).size:
+        problem = f"{unknown.size} hidden ratings are not among those that the model knows, the first in held-out row {unknown[0]}"
+        raise unsuitable(KEY, f"{problem}; list all possible ratings under the key 'model.levels'")
 
 
 def hidden_cells(bound: BoundModel) -> Cells:
@@ -87,12 +91,7 @@ def hidden_cells(bound: BoundModel) -> Cells:
     prepared, plain = bound.shards.held_out(), Shards(bound.shards.path).held_out()
     if group is None or not isinstance(prepared, dict) or not isinstance(plain, dict):
         raise unsuitable(KEY, "no ratings are held out")
-    cells = _cells(bound, prepared, plain[group])
-    if (unknown := np.flatnonzero(~np.isfinite(cells.rating))).size:
-        user, film = (int(each[unknown[0]]) for each in (cells.user, cells.film))
-        problem = f"{unknown.size} hidden ratings are not among those that the model knows, the first that of user {user} for film {film}"
-        raise unsuitable(KEY, f"{problem}; list all possible ratings under the key 'model.levels'")
-    return cells
+    return _cells(bound, prepared, plain[group])
 
 
 def training_cells(bound: BoundModel) -> Iterator[Cells]:
@@ -105,8 +104,12 @@ def training_cells(bound: BoundModel) -> Iterator[Cells]:
 
 
 def _cells(bound: BoundModel, rows: dict[str, np.ndarray], users: np.ndarray) -> Cells:
-    outcome = np.asarray(bound.model.outcome({k: jnp.asarray(v) for k, v in rows.items()}), np.float64)
-    return Cells(np.asarray(users, np.int64), np.asarray(rows[FILM], np.int64), outcome)
+    return Cells(np.asarray(users, np.int64), np.asarray(rows[FILM], np.int64), _outcomes(bound, rows))
+
+
+def _outcomes(bound: BoundModel, rows: dict[str, np.ndarray]) -> np.ndarray:
+    """Return (row,) ratings, float64; not a number where the model does not know a rating."""
+    return np.asarray(bound.model.outcome({k: jnp.asarray(v) for k, v in rows.items()}), np.float64)
 
 
 def block_ratings(bound: BoundModel, draws: DrawBlocks, row: dict[str, np.ndarray]) -> int:
