@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, blocks_of_rows
 from bayesmesh.analyses.base import BoundModel
+from bayesmesh.models._local_latents import align_local
 from bayesmesh.models.base import Latents, Rows
 from bayesmesh.store.draw_chunks import CHUNK_DRAWS
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
@@ -68,7 +69,7 @@ class LogDensity:
         """Return the latents at a position in the experiment's dtype, local ones aligned with rows of some entries."""
         latents = self._bijector.forward(self._split(position))
         draw = {k: v.astype(self._spec.dtype) for k, v in latents.items()}
-        return {**draw, **{k: jnp.take(draw[k], entries, axis=axis) for k, axis in self._model.local_latents.items()}}
+        return align_local(self._model, draw, entries)
 
     def _sum_rows(self, position: jax.Array, rows: Rows, entries: jax.Array, is_row: jax.Array) -> jax.Array:
         values = self._model.log_likelihood(self._aligned(position, entries), rows)

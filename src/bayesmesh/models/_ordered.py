@@ -46,7 +46,7 @@ def log_mass(
     """Return the log probability of a level of each row, in nats; minus infinity of one behind the last.
 
     Args:
-        predictor: what is subtracted from the cutpoints.
+        predictor: linear predictor, subtracted from the cutpoints.
         baseline: probabilities of the levels where it is 0.
         level: number of the level.
     """

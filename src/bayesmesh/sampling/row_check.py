@@ -16,6 +16,7 @@ import numpy as np
 from bayesmesh.config.user_code import explaining, place_of
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._local_latents import align_local
 from bayesmesh.models.base import Model
 from bayesmesh.sampling.density import device_dtype
 
@@ -90,8 +91,7 @@ def _evaluate(model: Model, spec: DataSpec, rows: Mapping[str, jax.Array]) -> _V
     def of(order: list[int]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         at = jnp.asarray(order)
         entries = jnp.asarray(spec.entries_of(np.asarray(order)))
-        local = {k: jnp.take(latents[k], entries, axis=axis) for k, axis in model.local_latents.items()}
-        return {**latents, **local}, {k: v[at] for k, v in rows.items()}
+        return align_local(model, latents, entries), {k: v[at] for k, v in rows.items()}
 
     every, is_row = of([0, 1, 2]), jnp.asarray([True, False, True])
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float, UInt32
 
 from bayesmesh.errors import ConfigError
+from bayesmesh.models._local_latents import align_local
 from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.program import Arguments, ChainState, GroupKey, Program
 from bayesmesh.sampling.start_points import choose_points, place_starts
@@ -210,9 +211,9 @@ def _likelihood_faults(
     """Yield what is not finite in the log likelihood of a block of rows and in its gradient."""
     num_rows, shapes = len(next(iter(rows.values()))), target.data_shapes()
     entries = target.spec.entries_of(first + np.arange(num_rows))
-    aligned = {k: jnp.take(latents[k], entries, axis=axis) for k, axis in target.model.local_latents.items()}
+    aligned = align_local(target.model, latents, entries)
     on_device = {k: jnp.asarray(v, shapes[k].dtype) for k, v in rows.items()}
-    values = np.asarray(target.model.log_likelihood({**latents, **aligned}, on_device))
+    values = np.asarray(target.model.log_likelihood(aligned, on_device))
     if (odd := np.flatnonzero(~np.isfinite(values))).size:
         said = (
             f"{values[i]} in row {first + i} ({', '.join(f'{k} = {_abridged(v[i])}' for k, v in rows.items())})"

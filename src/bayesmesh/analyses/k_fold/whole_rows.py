@@ -15,7 +15,7 @@ from bayesmesh.analyses.k_fold.settings import Options
 from bayesmesh.data.base import DataSpec, FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Latents, Model
-from bayesmesh.store.draw_chunks import CHUNK_DRAWS, iterate_chunks
+from bayesmesh.store.draw_chunks import CHUNK_DRAWS, in_dtype, iterate_chunks
 from bayesmesh.store.posterior_reader import BLOCK_BYTES, Posterior
 
 KEY = "k_fold"
@@ -46,7 +46,7 @@ class SomeRows:
         if preparation is not None:
             found = dataclasses.replace(found, constants={**spec.constants, **preparation.constants})
         self.spec, self.model = found, type(model)(model.options, found)
-        self._rows = {k: jnp.asarray(v.astype(dtype) if v.dtype.kind == "f" else v) for k, v in whole.items()}
+        self._rows = {k: jnp.asarray(in_dtype(v, dtype)) for k, v in whole.items()}
 
     def log_likelihood(self, draw: Latents) -> jax.Array:
         """Return the log likelihood of these rows together at one draw, in nats."""
