@@ -93,7 +93,7 @@ def withdraw_isolated(result: GateResult) -> GateResult:
 
     In a funnel a few divergences are the only trace of a neck that chains do not enter.
     """
-    if result.name != "divergences" or result.verdict != "warn" or not result.message.endswith(_ALLOWED):
+    if result.name != "divergences" or result.verdict != "warn" or result.severity == "warn":
         return result
     said = f"{result.message.removesuffix(_ALLOWED)}; few, but in a funnel they are the edge of a neck that chains do not enter"
     return result.model_copy(update={"verdict": result.severity, "message": said})
