@@ -23,7 +23,7 @@ def read_column(dataset: Dataset, key: str, name: str, use: Use) -> np.ndarray:
         use: what its values are used for.
 
     Raises:
-        DataError: there is no such field, rows hold no value of it, or its values have no order where they need one.
+        DataError: the field does not exist, has missing values, or is unordered where an order is needed.
     """
     rows = dataset.rows
     if name not in rows or len(rows[name].shape) != 1:

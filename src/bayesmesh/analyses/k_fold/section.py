@@ -61,7 +61,7 @@ def sentences(sums: Mapping[str, float], scheme: str, folds: Sequence[Fold]) -> 
     said = [
         f"The model takes all rows as one, so that each fold is predicted as one, from draws that were sampled without it. The "
         f"sum of log scores of {formats.count(num_clusters)} folds with {formats.count(num_rows)} rows is {_text(sums, 'elpd')} "
-        f"({scheme}), its error being that over folds. Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats."
+        f"({scheme}), with its standard error over folds. Its Monte Carlo error is {formats.real(sums['elpd_mcse'], 2)} nats."
         if is_joint
         else f"Predicted from draws that were sampled without it, a row has a log score of {formats.real(mean)} ± "
         f"{formats.real(error, 2)} nats on average; the sum over {formats.count(num_rows)} rows{over} is "

@@ -113,7 +113,7 @@ def _outcomes(bound: BoundModel, rows: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def block_ratings(bound: BoundModel, draws: DrawBlocks, row: dict[str, np.ndarray]) -> int:
-    """Return the ratings of a call of the program, from what is predicted for one row."""
+    """Return how many ratings a call of the program takes, by the size of the prediction for one row."""
 
     def predict(draw: Latents, row: Rows) -> list[Array]:
         return jax.tree.leaves(bound.model.predict(draws.align(draw, np.zeros(1, np.int64)), row))
