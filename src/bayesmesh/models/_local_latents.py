@@ -9,7 +9,7 @@ import numpy as np
 from bayesmesh.models.base import Latents, Model
 
 
-def align_local(model: Model, draw: Latents, entries: jax.Array | np.ndarray) -> Latents:
+def align_local(model: Model, draw: Latents, entries: jax.Array | np.ndarray) -> dict[str, jax.Array]:
     """Return the latents of a draw with local ones aligned with rows.
 
     Args:
