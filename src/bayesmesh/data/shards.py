@@ -95,6 +95,13 @@ class Shards:
         for start in range(0, self.num_rows, BLOCK_ROWS):
             yield self.read_rows(start, min(self.num_rows, start + BLOCK_ROWS))
 
+    def all_blocks(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield training rows in blocks, then the held-out rows and the test rows, as the source has them."""
+        plain = Shards(self.path)
+        yield from plain.blocks()
+        held_out = plain.held_out()
+        yield from (part for part in (held_out, plain.test_rows()) if isinstance(part, dict) and part)
+
     @property
     def num_observations(self) -> int:
         """Training rows as the source counts them."""

@@ -227,6 +227,20 @@ class Model(ByUnit, ABC):
         del options, spec, read_blocks
         return None
 
+    @classmethod
+    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+        """Refuse data that the model cannot take; asked once, before anything is compiled. By default all are taken.
+
+        Args:
+            options: of the model.
+            spec: the data as the source has them.
+            read_blocks: returns an iterator over all rows of the source: training, held-out and test rows.
+
+        Raises:
+            ConfigError: names the key.
+        """
+        del options, spec, read_blocks
+
     def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
         """Return latents at which chains may start, computed from the data, for ``sampling.initial.method: model``.
 

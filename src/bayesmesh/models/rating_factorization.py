@@ -101,18 +101,15 @@ class RatingFactorization(Model):
         """Sort rows by user, and compute mean and standard deviation of the ratings.
 
         Raises:
-            ConfigError: a column is missing, of another kind or named twice, all ratings are equal, or a user has rated a film
-                twice; names the key.
+            ConfigError: a column is missing, of another kind or named twice, or all ratings are equal; names the key.
         """
         own = cast(Options, options)
         if own.levels and (own.likelihood != "ordinal" or len(own.levels) == 1):
             raise ConfigError("key 'model.levels': two or more levels, of `likelihood: ordinal` alone", "remove it")
         if own.user == own.film:
             raise ConfigError(f"key 'model.film': '{own.film}' is also the column of the user", "name two columns")
-        users, films = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
+        users, _ = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
         _check_rating(spec, own.rating)
-        if own.repeated == "refuse":
-            _check_repeated(((block[own.user], block[own.film]) for block in read_blocks()), users, films)
         mean, sd = _moments(block[own.rating] for block in read_blocks())
         # The mean of equal numbers may be another one by rounding.
         if sd <= 1e-12 * abs(mean):
@@ -131,6 +128,18 @@ class RatingFactorization(Model):
 
         about = {"rating_mean": mean, "rating_sd": sd}
         return Preparation(of_rows, about, own.user, len(users), arrays={"levels": levels} if len(levels) else {})
+
+    @classmethod
+    def check_all_rows(cls, options: Settings, spec: SpecLike, read_blocks: Callable[[], Iterator[HostRows]]) -> None:
+        """Refuse two ratings of one film by one user, also where the split has parted them: one would predict the other.
+
+        Raises:
+            ConfigError: names user and film.
+        """
+        own = cast(Options, options)
+        if own.repeated == "refuse":
+            users, films = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
+            _check_repeated(((block[own.user], block[own.film]) for block in read_blocks()), users, films)
 
     @property
     def _is_ordinal(self) -> bool:

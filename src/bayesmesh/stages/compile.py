@@ -50,7 +50,7 @@ def run(
         rank: rank of this process; a single process if None.
 
     Raises:
-        ConfigError: the model reads fields that the data lack; or model or data do not support the stages in `later`;
+        ConfigError: the model refuses the data, or reads fields that the data lack; or model or data do not support the stages in `later`;
             or the program grows with the data beyond what can be compiled;
             or the number of processes differs from the experiment's.
         PeerError: another process failed.
@@ -63,6 +63,7 @@ def run(
             find_devices(compute)
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
+            _check_all_rows(spec, shards)
             latents = check_reading(spec, data_spec)
             model = model_of(spec, data_spec)
             check_later(later, model, data_spec, shards, latents)
@@ -100,6 +101,13 @@ def run(
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})
             keep_programs(spec, shards.fingerprint, observed, program, {k: compiled[k].compiled for k in PROGRAMS})
     return _line(program, lengths, seconds, programs, growth)
+
+
+def _check_all_rows(spec: StageSpec, shards: Shards) -> None:
+    """Let the model refuse its data, held-out rows included."""
+    model_class, options = spec.component("model")
+    with in_file_of(spec):
+        model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
 
 
 def _growth(spec: StageSpec, data_spec: DataSpec, ledger: Ledger) -> tuple[dict[str, int], str]:

@@ -181,3 +181,12 @@ def test_held_out_rows(dataset: Dataset, layout: DataLayout) -> None:
     assert len(hidden["label"]) == 7
     together = np.concatenate([shards.read_rows(0, 60)["features"], hidden["features"]])
     np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(dataset.rows["features"], axis=0))
+
+
+def test_all_blocks_have_the_rows_that_were_held_out(dataset: Dataset, layout: DataLayout) -> None:
+    shard(dataset, DataSettings(held_out_fraction=0.3), layout)
+    found = [block["label"] for block in Shards(layout.shards).all_blocks()]
+    rows, tests = dataset.rows["label"], dataset.test_rows["label"]
+    assert [len(each) for each in found] == [47, 20, len(tests)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(found[:2])), np.sort(rows))
+    np.testing.assert_array_equal(found[2], tests)

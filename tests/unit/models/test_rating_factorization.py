@@ -229,11 +229,17 @@ def test_a_rare_level_has_the_gradient_of_its_probability_in_float32() -> None:
 
 def test_two_ratings_of_one_user_and_film_are_refused_unless_kept() -> None:
     spec, rows = table()
+    refusing, keeping = (Options(**{**NAMES, "repeated": word}) for word in ("refuse", "keep"))
+    check = RatingFactorization.check_all_rows
     with pytest.raises(ConfigError, match=r"(?s)user 'reader \d' has rated '[abcd]' more than once.*repeated: keep"):
-        prepared(Options(**{**NAMES, "repeated": "refuse"}), spec, rows)
+        check(refusing, spec, lambda: iter([rows]))
+    check(keeping, spec, lambda: iter([rows]))
     cells = np.unique(rows["reader"] * FILMS + rows["book"], return_index=True)[1]
     once = {k: v[cells] for k, v in rows.items()}
-    prepared(Options(**{**NAMES, "repeated": "refuse"}), dataclasses.replace(spec, num_rows=len(cells)), once)
+    check(refusing, spec, lambda: iter([once]))
+    # Held-out rows are a block of their own.
+    with pytest.raises(ConfigError, match="more than once, and there are 1 such ratings"):
+        check(refusing, spec, lambda: iter([once, {k: v[3:4] for k, v in once.items()}]))
 
 
 def test_moments_of_blocks_are_those_of_all_ratings() -> None:
