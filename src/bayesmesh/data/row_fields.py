@@ -41,6 +41,6 @@ def read_column(dataset: Dataset, key: str, name: str, use: Use) -> np.ndarray:
         first = ", ".join(about.levels[:3])
         raise DataError(
             f"{key}: '{name}' is a category, whose levels are in alphabetical order ({first}), which need not be that of time",
-            f"use a column of numbers or times; or write all levels from the first to the last:\n    data:\n      levels:\n        {name}: [...]",
+            f"use a column of numbers or times; or write all levels from the first to the last:\n    data:\n      levels:\n        {name}: [...]\n  (a source of your own names it in `Dataset.ordered`)",
         )
     return np.asarray(rows[name][:])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +27,12 @@ MOST_LEVELS = 2**20
 """Of a category; more are texts of their own for every row, which no model takes."""
 
 _DAY_NS = 86_400 * 10**9
+
+_EXACT = 2**53
+"""Whole numbers above it are not all numbers of float64."""
+
+_WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}([,_ ]\d{3})+(\.\d+)?|\d+,\d+|\d+(\.\d+)?(?=\s?%))\s?%?")
+"""Numbers as people write them, and programs do not read them: 1,500 and 1,5 and 12%."""
 
 
 class Misfit(Exception):
@@ -128,7 +136,7 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
         else:
             numbers = cells.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        index = _first_refused(cells, kind)
+        index = _first_refused(cells, pa.timestamp("ns") if kind == "time" else pa.float64())
         raise Misfit(index, str(cells[index])) from error
     values = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
     with np.errstate(invalid="ignore"):
@@ -136,18 +144,26 @@ def to_numbers(cells: pa.Array, kind: Kind = "number") -> np.ndarray:
     if kind == "integer" and is_broken.any():
         cell = int(np.argmax(is_broken))
         raise Misfit(cell, str(cells[cell]))
+    if kind != "time":
+        _check_exact(cells, values)
     return values
 
 
-def _first_refused(cells: pa.Array, kind: Kind) -> int:
+def _check_exact(cells: pa.Array, values: np.ndarray) -> None:
+    """Refuse a text of digits that float64 does not hold: two identifiers could become one. Arrow refuses such integers."""
+    for cell in map(int, np.flatnonzero(np.abs(values) >= _EXACT)):
+        text = str(cells[cell]).lstrip("+-")
+        if text.isdecimal() and int(text) != int(abs(values[cell])):
+            raise Misfit(cell, str(cells[cell]))
+
+
+def _first_refused(cells: pa.Array, wanted: pa.DataType) -> int:
     """Return the index of the first cell that cannot be converted, by bisection."""
     import pyarrow as pa
 
-    kind_of = pa.timestamp("ns") if kind == "time" else pa.float64()
-
     def is_refused(part: pa.Array) -> bool:
         try:
-            part.cast(kind_of)
+            part.cast(wanted)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return True
         return False
@@ -170,7 +186,7 @@ class Levels:
     """
 
     def __init__(self, declared: Sequence[str] | None = None) -> None:
-        self._codes = {level: code for code, level in enumerate(declared or ())}
+        self._codes = {_composed(level): code for code, level in enumerate(declared or ())}
         self._is_open = declared is None
 
     def encode(self, cells: pa.Array) -> np.ndarray:
@@ -183,8 +199,11 @@ class Levels:
 
         if pa.types.is_floating(cells.type):
             cells = _texts_of_floats(cells)
-        encoded = cells.cast(pa.string()).dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
+        try:
+            encoded = cells.cast(pa.string()).dictionary_encode()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Misfit(_first_refused(cells, pa.string()), f"a value of type {cells.type}") from error
+        texts = [*map(_composed, encoded.dictionary.to_pylist())]
         if self._is_open:
             for text in texts:
                 self._codes.setdefault(text, len(self._codes))
@@ -216,6 +235,34 @@ class Levels:
         order = sorted(names, key=_number_or_text(names)) if self._is_open else names
         final = {name: code for code, name in enumerate(order)}
         return tuple(order), np.array([final[name] for name in names], np.int32)
+
+
+def _composed(text: str) -> str:
+    """Return a text with accents as one character each: texts that look alike are one level.
+
+    >>> _composed("a\u0301") == "\u00e1"
+    True
+    """
+    return unicodedata.normalize("NFC", text)
+
+
+def doubtful_number(levels: Sequence[str]) -> str | None:
+    """Return a level that is not a number where the others seem to be; None of a plain category.
+
+    >>> doubtful_number(["n/a", "2.5", "3.5"]), doubtful_number(["1,5", "2,5"]), doubtful_number(["A", "B", "1"])
+    ('n/a', '1,5', None)
+    """
+    others = [level for level in levels if not _is_number(level)]
+    num_numbers = len(levels) - len(others)
+    is_doubtful = all(map(_WRITTEN_NUMBER.fullmatch, others)) or num_numbers >= max(2, len(others))
+    return others[0] if others and is_doubtful else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return "_" not in text and bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def _number_or_text(names: Sequence[str]) -> Callable[[str], tuple[float, str]] | None:

@@ -11,6 +11,7 @@ import ast
 import datetime
 import operator
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -154,7 +155,8 @@ class RowFilter:
     def _evaluate(self, node: ast.expr, columns: Mapping[str, Cells]) -> _Value:
         match node:
             case ast.Constant(value=str(text)):
-                return text
+                # As levels are, see `columns`.
+                return unicodedata.normalize("NFC", text)
             case ast.Constant(value=int() | float() as number):
                 return float(number)
             case ast.Name(id=name):

@@ -191,6 +191,25 @@ def _csv_blocks(file: TableFile, names: Sequence[str]) -> Iterator[dict[str, Any
     written = dict(zip(file.written, file.read_csv(None).schema.names, strict=True))
     for batch in file.read_csv([written[name] for name in names]):
         yield {name: pc.utf8_trim_whitespace(batch.column(written[name])) for name in names}
+    _check_quotes(file)
+
+
+def _check_quotes(file: TableFile) -> None:
+    """Refuse a file with an odd number of quotes whose last row has several lines: a quote is not closed."""
+    stream, count = file.open_text(), 0
+    while part := stream.read(BLOCK_BYTES):
+        count += part.count(b'"')
+    # An inch sign within a cell is not a quote; and a quote that is not closed takes all further lines.
+    if count % 2 == 0:
+        return
+    last = None
+    for batch in file.read_csv(file.read_csv(None).schema.names):
+        last = batch.slice(batch.num_rows - 1) if batch.num_rows else last
+    if last is not None and any("\n" in str(cell).strip("\r\n") for column in last.columns for cell in column):
+        raise DataError(
+            f"{file.path}: a quote is not closed, so that the last row would have taken all lines behind it",
+            "close the quote, or double a quote within a quoted text",
+        )
 
 
 # -- lines of JSON --------------------------------------------------------------------------------------------------------
@@ -205,12 +224,29 @@ def _json_rows(file: TableFile) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+                row = json.loads(
+                    line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_twins
+                )
             except json.JSONDecodeError as error:
                 raise DataError(f"{file.path}, line {number}: not JSON: {error}", "write one object a line") from error
+            except _Twins as error:
+                problem = f"{file.path}, line {number}: '{error}' stands there twice"
+                raise DataError(problem, "write one value a column") from error
             if not isinstance(row, dict):
                 raise DataError(f"{file.path}, line {number}: not an object", 'write lines such as {"x": 1.5}')
             yield number, row
+
+
+class _Twins(Exception):
+    """A key of an object stands there twice."""
+
+
+def _without_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twins(next(name for name in names if names.count(name) > 1))
+    return found
 
 
 def _json_names(file: TableFile) -> list[str]:

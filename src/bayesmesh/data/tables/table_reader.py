@@ -16,6 +16,7 @@ from bayesmesh.data.tables.columns import (
     Levels,
     Misfit,
     choose_columns,
+    doubtful_number,
     infer_kind,
     to_numbers,
     without_missing,
@@ -88,7 +89,10 @@ class TableReader:
         self._kinds: dict[str, Kind | None] = {
             name: "category" if name in options.levels else options.types.get(name) for name in used
         }
+        open_names = {name for name, kind in self._kinds.items() if kind is None}
         self._settle()
+        is_text = any(file.is_text for file in self._files)
+        self._guessed = {name for name in open_names if self._kinds[name] == "category"} if is_text else set()
         self._levels = {n: Levels(options.levels.get(n)) for n in self._names if self._kinds[n] == "category"}
         self._indicated = choose_columns(self._names, options.indicate_missing, "data.indicate_missing")
         self._standardised = choose_columns(self._names, options.standardise, "data.standardise")
@@ -227,6 +231,10 @@ class TableReader:
 
     def _misfit(self, file: TableFile, row: int, name: str, text: str) -> DataError:
         where, kind = f"{file.path}, row {row}: '{name}'", self._kinds[name]
+        if kind == "category" and text.startswith("a value of type"):
+            return DataError(
+                f"{where} holds {text} instead of a text", f"leave the column out: columns: ['*', '-{name}']"
+            )
         if kind == "category" and self._options.levels.get(name) is None:
             return DataError(f"{where}: more than 1,048,576 levels", f"leave the column out: columns: ['*', '-{name}']")
         if kind == "category":
@@ -273,6 +281,8 @@ class TableReader:
                 )
             if name in self._levels:
                 levels, codes = self._levels[name].ordered()
+                if name in self._guessed:
+                    self._check_guess(name, levels)
                 described[name] |= {"levels": list(levels), "codes": codes.tolist()}
             elif name in self._standardised or name in self._indicated:
                 mean, scale = _moments(spool, name)
@@ -284,6 +294,16 @@ class TableReader:
                 if name in self._standardised:
                     described[name] |= {"mean": mean, "scale": scale}
         return described
+
+    def _check_guess(self, name: str, levels: Sequence[str]) -> None:
+        """Refuse a category that nobody declared and whose levels seem to be numbers."""
+        if (text := doubtful_number(levels)) is not None:
+            shown = ", ".join(f"'{level}'" for level in levels[:4])
+            raise DataError(
+                f"{self._files[0].path}: '{name}' would be a category, because '{text}' is not a number, but its cells seem to be ({shown})",
+                "write numbers as 1500.5, list other texts in the key 'data.missing_values', or say that it is one:\n"
+                f"    data:\n      types:\n        {name}: category",
+            )
 
 
 def _refuse_nested(file: TableFile, name: str, cells: Any) -> None:

@@ -252,3 +252,52 @@ def test_a_role_that_does_not_fit_is_refused(tmp_path: Path, text: str, options:
     with pytest.raises(DataError, match=re.escape(says)) as caught:
         read(tmp_path, text, **options)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("x,y\nn/a,1\n2.5,2\n3.5,3\n", {}, "'x' would be a category, because 'n/a' is not a number"),
+        ('x,y\n"1,500",1\n900,2\n', {}, "'x' would be a category, because '1,500' is not a number"),
+        ("x,y\n5%,1\n6%,2\n", {}, "because '5%' is not a number"),
+        ("id\n1\n9007199254740993\n", {}, "row 2: 'id' is not a number but '9007199254740993'"),
+        ("id\n9007199254740993\n1\n", {"types": {"id": "integer"}}, "row 1: 'id' is not a whole number"),
+        ('x,t\n1,"abc\n2,d\n3,e\n', {}, "a quote is not closed"),
+        ('x,t\n1,"abc\n2,d\n3,e\n', {"columns": ["x"]}, "a quote is not closed"),
+    ],
+)
+def test_cells_that_would_be_read_as_something_else_are_refused(
+    tmp_path: Path, text: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(said)):
+        read(tmp_path, text, **options)
+
+
+def test_what_is_declared_or_plain_is_read_as_it_is(tmp_path: Path) -> None:
+    text = 'x,size,t\nn/a,"5"" pipe",a\u0301\n2.5,4,\u00e1\n3.5,"a\nb",b\n'
+    dataset = read(tmp_path, text, types={"x": "category"})
+    assert dataset.variables["x"].levels == ("2.5", "3.5", "n/a")
+    assert dataset.variables["size"].levels == ("4", '5" pipe', "a\nb")
+    # The same letter, written in two ways.
+    assert dataset.rows["t"][:].tolist() == [1, 1, 0]
+
+
+def test_a_key_that_stands_twice_in_a_line_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 2: 'x' stands there twice"):
+        read(tmp_path, '{"x": 1}\n{"x": 2, "x": 3}\n', "lines.jsonl")
+
+
+def test_a_declared_category_of_lists_or_bytes_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for number, (values, said) in enumerate(
+        (([[1], [2]], "holds a value of type list"), ([b"a", b"\xff"], "holds a value of type binary"))
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        parquet.write_table(pa.table({"x": pa.array(values)}), folder / "cells.parquet")
+        with pytest.raises(DataError, match=said):
+            Source(Options.model_validate({"files": str(folder / "cells.parquet"), "types": {"x": "category"}})).fetch(
+                folder
+            )
