@@ -255,7 +255,14 @@ class ExperimentBase(Settings):
             )
 
     def _gate_conflicts(self) -> Iterator[tuple[str, str, str]]:
-        """Yield key, problem and remedy of effective sample sizes beyond what all draws can have; defaults are left alone."""
+        """Yield key, problem and remedy of gates that no draws of these chains can be assessed by; defaults are left alone."""
+        superchains, chains = self.gates.superchains, self.sampling.chains
+        if superchains is not None and chains % superchains:
+            yield (
+                "gates.superchains",
+                f"{superchains} superchains do not divide {chains} chains evenly",
+                f"give the number of different starting points, one of {_divisors(chains)}",
+            )
         num_draws = self.sampling.chains * self.sampling.draws
         # Estimates are bounded so, as in Stan and ArviZ: anticorrelated draws count for more than independent ones.
         most = num_draws * math.log10(num_draws)

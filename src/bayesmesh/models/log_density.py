@@ -83,7 +83,11 @@ class Options(Settings):
         description="Function of data that returns latents at which chains start with `sampling.initial.method: model`, as a "
         "dict of arrays; with one more axis in front they are several points.",
     )
-    outcome_field: str = Field("y", description="Field that `predictive_function` is about.")
+    outcome_field: str | None = Field(
+        None,
+        description="Field that the function is a density of, and `predictive_function` a distribution of. Where there is a "
+        "`predictive_function`, it is `y` by default; without either, the outcome is not known, and scores are not compared.",
+    )
 
 
 class LogDensity(Model):
@@ -103,6 +107,9 @@ class LogDensity(Model):
             found = f"found {' and '.join(given)}" if given else "found neither"
             remedy = 'for example\n    model:\n      prior: {mean: "normal(0, 1)", noise: "half_normal(1)"}'
             raise ConfigError(f"key 'model': a prior or a test point is needed, {found}", remedy)
+        if own.outcome_field is not None and own.outcome_field not in spec.fields:
+            problem = f"key 'model.outcome_field': the data have no field '{own.outcome_field}'"
+            raise ConfigError(problem, suggest(own.outcome_field, spec.fields))
         for name in own.support:
             if name not in (own.test_point or {}):
                 remedy = suggest(name, own.test_point) if own.test_point else "the prior tells the support"
@@ -173,8 +180,10 @@ class LogDensity(Model):
         return _OfDatasets(load_function(self.options.predictive_function), latents, inputs)
 
     def outcome(self, rows: Rows) -> Shaped[Array, "rows ..."]:
-        """Return the field that is predicted."""
-        return rows[self.options.outcome_field]
+        """Return the field that the function is a density of."""
+        if self.options.outcome_field is None and not self.has_predictions:
+            raise NotImplementedError("nothing says what the outcome is; name a field: key 'model.outcome_field'")
+        return rows[self.options.outcome_field or "y"]
 
     def starting_point(self, read_blocks: Callable[[], Iterator[HostRows]]) -> Mapping[str, np.ndarray] | None:
         """Return that of the user's function, if there is one."""

@@ -192,6 +192,12 @@ def test_keys_that_do_not_go_together(
     assert remedy in error.remedy
 
 
+def test_superchains_that_do_not_divide_the_chains_are_refused_before_sampling(refused: Refused, good: str) -> None:
+    error = refused(f"{good}sampling: {{chains: 8}}\ngates: {{efficiency: true, superchains: 3}}\n")
+    assert ": key 'gates.superchains': 3 superchains do not divide 8 chains evenly" in error.message
+    assert "one of 1, 2, 4, 8" in error.remedy
+
+
 def test_the_other_wrong_keys_are_listed(refused: Refused, good: str) -> None:
     error = refused(good + "sampling: {chains: -1, drwas: 4}\ngates: {rhat: 1}\n")
     assert "unknown key 'sampling.drwas'" in error.message

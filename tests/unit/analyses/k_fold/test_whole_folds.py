@@ -15,6 +15,7 @@ from scipy import stats
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.analyses.base import BoundModel, Subject
+from bayesmesh.analyses.k_fold import joint_folds
 from bayesmesh.analyses.k_fold.analysis import KFold
 from bayesmesh.analyses.k_fold.fold_tables import read_folds
 from bayesmesh.analyses.k_fold.section import build_section
@@ -73,10 +74,12 @@ def _double_precision() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-def bound(folder: Path, name: str, function: str = "regression", left_out: LeftOut | None = None) -> BoundModel:
+def bound(
+    folder: Path, name: str, function: str = "regression", left_out: LeftOut | None = None, **more: Any
+) -> BoundModel:
     data = DataLayout(folder, "data", name)
     shard(Dataset(FIELDS), DataSettings(left_out=left_out), data)
-    options = log_density.Options(function=f"{__name__}:{function}", prior={"coefficients": "normal(0, 1)[2]"})
+    options = log_density.Options(function=f"{__name__}:{function}", prior={"coefficients": "normal(0, 1)[2]"}, **more)
     shards = WholeShards(data.shards, lambda spec, read: None)
     spec = shards.spec("float32")
     return BoundModel(log_density.LogDensity(options, spec), spec, shards)
@@ -145,6 +148,22 @@ def test_rows_that_cannot_be_left_out_are_refused(
     with pytest.raises(ConfigError, match=message) as error:
         KFold(options).check(bound(tmp_path, "own", function), {})
     assert "key 'k_fold" in str(error.value)
+
+
+def test_scores_of_different_functions_are_comparable_only_where_their_outcome_is_stated(tmp_path: Path) -> None:
+    """A field `y` may be a column of the model: without a statement, nothing says that it is the outcome."""
+    rows = np.arange(NUM_ROWS)
+    unknown, stated = (
+        [
+            joint_folds._outcomes(bound(tmp_path, f"{function}-{bool(more)}", function, **more), rows)[0]
+            for function in ("regression", "walk")
+        ]
+        for more in ({}, {"outcome_field": "y"})
+    )
+    assert unknown[0] != unknown[1]
+    assert stated[0] == stated[1]
+    with pytest.raises(ConfigError, match=r"key 'model.outcome_field': the data have no field 'z'"):
+        bound(tmp_path, "missing", outcome_field="z")
 
 
 def test_the_future_of_rows_that_depend_on_each_other_can_be_left_out(tmp_path: Path) -> None:
