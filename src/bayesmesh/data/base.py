@@ -36,12 +36,14 @@ class Variable:
         levels: names of the codes 0, 1, ... of a category.
         mean: subtracted from the numbers of the table, in their unit.
         scale: divisor of the numbers less the mean, in their unit.
+        is_ordered: whether somebody has given the levels in an order; those of others are in alphabetical order.
     """
 
     kind: Literal["number", "category"]
     levels: tuple[str, ...] = ()
     mean: float = 0.0
     scale: float = 1.0
+    is_ordered: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -230,7 +230,13 @@ def describe(data: Dataset | Shards) -> dict[str, JSON]:
     }
     if data.variables:
         described["variables"] = {
-            name: {**dataclasses.asdict(about), "levels": list(about.levels)} for name, about in data.variables.items()
+            # An order is named where there is one: other tables keep the fingerprint that they had before there were any.
+            name: {
+                k: v
+                for k, v in {**dataclasses.asdict(about), "levels": list(about.levels)}.items()
+                if k != "is_ordered" or v
+            }
+            for name, about in data.variables.items()
         }
     if data.roles:
         described["roles"] = dict(data.roles)

@@ -41,9 +41,16 @@ def data_settings(data: object, folder: Path) -> object:
     """
     if isinstance(data, Mapping) and "source" in data:
         files = data.get("files")
-        return {**data, "files": write_given(files, folder)} if _is_given(files) else dict(data)
+        if not _is_given(files):
+            return dict(data)
+        written = {**data, "files": write_given(files, folder)}
+        if data["source"] == "table" and (levels := _ordered_levels(files)):
+            written["levels"] = {**levels, **data.get("levels", {})}
+        return written
     if _is_given(data):
-        return {"source": "table" if is_table(data) else "arrays", "files": write_given(data, folder)}
+        levels = _ordered_levels(data)
+        about = {"source": "table" if is_table(data) else "arrays", "files": write_given(data, folder)}
+        return {**about, "levels": levels} if levels else about
     if isinstance(data, list | tuple) and data:
         settings = data_settings(data[0], folder)
         return {**settings, "files": list(data)} if isinstance(settings, dict) else data
@@ -53,6 +60,16 @@ def data_settings(data: object, folder: Path) -> object:
         is_arrays = Path(data).suffix.lower() in _OF_ARRAYS
         return {"source": "arrays" if is_arrays else "table", "files": str(data)}
     return {"source": data} if isinstance(data, type) else data
+
+
+def _ordered_levels(table: object) -> dict[str, list[str]]:
+    """Return the levels of ordered categories of a data frame of pandas, which no file keeps, whether rows have them or not."""
+    found = {}
+    for name, dtype in dict(getattr(table, "dtypes", {})).items() if hasattr(table, "iloc") else ():
+        categories = [*getattr(dtype, "categories", ())] if getattr(dtype, "ordered", False) else []
+        if categories and all(isinstance(each, str) for each in categories):
+            found[str(name)] = categories
+    return found
 
 
 def _is_code(text: str) -> bool:

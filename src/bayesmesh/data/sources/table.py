@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,15 +129,16 @@ class Source(base.Source):
             for name, column in ([(field, named)] if isinstance(named, str) else zip(named, named, strict=True))
         }
         of_one = [(field, named) for field, named in about["fields"].items() if isinstance(named, str)]
+        ordered = [field for field, named in of_one if named in self.options.levels]
         return Dataset(
             rows=rows,
-            variables=variables,
+            variables={k: dataclasses.replace(v, is_ordered=k in ordered) for k, v in variables.items()},
             labels={name: field.labels for name, field in rows.items() if isinstance(field, MatrixField)},
             roles=about["roles"],
             constants=self.options.constants,
             declared_counts={"rows": about["counts"]["kept"]},
             facts=_facts(about),
-            ordered=[field for field, named in of_one if named in self.options.levels],
+            ordered=ordered,
             absent={field: MissingField(spool, named) for field, named in of_one if "missing" in columns[named]},
         )
 

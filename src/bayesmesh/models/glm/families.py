@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 from scipy import special
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.models._ordered import cutpoints, log_mass
 from bayesmesh.models.base import Latents, Predictive, Rows
+from bayesmesh.models.glm import saddle_points
 
 tfd = tfp.distributions
 
@@ -52,7 +52,7 @@ class Family(ABC):
         """Return which outcomes are possible, (row,)."""
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray | None:
-        """Return the part of the log density that depends on the outcome alone, (row,), if there is one."""
+        """Return the part of the log density that depends on the outcome alone, (row,), if there is one: see `saddle_points`."""
         del y, trials
         return None
 
@@ -146,10 +146,8 @@ class StudentT(Normal):
     parameters: ClassVar[Mapping[str, str]] = {"sigma": "exponential({rate})", "nu": "gamma(2, 0.1)"}
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        sigma, nu = latents["sigma"], latents["nu"]
-        z = (rows["outcome"] - eta) / sigma
-        about = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(nu * math.pi) - jnp.log(sigma)
-        return about - (nu + 1) / 2 * jnp.log1p(jnp.square(z) / nu)
+        sigma = latents["sigma"]
+        return saddle_points.student_t((rows["outcome"] - eta) / sigma, latents["nu"]) - jnp.log(sigma)
 
     def predict(self, eta: Predictor, rows: Rows, latents: Latents) -> Predictive:
         del rows
@@ -194,12 +192,14 @@ class Binomial(Family):
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         assert trials is not None
-        return special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(trials - y + 1)
+        failures = trials - y
+        best = special.xlogy(y, y) + special.xlogy(failures, failures) - special.xlogy(trials, trials)
+        return best + special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(failures + 1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         del latents
         y, trials = (rows[name].astype(eta.dtype) for name in ("outcome", "trials"))
-        return y * eta - trials * jax.nn.softplus(eta)
+        return saddle_points.binomial(y, trials, eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         return _working_shares(y, trials, eta)
@@ -223,11 +223,11 @@ class Poisson(Family):
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None) -> np.ndarray:
         del trials
-        return -special.gammaln(y + 1)
+        return special.xlogy(y, y) - y - special.gammaln(y + 1)
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
         del latents
-        return rows["outcome"].astype(eta.dtype) * eta - jnp.exp(eta)
+        return saddle_points.poisson(rows["outcome"].astype(eta.dtype), eta)
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials
@@ -245,10 +245,7 @@ class NegativeBinomial(Poisson):
     has_dispersion = True
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        y, shape = rows["outcome"].astype(eta.dtype), latents["shape"]
-        logit = eta - jnp.log(shape)
-        chosen = gammaln(y + shape) - gammaln(shape)
-        return chosen + y * jax.nn.log_sigmoid(logit) + shape * jax.nn.log_sigmoid(-logit)
+        return saddle_points.negative_binomial(rows["outcome"].astype(eta.dtype), eta, latents["shape"])
 
     def fixed_dispersion(self, estimate: float) -> float:
         # Rows scatter more than their means say; how much more is taken as the same for all.
@@ -274,9 +271,7 @@ class Gamma(Family):
         return y > 0
 
     def log_density(self, eta: Predictor, rows: Rows, latents: Latents) -> Float[Array, " rows"]:
-        y, shape = rows["outcome"], latents["shape"]
-        log_rate = jnp.log(shape) - eta
-        return shape * log_rate - gammaln(shape) + (shape - 1) * jnp.log(y) - jnp.exp(log_rate) * y
+        return saddle_points.gamma(rows["outcome"], eta, latents["shape"])
 
     def working(self, y: np.ndarray, trials: np.ndarray, eta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         del trials

@@ -26,10 +26,10 @@ from bayesmesh.models.glm.families import FAMILIES, LOG_LINKS, Family, outcome_o
 from bayesmesh.models.glm.formula import KEY, Formula, GroupTerm, parse_formula
 from bayesmesh.models.glm.groups import Group
 from bayesmesh.models.glm.reduction import Reduction, choose_local
+from bayesmesh.models.glm.refusals import check_counts, check_order, without_spread
 
 MOST_COLUMNS = 2000
 """Columns of a design, which is a dense matrix."""
-
 
 ROLES = ("weights", "offset", "exposure")
 """Roles of columns, which the data may give and the options of the model may name."""
@@ -286,7 +286,7 @@ class _Reader(NamedTuple):
         for i, label in enumerate(label for c in self.columns for label in c.labels):
             is_constant = not found.sd[i] > 1e-12 * max(1.0, abs(found.mean[i]))
             if is_constant and (centre or not found.mean[i]):
-                raise _without_spread(f"'{label}'", found.mean[i], "leave it out")
+                raise without_spread(f"'{label}'", found.mean[i], "leave it out")
             constants[f"mean_of_column_{i}"] = float(found.mean[i]) if centre else 0.0
             constants[f"sd_of_column_{i}"] = float(found.sd[i]) or float(abs(found.mean[i]))
         for i in range(num_effects):
@@ -307,13 +307,15 @@ class _Reader(NamedTuple):
             constants["outcome_levels"] = len(levels) if levels else most["outcome"]
             if constants["outcome_levels"] < 2:
                 raise ConfigError(f"{KEY}: '{self.formula.outcome.text}' has one level", "use another outcome")
+            if self.options.family == "ordinal" and levels:
+                check_order(self.formula.outcome.text, self.spec.variables[self.formula.outcome.text])
         return constants
 
     def _check_spread(self, found: Moments) -> None:
         """Refuse a real outcome without spread: its scale would shrink towards 0 without end."""
         mean, sd, what = found.mean[-3], found.sd[-3], f"the outcome '{self.formula.outcome.text}'"
         if found.num_rows > 1 and not self.family.is_discrete and not sd > 1e-12 * abs(mean):
-            raise _without_spread(what, mean, "use another outcome")
+            raise without_spread(what, mean, "use another outcome")
 
     @property
     def source(self) -> Source:
@@ -335,6 +337,8 @@ class _Reader(NamedTuple):
             row = int(np.argmin(possible))
             of = "" if trials is None else f" of {trials[row]:g} trials"
             raise ConfigError(f"{KEY}: row {start + row + 1} of those used: '{name}' is {y[row]:g}{of}; family {self.options.family} takes {self.family.needs}", "correct the data, or use another family")  # fmt: skip
+        if self.family.is_discrete:
+            check_counts({name: y} | ({} if trials is None else {str(self.options.trials): trials}), start)
         return y
 
     def _check_finite(self, block: np.ndarray, names: list[str], start: int) -> None:
@@ -394,7 +398,3 @@ class _Reader(NamedTuple):
             if columns:
                 made[f"effects_{i}"] = evaluate_columns(columns, rows, num_rows)
         return made
-
-
-def _without_spread(what: str, value: float, remedy: str) -> ConfigError:
-    return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)

@@ -13,6 +13,7 @@ from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.glm.model import Glm
+from bayesmesh.models.glm.refusals import check_order
 from cases import trees
 
 NUM_ROWS = 60
@@ -48,3 +49,30 @@ def test_a_standardised_column_is_no_offset_and_no_weight(key: str) -> None:
     own = read_options(component_path("model", "glm"))(formula="growth ~ age", **{key: "mass"})
     with pytest.raises(ConfigError, match=f"'model.{key}': 'mass' is standardised"):
         Glm.prepare(own, about, lambda: iter([table]))
+
+
+@pytest.mark.parametrize(
+    ("about", "is_refused"),
+    [
+        (Variable("category", levels=("high", "low", "medium")), True),
+        (Variable("category", levels=("A", "B", "C"), is_ordered=True), False),
+        (Variable("category", levels=("low", "medium", "high")), False),
+        (Variable("category", levels=("1", "2", "3")), False),
+        (Variable("category", levels=("no", "yes")), False),
+    ],
+)
+def test_an_ordinal_outcome_in_alphabetical_order_is_refused(about: Variable, *, is_refused: bool) -> None:
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"'grade' are in alphabetical order \(high, low, medium\)"):
+            check_order("grade", about)
+    else:
+        check_order("grade", about)
+
+
+def test_a_count_beyond_32_bits_is_refused() -> None:
+    spec, table = trees(NUM_ROWS)
+    own = read_options(component_path("model", "glm"))(formula="leaves ~ age", family="poisson")
+    leaves = np.asarray(table["leaves"], np.int64).copy()
+    leaves[7] = 3_000_000_000
+    with pytest.raises(ConfigError, match="row 8 of those used: 'leaves' is 3e\\+09, and counts are at most"):
+        Glm.prepare(own, spec, lambda: iter([{**table, "leaves": leaves}]))

@@ -1,0 +1,55 @@
+"""Refusals of outcomes and columns that a linear model would read as something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bayesmesh.errors import ConfigError
+from bayesmesh.models.base import VariableLike
+from bayesmesh.models.glm.formula import KEY
+
+MOST_COUNT = 2**31 - 1
+"""Largest count: devices hold whole numbers of 32 bits."""
+
+
+def check_order(name: str, about: VariableLike) -> None:
+    """Refuse an ordinal outcome whose levels nobody has put in order; the order of two decides no more than the sign.
+
+    Raises:
+        ConfigError: its levels are in alphabetical order, and not numbers.
+    """
+    levels = about.levels
+    if about.is_ordered or len(levels) < 3 or list(levels) != sorted(levels):
+        return
+    try:
+        [*map(float, levels)]
+    except ValueError:
+        first = ", ".join(levels[:3])
+        raise ConfigError(
+            f"{KEY}: the levels of '{name}' are in alphabetical order ({first}), which need not be their own",
+            f"write all levels from the lowest to the highest:\n    data:\n      levels:\n        {name}: [...]",
+        ) from None
+
+
+def check_counts(columns: Mapping[str, np.ndarray], start: int) -> None:
+    """Refuse counts that integers of a device do not hold.
+
+    Args:
+        columns: name -> counts of some rows.
+        start: number of the first row, from 0.
+
+    Raises:
+        ConfigError: a count is too large.
+    """
+    for name, values in columns.items():
+        if values.max(initial=0) > MOST_COUNT:
+            row = int(np.argmax(values))
+            problem = f"{KEY}: row {start + row + 1} of those used: '{name}' is {values[row]:g}, and counts are at most {MOST_COUNT:,}"
+            raise ConfigError(problem, "use the family normal for the logarithm of so large counts")
+
+
+def without_spread(what: str, value: float, remedy: str) -> ConfigError:
+    """Return the error of a column or an outcome that is the same in all rows."""
+    return ConfigError(f"{KEY}: {what} has the same value, {value:g}, in all rows", remedy)
