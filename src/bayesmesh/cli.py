@@ -46,9 +46,10 @@ _ANALYSIS = option(
 _FOR_ONE_USER = (
     option("--user", metavar="ID", help="list films for this user of the data"),
     option("--watched", metavar="FILE", help="list films for a new user who watched those of a file: a title or an id on each line"),
+    option("--rated", metavar="FILE", help="list films for a new user who gave these ratings: a CSV file with the columns film and rating"),
     option("--top", type=positive, default=10, metavar="N", help="films to list, 10 by default"),
     option("--depth", type=positive, default=10, metavar="N", help="how many first films p_top counts, 10 by default"),
-    option("--order", choices=("mean", "best", "thompson"), default="mean", help="by mean watch probability, by probability of being the best, or by one random draw"),
+    option("--order", choices=("mean", "best", "thompson"), default="mean", help="by mean watch probability or expected rating, by probability of being the best, or by one random draw"),
     option("--output", metavar="FILE", help="also write the list, as .csv or .json"),
 )  # fmt: skip
 

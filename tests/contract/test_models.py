@@ -286,7 +286,8 @@ def serves(case, analysis) -> bool:
 
 def test_logits_of_a_model_that_folds_users_in_are_products(case, latents) -> None:
     """New users are then sampled without the model, by its declaration alone."""
-    assert read_flag("model", case.name, "folds_in") is case.model.folds_in
+    for flag in ("folds_in", "folds_in_ratings"):
+        assert read_flag("model", case.name, flag) is getattr(case.model, flag)
     if not case.model.folds_in:
         return
     product = latents["user_embeddings"] @ latents["film_embeddings"].T

@@ -241,7 +241,8 @@ def _take_users_out(dataset: Dataset, settings: DataSettings) -> tuple[UnseenUse
     if dataset.kind != "interactions":
         raise DataError(
             f"key 'data.held_out_users': the dataset is of kind '{dataset.kind}', not a watch matrix",
-            "use held_out_fraction, or held_out_groups for whole groups of rows",
+            "use held_out_fraction, or for whole groups of rows, such as all ratings of a fifth of the users,\n"
+            "    data:\n      held_out_groups: user\n      held_out_fraction: 0.2",
         )
     watched = dataset.rows["watched"][:]
     unseen = hold_out_users(watched, settings.held_out_users, settings.held_out_fraction, settings.split_seed)

@@ -118,6 +118,14 @@ class Shards:
             raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
+    def read_field(self, name: str) -> np.ndarray:
+        """Return a field of all training rows, as it is on disk.
+
+        Raises:
+            StoreError: a chunk is damaged or missing.
+        """
+        return self._read(f"rows/{name}", ...)
+
     @property
     def group_field(self) -> str | None:
         """Field of the source by whose codes rows are sorted into entries of local latents; None where they are not."""

@@ -186,6 +186,8 @@ class Model(ByUnit, ABC):
         folds_in: whether the logit of a cell of a watch matrix is user_embeddings . film_embeddings + user_biases +
             film_biases, all with priors normal(0, option `prior_scale`); new users can then be sampled
             given the films. Read from the source text.
+        folds_in_ratings: the same of ratings: whether the model has the latents, priors, likelihoods and options of
+            `rating_factorization`.
         packages: distributions whose versions are recorded with the chains, beside JAX's and NumPy's.
         reads_roles: roles of fields that it takes into account, such as ``weights``; data that give others are refused.
         takes_all_rows: whether the whole dataset is one row: each field (num_rows, ...) behind the axis of rows, which
@@ -197,6 +199,7 @@ class Model(ByUnit, ABC):
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {}
     offers: ClassVar[tuple[str, ...]]
     folds_in: ClassVar[bool] = False
+    folds_in_ratings: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     reads_roles: ClassVar[tuple[str, ...]] = ()
     takes_all_rows: ClassVar[bool] = False

@@ -90,6 +90,7 @@ class RatingFactorization(Model):
 
     pretty_name = "Rating factorisation"
     offers = ("neighbours", "rating_scores")
+    folds_in_ratings = True
     options: Options
     local_latents: ClassVar[Mapping[str, int]] = {"user_embeddings": 0, "user_biases": 0}
     blocks: ClassVar[Mapping[str, Mapping[str, int]]] = {"films": {"film_embeddings": 0, "film_biases": 0}}

@@ -129,31 +129,34 @@ def recommend(
     user: object = None,
     *,
     watched: Sequence[object] | None = None,
+    rated: Mapping[object, float] | None = None,
     num_films: int = 10,
     depth: int = 10,
     order: Literal["mean", "best", "thompson"] = "mean",
     results: str | Path = "results",
 ) -> ShownFilms:
-    """Rank films for one user from the stored posterior of a watch matrix, as `bayesmesh recommend` does.
+    """Rank films for one user from the stored posterior of a watch matrix or of ratings, as `bayesmesh recommend` does.
 
     Args:
         result: a result, the name of an experiment, or its folder.
         user: id of a user of the data.
         watched: instead, titles or ids of the films that a new user has watched.
+        rated: instead, title or id -> rating, of a new user, for an experiment of ratings.
         num_films: films to list.
         depth: of "among the first".
-        order: by mean watch probability, by probability of being the best, or by one random draw.
+        order: by mean watch probability or expected rating, by probability of being the best, or by one random draw.
         results: folder of results, for a name.
 
     Returns:
         The list: ``table``, a data frame with one row per film, ``about`` and ``warnings``.
 
     Raises:
-        ConfigError: neither or both of `user` and `watched` are given, there is no such user, or the model has no embeddings.
-        DataError: a title is not known; the message names the nearest.
+        ConfigError: none or several of `user`, `watched` and `rated` are given, there is no such user, or the model has no embeddings.
+        DataError: a title is not known, and the message names the nearest; or a rating is not one of the data's scale.
         StoreError: a result is damaged or altered.
     """
     from bayesmesh.notebook.result import layout_of
     from bayesmesh.notebook.shown_films import films_for
+    from bayesmesh.stages.film_lists import Asked
 
-    return films_for(layout_of(result, Path(results)), user, watched, num_films, depth, order)
+    return films_for(layout_of(result, Path(results)), user, watched, rated, Asked(num_films, depth, order))

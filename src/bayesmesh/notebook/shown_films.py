@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from markupsafe import Markup
 
-from bayesmesh.analyses.recommendation.film_list import Order
 from bayesmesh.analyses.recommendation.shown_list import COLUMNS, FilmList, as_text
 from bayesmesh.errors import ConfigError
-from bayesmesh.stages.recommend_user import Asked, for_user, for_watched
+from bayesmesh.stages.film_lists import Asked
+from bayesmesh.stages.recommend_user import for_rated, for_user, for_watched
 from bayesmesh.store.layout import ExperimentLayout
 
 
@@ -36,14 +36,21 @@ class ShownFilms:
 
 
 def films_for(
-    layout: ExperimentLayout, user: object, watched: Sequence[object] | None, num_films: int, depth: int, order: Order
+    layout: ExperimentLayout,
+    user: object,
+    watched: Sequence[object] | None,
+    rated: Mapping[object, float] | None,
+    asked: Asked,
 ) -> ShownFilms:
     """Return films for a user of the data, or for a new one; see `bayesmesh.recommend`."""
-    if (user is None) == (watched is None):
+    if sum(each is not None for each in (user, watched, rated)) != 1:
         raise ConfigError(
-            "recommend takes one of `user` and `watched`", "name a user of the data, or give watched films"
+            "recommend takes one of `user`, `watched` and `rated`",
+            "name a user of the data, or give watched films, or ratings",
         )
-    asked = Asked(num_films, depth, order)
-    if watched is None:
+    if user is not None:
         return ShownFilms(for_user(layout, str(user), asked))
-    return ShownFilms(for_watched(layout, [str(each) for each in watched], asked))
+    if watched is not None:
+        return ShownFilms(for_watched(layout, [str(each) for each in watched], asked))
+    assert rated is not None  # one of the three is given
+    return ShownFilms(for_rated(layout, {str(film): rating for film, rating in rated.items()}, asked))

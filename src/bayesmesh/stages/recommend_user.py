@@ -6,57 +6,34 @@ import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayesmesh.analyses.recommendation.film_draws import read_factors
-from bayesmesh.analyses.recommendation.film_list import INTERVAL, ListedFilm, Order, list_films
+from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
 from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
 from bayesmesh.analyses.recommendation.new_user import known_user, new_user
 from bayesmesh.analyses.recommendation.shown_list import FilmList, as_text, check_output_name, write_list
-from bayesmesh.config.declarations import read_flag
-from bayesmesh.config.experiment import component_options
-from bayesmesh.config.registry import component_path, read_options
-from bayesmesh.data.base import Column
-from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import Interactions
-from bayesmesh.diagnostics.verdict import read_verdict
-from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.planning.specs import StageSpec
-from bayesmesh.stages.stored_settings import find_spec
+from bayesmesh.errors import ConfigError
+from bayesmesh.stages import recommend_ratings
+from bayesmesh.stages.film_lists import (
+    MAX_DRAWS,
+    MAX_DRAWS_OF_KNOWN,
+    SEED,
+    Asked,
+    Opened,
+    doubts,
+    draws_of,
+    find_user,
+    list_rows,
+    most_draws,
+    open_experiment,
+)
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
-from bayesmesh.store.seals import check_output
 
 _log = logging.getLogger("bayesmesh")
-
-MAX_DRAWS = 150
-"""Draws for a new user, whose latents are sampled for each draw of the films."""
-
-MAX_DRAWS_OF_KNOWN = 1000
-
-MAX_LOGITS = 2**24
-"""Most logits in memory, draws x films."""
-
-LEAST_ACCEPTANCE = 0.1
-
-SEED = 0
-"""Seed of the sampler and of Thompson's draw: the same command gives the same list."""
-
-
-class Asked(NamedTuple):
-    """What a list is made of.
-
-    Attributes:
-        num_films: films to list.
-        depth: of "among the first".
-        order: of the list.
-    """
-
-    num_films: int = 10
-    depth: int = 10
-    order: Order = "mean"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,26 +41,24 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: the experiment has no posterior, or its model is not a factorisation; or there is no such user.
-        DataError: the file of watched films cannot be read, or a line names no film.
+        DataError: the file of a new user cannot be read, or a line does not fit.
         StoreError: a result is damaged.
     """
     arguments.experiment = arguments.experiment or arguments.name
-    if arguments.user is None and arguments.watched is None:
+    given = [key for key in ("user", "watched", "rated") if getattr(arguments, key) is not None]
+    if not given:
         # Imported here, since it prepares to run with JAX.
         from bayesmesh.stages.job import run as run_job
 
         return run_job(arguments)
     if arguments.experiment is None:
-        raise ConfigError("--user and --watched are not for a specification", "name the experiment instead of --spec")
-    if arguments.user is not None and arguments.watched is not None:
-        raise ConfigError("--user and --watched are both given", "a user is one of the data, or a new one")
+        raise ConfigError(f"--{given[0]} is not for a specification", "name the experiment instead of --spec")
+    if len(given) > 1:
+        raise ConfigError(f"--{given[0]} and --{given[1]} are both given", "a user is one of the data, or a new one")
     check_output_name(arguments.output)
     layout = ExperimentLayout(Path("results"), arguments.experiment)
     asked = Asked(arguments.top, arguments.depth, arguments.order)
-    if arguments.user is not None:
-        found = for_user(layout, arguments.user, asked)
-    else:
-        found = for_watched(layout, arguments.watched, asked)
+    found = FOR_USERS[given[0]](layout, getattr(arguments, given[0]), asked)
     for warning in found.warnings:
         _log.warning("%s", warning)
     print(as_text(found))
@@ -101,23 +76,23 @@ def for_user(layout: ExperimentLayout, user_id: str, asked: Asked) -> FilmList:
         user_id: name of the user in the dataset; a row of the watch matrix where users have none.
         asked: what to list.
     """
-    _, shards = _open(layout)
+    opened = open_experiment(layout)
+    if opened.is_of_ratings:
+        return recommend_ratings.for_user(layout, opened, user_id, asked)
+    shards = opened.shards
     names = [str(name) for name in shards.columns.get("user_id", range(shards.num_rows))]
-    if user_id not in names:
-        about = f"users are {names[0]} to {names[-1]}" if len(names) > 20 else suggest(user_id, names)
-        raise ConfigError(f"--user {user_id}: no such user in the data of '{layout.experiment}'", about)
-    row = names.index(user_id)
+    row = find_user(user_id, names, layout.experiment)
     is_watched = shards.read_rows(row, row + 1)["watched"][0] > 0
     held_out = shards.held_out()
     hidden = np.zeros(len(is_watched), bool)
     if isinstance(held_out, Interactions):
         hidden[held_out.indices[held_out.indptr[row] : held_out.indptr[row + 1]]] = True
     posterior = open_posterior(layout.posterior)
-    draws = read_factors(posterior, row, _most(MAX_DRAWS_OF_KNOWN, is_watched))
+    draws = read_factors(posterior, row, most_draws(MAX_DRAWS_OF_KNOWN, len(is_watched)))
     listed = _list(known_user(draws), is_watched, asked)
     held = f", {hidden.sum()} more held out" if hidden.any() else ""
-    about = f"User {user_id}: {is_watched.sum()} films watched{held}; {_draws_of(draws.num_draws, posterior)}."
-    return FilmList(about, _rows(listed, shards.columns, hidden), asked.depth, _doubts(layout))
+    about = f"User {user_id}: {is_watched.sum()} films watched{held}; {draws_of(draws.num_draws, posterior)}."
+    return FilmList(about, list_rows(listed, shards.columns, hidden), asked.depth, doubts(layout))
 
 
 def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], asked: Asked) -> FilmList:
@@ -128,7 +103,13 @@ def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], a
         watched: a file with a title or an id on each line, or titles and ids.
         asked: what to list.
     """
-    spec, shards = _open(layout)
+    opened = open_experiment(layout)
+    if opened.is_of_ratings:
+        raise ConfigError(
+            f"--watched: the data of '{layout.experiment}' are ratings, and say nothing of films without one",
+            "use --rated FILE, with the columns film and rating; in Python, rated={'Film': 4}",
+        )
+    shards = opened.shards
     num_films = shards.fields["watched"].shape[0]
     if isinstance(watched, str | Path):
         films = read_watched(Path(watched), shards.columns, num_films)
@@ -138,71 +119,35 @@ def for_watched(layout: ExperimentLayout, watched: str | Path | Sequence[str], a
     is_watched = np.zeros(num_films, bool)
     is_watched[films] = True
     posterior = open_posterior(layout.posterior)
-    draws = read_factors(posterior, None, _most(MAX_DRAWS, is_watched))
-    found = new_user(draws, is_watched, _prior_scale(spec), np.random.default_rng(SEED))
+    draws = read_factors(posterior, None, most_draws(MAX_DRAWS, num_films))
+    found = new_user(draws, is_watched, float(opened.options.prior_scale), np.random.default_rng(SEED))
     listed = _list(found.logits, is_watched, asked)
-    doubts = _doubts(layout)
-    if found.acceptance < LEAST_ACCEPTANCE:
-        few = f"the sampler of the new user accepted {found.acceptance:.0%} of its proposals"
-        doubts += (f"{few}: take the list as approximate",)
-    about = f"New user: {len(films)} films watched; {_draws_of(draws.num_draws, posterior)}."
-    return FilmList(about, _rows(listed, shards.columns, np.zeros(num_films, bool)), asked.depth, doubts)
+    about = f"New user: {len(films)} films watched; {draws_of(draws.num_draws, posterior)}."
+    rows = list_rows(listed, shards.columns, np.zeros(num_films, bool))
+    return FilmList(about, rows, asked.depth, doubts(layout, found.acceptance))
 
 
-def _open(layout: ExperimentLayout) -> tuple[StageSpec, Shards]:
-    """Return the settings of the posterior, and its data, after comparing both with the records of their jobs."""
-    spec = find_spec(layout)
-    name = spec.model.name
-    if not read_flag("model", name, "folds_in"):
+def for_rated(layout: ExperimentLayout, rated: str | Path | Mapping[str, float], asked: Asked) -> FilmList:
+    """Return films for a new user, whose latents are sampled given ratings and the films' posterior.
+
+    Args:
+        layout: files of the experiment.
+        rated: a file with a film and a rating on each line, or title or id -> rating.
+        asked: what to list.
+    """
+    opened: Opened = open_experiment(layout)
+    if not opened.is_of_ratings:
         raise ConfigError(
-            f"experiment '{layout.experiment}': model '{name}' does not declare `folds_in`",
-            "lists for one user need logits that are products of embeddings, as those of matrix_factorization",
+            f"--rated: the data of '{layout.experiment}' are a watch matrix, without ratings",
+            "use --watched FILE, with a title or an id on each line; in Python, watched=['Film']",
         )
-    check_output(layout.results, layout.posterior)
-    data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
-    check_output(layout.results, data_layout.sharded)
-    return spec, Shards(data_layout.shards)
+    return recommend_ratings.for_rated(layout, opened, rated, asked)
 
 
-def _prior_scale(spec: StageSpec) -> float:
-    options = read_options(component_path("model", spec.model.name))
-    made: Any = options.model_validate(component_options("model", dict(spec.model)))
-    return float(made.prior_scale)
-
-
-def _most(wanted: int, is_watched: np.ndarray) -> int:
-    return max(1, min(wanted, MAX_LOGITS // len(is_watched)))
+FOR_USERS = {"user": for_user, "watched": for_watched, "rated": for_rated}
+"""Option -> what makes the list."""
 
 
 def _list(logits: np.ndarray, is_watched: np.ndarray, asked: Asked) -> list[ListedFilm]:
     generator = np.random.default_rng(SEED)
     return list_films(logits, is_watched, asked.num_films, asked.depth, asked.order, generator)
-
-
-def _draws_of(count: int, posterior: Any) -> str:
-    total = posterior.num_chains * posterior.num_draws
-    return f"{count} of {total} draws; intervals of probability {INTERVAL:g}"
-
-
-def _doubts(layout: ExperimentLayout) -> tuple[str, ...]:
-    """Return a sentence where the verdict on the posterior is not a pass."""
-    if not layout.verdict.exists():
-        return (f"{layout.experiment}: no verdict on the posterior yet",)
-    outcome = read_verdict(layout.verdict).verdict
-    return () if outcome == "pass" else (f"{layout.experiment}: the verdict on the posterior is '{outcome}'",)
-
-
-def _rows(listed: Sequence[ListedFilm], columns: Mapping[str, Column], is_held_out: np.ndarray) -> list[dict[str, Any]]:
-    ids, titles, genres = (columns.get(name) for name in ("film_id", "title", "genres"))
-    rows: list[dict[str, Any]] = []
-    for rank, film in enumerate(listed, 1):
-        names = genres[film.film] if genres else ()
-        about = {
-            "rank": rank,
-            "film_id": ids[film.film] if ids else film.film,
-            "title": titles[film.film] if titles else "",
-            "genres": "|".join(names if not isinstance(names, str | int) else [str(names)]),
-        }
-        numbers = {name: round(value, 6) for name, value in film._asdict().items() if name != "film"}
-        rows.append({**about, **numbers, "held_out": bool(is_held_out[film.film])})
-    return rows

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayesmesh.analyses._rating_fold_in import expected_ratings, scales_of
+from bayesmesh.config.declarations import read_flag
 from bayesmesh.data.base import DataSpec, FieldSpec, Variable
 from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
@@ -281,3 +283,25 @@ def test_levels_that_nothing_uses_are_refused(wrong: dict[str, Any]) -> None:
     spec, rows = table()
     with pytest.raises(ConfigError, match=r"key 'model.levels'"):
         prepared(Options(**NAMES, **wrong), spec, rows)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "ordinal"])
+def test_what_new_users_are_sampled_with_is_what_the_model_says(likelihood: Any) -> None:
+    """`folds_in_ratings`: NumPy alone has the prior of a user, and the ratings to expect."""
+    options = Options(**NAMES, width=WIDTH, likelihood=likelihood, bias_scale=0.6, factor_scale=0.7)
+    spec, made = prepared(options, *table())
+    model = RatingFactorization(options, spec)
+    assert read_flag("model", "rating_factorization", "folds_in_ratings") is model.folds_in_ratings is True
+    scales = scales_of(options, spec.constants["rating_sd"], spec.arrays.get("levels", np.zeros(0)))
+    prior = model.prior(spec)
+    z = prior.sample(seed=jax.random.key(4))
+    for name, scale in (("user_embeddings", scales.embedding), ("user_biases", scales.bias)):
+        change = -0.5 * (((z[name] + 1) / scale) ** 2 - (z[name] / scale) ** 2).sum()
+        np.testing.assert_allclose(prior.log_prob({**z, name: z[name] + 1}) - prior.log_prob(z), change, rtol=1e-9)
+    user, rows = spec.entries_of(np.arange(ROWS)), {k: jnp.asarray(v) for k, v in made.items()}
+    aligned = {**z, **{k: z[k][user] for k in model.local_latents}}
+    products = (aligned["user_embeddings"] * z["film_embeddings"][made["film"]]).sum(axis=1)
+    predictor = np.asarray(products + aligned["user_biases"] + z["film_biases"][made["film"]])
+    shared = {name: np.asarray(z[name]) for name in scales.shared}
+    found = expected_ratings(predictor, shared, scales)
+    np.testing.assert_allclose(found, model.predict(aligned, rows).mean(), rtol=1e-6)

@@ -119,7 +119,7 @@ def test_neither_jax_nor_tfp_is_imported(latents: dict[str, np.ndarray]) -> None
         (["clubs", "--user", "3"], 2, "no posterior of an experiment 'clubs'"),
         (["club", "--watched", "none.txt"], 3, "none.txt: no such file"),
         (["club", "--user", "3", "--output", "list.xls"], 2, "--output list.xls: neither .csv nor .json"),
-        (["--spec", "{}", "--user", "3"], 2, "--user and --watched are not for a specification"),
+        (["--spec", "{}", "--user", "3"], 2, "--user is not for a specification"),
         (["club", "--user", "3", "--watched", "w.txt"], 2, "--user and --watched are both given"),
     ],
 )
@@ -131,7 +131,7 @@ def test_mistakes_are_named(
 
 
 def test_a_call_needs_one_of_both(latents: dict[str, np.ndarray]) -> None:
-    with pytest.raises(ConfigError, match="one of `user` and `watched`"):
+    with pytest.raises(ConfigError, match="one of `user`, `watched` and `rated`"):
         bm.recommend("club")
     with pytest.raises(DataError, match="film 2 of the list: no film 'Film 999'"):
         bm.recommend("club", watched=["Film 001", "Film 999"])
@@ -145,6 +145,6 @@ def test_a_damaged_posterior_is_refused(latents: dict[str, np.ndarray]) -> None:
 
 
 def test_a_model_without_embeddings_is_refused(latents: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bayesmesh.stages.recommend_user.read_flag", lambda *of: False)
-    with pytest.raises(ConfigError, match="model 'matrix_factorization' does not declare `folds_in`"):
+    monkeypatch.setattr("bayesmesh.stages.film_lists.read_flag", lambda *of: False)
+    with pytest.raises(ConfigError, match="model 'matrix_factorization' declares neither `folds_in`"):
         bm.recommend("club", 3)

@@ -51,6 +51,16 @@ def fit_biases(cells: Cells, num_users: int, num_films: int, penalty: float) -> 
     return Biases(mean, users, films, penalty)
 
 
+def with_new_users(biases: Biases, given: Cells) -> Biases:
+    """Return a fit with the biases of further users, given some of their ratings and the biases of the films."""
+    users = np.zeros(max(len(biases.users), int(given.user.max()) + 1))
+    users[: len(biases.users)] = biases.users
+    sums = np.bincount(given.user, given.rating - biases.mean - biases.films[given.film], len(users))
+    counts = np.bincount(given.user, minlength=len(users))
+    new = sums / np.maximum(counts + biases.penalty, 1)
+    return biases._replace(users=np.where(counts > 0, new, users))
+
+
 def choose_biases(cells: Cells, num_users: int, num_films: int, seed: int) -> Biases:
     """Return a fit to all ratings, with the penalty that predicts a tenth of them best from the others."""
     is_inner = np.random.default_rng([seed, 1]).random(len(cells.rating)) < INNER

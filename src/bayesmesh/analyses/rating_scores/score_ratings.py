@@ -10,14 +10,16 @@ import jax
 import numpy as np
 import pandas as pd
 
-from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.base import BoundModel, unsuitable
 from bayesmesh.analyses.rating_scores.hidden_ratings import (
+    KEY,
     Predicted,
     hidden_cells,
     predict_hidden,
     training_cells,
 )
-from bayesmesh.analyses.rating_scores.rating_biases import choose_biases, joined
+from bayesmesh.analyses.rating_scores.new_users import are_new, divide, predict_new
+from bayesmesh.analyses.rating_scores.rating_biases import choose_biases, joined, with_new_users
 from bayesmesh.analyses.rating_scores.settings import Options
 from bayesmesh.files import write_text
 from bayesmesh.store.posterior_reader import Posterior
@@ -40,15 +42,22 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
         files: paths of ``scores.csv`` and ``coverage.csv``.
 
     Raises:
-        ConfigError: nothing is held out.
+        ConfigError: nothing is held out, or of each new user a single rating.
     """
     jax.config.update("jax_enable_x64", True)
-    cells = hidden_cells(bound)
-    stride = -(-posterior.num_chains * posterior.num_draws // options.draws)
-    found = predict_hidden(bound, posterior, cells, stride)
-    training = joined(list(training_cells(bound)))
+    cells, training = hidden_cells(bound), joined(list(training_cells(bound)))
     num_films = int(max(training.film.max(), cells.film.max())) + 1
     biases = choose_biases(training, bound.data_spec.num_entries, num_films, options.seed)
+    num_given = 0
+    if are_new(bound, cells, training):
+        given, cells = divided = divide(cells, options.given, options.seed)
+        if not len(cells.rating):
+            raise unsuitable(KEY, "each new user has a single rating; none is left to predict")
+        found, num_given = predict_new(bound, posterior, divided, options.draws), len(given.rating)
+        biases = with_new_users(biases, given)
+    else:
+        stride = -(-posterior.num_chains * posterior.num_draws // options.draws)
+        found = predict_hidden(bound, posterior, cells, stride)
     # Errors of each rating, (rating,): squared and absolute.
     errors = {
         "posterior_average": _errors(found.mean - cells.rating),
@@ -60,7 +69,10 @@ def score_ratings(bound: BoundModel, posterior: Posterior, options: Options, fil
     users = _users(cells.user, np.concatenate([*(np.stack(each) for each in errors.values()), covered]))
     boot = resample(users, options.resamples, options.seed)
     whole = users.sums.sum(axis=1) / users.counts.sum()
-    about = {"num_draws": len(found.by_draw), "num_ratings": len(cells.rating), "num_users": len(users.counts)}
+    about = {
+        "num_draws": len(found.by_draw), "num_ratings": len(cells.rating), "num_users": len(users.counts),
+        "num_given": num_given,
+    }  # fmt: skip
     rows = []
     for place, name in enumerate(errors):
         row: dict[str, object] = {"prediction": name, **about}

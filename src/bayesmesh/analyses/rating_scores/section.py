@@ -24,7 +24,7 @@ _LIMITED = ("rmse", "mae", "rmse_less_average", "mae_less_average")
 
 _NUMBERS = (
     *(f"{name}{end}" for name in _LIMITED for end in ("", "_low", "_high")), "rmse_of_draws_q5", "rmse_of_draws_q95", "penalty",
-    "num_draws", "num_ratings", "num_users",
+    "num_draws", "num_ratings", "num_users", "num_given",
 )  # fmt: skip
 
 Row = Mapping[Hashable, Any]
@@ -45,7 +45,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     average = _average(scores)
     body = render(
         Path(__file__).with_name("section.html"),
-        sentences=[compare_errors(scores), *describe_coverage(coverage)],
+        sentences=[*describe_new_users(average), compare_errors(scores), *describe_coverage(coverage)],
         scores=html_table(_score_table(scores), "Errors of predicted ratings"),
         coverage=html_table(_coverage_table(coverage), "Coverage of intervals"),
         penalty=next((row["penalty"] for row in scores if row["prediction"] == "biases"), 0.0),
@@ -92,6 +92,16 @@ def compare_errors(scores: Sequence[Row]) -> str:
         f"{formats.fixed(average['rmse'], 3)} in the root mean square ({interval}): {said}. In brackets: 95% intervals of their error less "
         "that of the average, over users."
     )
+
+
+def describe_new_users(average: Row) -> list[str]:
+    """Return a sentence where the chains have not seen the users."""
+    if not average["num_given"]:
+        return []
+    return [
+        f"The chains have not seen these {formats.count(average['num_users'])} users. Each is folded in: given some of the user's ratings, "
+        f"{formats.count(average['num_given'])} in all, and a draw of the films, the user's latents are drawn, and the other ratings predicted."
+    ]
 
 
 def describe_coverage(coverage: Sequence[Row]) -> list[str]:

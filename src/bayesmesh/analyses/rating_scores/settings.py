@@ -13,6 +13,13 @@ class Options(Settings):
     draws: int = Field(
         2000, ge=2, le=1_000_000, description="Draws that are used, evenly spread; fewer if there are fewer."
     )
+    given: float = Field(
+        0.8,
+        gt=0,
+        lt=1,
+        description="Of users who are held out whole, share of the ratings from which each is folded in; the others are "
+        "predicted, with at most 200 draws.",
+    )
     resamples: int = Field(
         1000, ge=100, le=100_000, description="Resamples of the users for 95% intervals of the scores."
     )

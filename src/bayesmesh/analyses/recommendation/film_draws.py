@@ -6,6 +6,8 @@ Only the chunks that are read are decoded, and so have their checksums compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +31,14 @@ class FactorDraws(NamedTuple):
         film_biases: (draws, films).
         user_embeddings: (draws, width), of one user; empty where none was asked for.
         user_biases: (draws,).
+        shared: further latents that all users share -> (draws, ...).
     """
 
     film_embeddings: np.ndarray
     film_biases: np.ndarray
     user_embeddings: np.ndarray
     user_biases: np.ndarray
+    shared: Mapping[str, np.ndarray] = MappingProxyType({})
 
     @property
     def num_draws(self) -> int:
@@ -54,7 +58,12 @@ def choose_runs(num_draws: int, run: int, num_runs: int) -> list[slice]:
 
 
 def read_factors(
-    posterior: Posterior, user: int | None, max_draws: int, *, read_bytes: int = READ_BYTES
+    posterior: Posterior,
+    user: int | None,
+    max_draws: int,
+    *,
+    shared: Sequence[str] = (),
+    read_bytes: int = READ_BYTES,
 ) -> FactorDraws:
     """Return draws of all films, and of one user.
 
@@ -62,12 +71,13 @@ def read_factors(
         posterior: of a model whose logits are products of embeddings.
         user: row of the watch matrix, or None.
         max_draws: most draws, over all chains; fewer where `read_bytes` allows no more.
+        shared: names of further latents to read.
         read_bytes: see `READ_BYTES`.
 
     Raises:
         StoreError: a latent is missing, or a chunk damaged.
     """
-    names = FILM_LATENTS if user is None else (*FILM_LATENTS, *USER_LATENTS)
+    names = (*FILM_LATENTS, *(USER_LATENTS if user is not None else ()), *shared)
     arrays = {name: posterior.array("posterior", name) for name in names}
     # Chunks hold whole draws of one chain unless a single draw is larger.
     run = max(1, min(array.chunks[1] for array in arrays.values()))
@@ -87,4 +97,5 @@ def read_factors(
             raise StoreError(f"{posterior.path}: '{name}' has draws that are not finite", "sample again")
         found[name] = values[:, 0] if of_user else values
     empty = np.zeros(0, np.float32)
-    return FactorDraws(*(found.get(name, empty) for name in (*FILM_LATENTS, *USER_LATENTS)))
+    factors = {name: found.get(name, empty) for name in (*FILM_LATENTS, *USER_LATENTS)}
+    return FactorDraws(**factors, shared={name: found[name] for name in shared})

@@ -13,7 +13,7 @@ References:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -101,8 +101,8 @@ def fold_in(
     for first in range(0, users, tile):
         some = slice(first, first + tile)
         posterior = _Posterior(films, pairs, watched[some], prior_scale)
-        mode, factor = _find_mode(posterior, begin[some])
-        latents, acceptance = _sample(posterior, mode, factor, generator, num_proposals)
+        mode, factor = find_mode(posterior, begin[some])
+        latents, acceptance = sample_at_mode(posterior, mode, factor, generator, num_proposals)
         parts.append(FoldedUsers(latents, mode, acceptance))
     return FoldedUsers(*map(np.concatenate, zip(*parts, strict=True)))
 
@@ -116,7 +116,7 @@ def find_modes(
     for first in range(0, len(watched), tile):
         some = slice(first, first + tile)
         posterior = _Posterior(films, pairs, watched[some], prior_scale)
-        found.append(_find_mode(posterior, start[some], max_steps)[0])
+        found.append(find_mode(posterior, start[some], max_steps)[0])
     return np.concatenate(found)
 
 
@@ -144,6 +144,18 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
     decay += 1
     probability: np.ndarray = np.reciprocal(decay, out=decay)
     return probability
+
+
+class LogConcave(Protocol):
+    """A log-concave posterior of some users, up to a constant."""
+
+    def log_density(self, latents: np.ndarray) -> np.ndarray:
+        """Return the log density at the latents of each user, (users, size), float64."""
+        ...
+
+    def expansion(self, latents: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log density (rows,), gradient (rows, size) and negative Hessian (rows, size, size) of some users."""
+        ...
 
 
 class _Posterior:
@@ -220,8 +232,8 @@ def _pairs(design: np.ndarray) -> np.ndarray:
     return design[:, one] * design[:, other]
 
 
-def _find_mode(
-    posterior: _Posterior, start: np.ndarray, max_steps: int = MAX_NEWTON_STEPS
+def find_mode(
+    posterior: LogConcave, start: np.ndarray, max_steps: int = MAX_NEWTON_STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mode of every user and the Cholesky factor of the negative Hessian near it.
 
@@ -256,8 +268,8 @@ def _newton_step(curvature: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     return step
 
 
-def _sample(
-    posterior: _Posterior, mode: np.ndarray, factor: np.ndarray, generator: np.random.Generator, num_proposals: int
+def sample_at_mode(
+    posterior: LogConcave, mode: np.ndarray, factor: np.ndarray, generator: np.random.Generator, num_proposals: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the last state of an independence sampler for every user, and the share of accepted proposals."""
     users, size = mode.shape

@@ -22,19 +22,21 @@ class FilmList(NamedTuple):
         rows: the films, the first one first: the columns `COLUMNS`.
         depth: of the column ``p_top``.
         warnings: what to doubt.
+        value: heading of what is listed.
     """
 
     about: str
     rows: list[dict[str, Any]]
     depth: int
     warnings: tuple[str, ...]
+    value: str = "watch probability"
 
 
 def as_text(found: FilmList) -> str:
     """Return a list as a table for a terminal."""
     if not found.rows:
         return f"{found.about}\nNo film is left to list."
-    lines = [("", "film", "genres", "watch probability", "", "best", f"top {found.depth}"), *map(_cells, found.rows)]
+    lines = [("", "film", "genres", found.value, "", "best", f"top {found.depth}"), *map(_cells, found.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     is_text = [0 < place < 5 for place in range(len(widths))]
     aligned = [
@@ -48,7 +50,7 @@ def as_text(found: FilmList) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    mark = " (held out: watched)" if row["held_out"] else ""
+    mark = " (held out)" if row["held_out"] else ""
     return (
         str(row["rank"]), f"{row['title'] or row['film_id']}{mark}", row["genres"].replace("|", ", "),
         f"{row['mean']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}", f"{row['p_best']:.1%}", f"{row['p_top']:.1%}",

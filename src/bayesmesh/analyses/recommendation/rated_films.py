@@ -1,0 +1,125 @@
+"""Read the ratings of a new user: a film, by title or by id, and a rating on each line."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bayesmesh.analyses.recommendation.film_names import find_films
+from bayesmesh.data.base import Column
+from bayesmesh.errors import DataError
+from bayesmesh.files import read_bytes
+
+EXAMPLE = "write, for example\n    film,rating\n    The Matrix,5"
+
+
+class Scale(NamedTuple):
+    """Ratings that may be given.
+
+    Attributes:
+        low, high: the smallest and the largest of the data.
+        levels: those that are possible where ratings are ordered; otherwise empty.
+    """
+
+    low: float
+    high: float
+    levels: np.ndarray
+
+
+def read_rated(path: Path, film: str, rating: str) -> dict[str, tuple[str, str]]:
+    """Return place of a line, for messages -> its film and its rating, as text.
+
+    The first line names the columns; other columns are ignored. Values are separated by commas, semicolons or tabs. Empty
+    lines are left out.
+
+    Args:
+        path: the file.
+        film, rating: names of the columns in the data; ``film`` and ``rating`` are understood too.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column or a rating, or a line has another number of values.
+    """
+    try:
+        lines = read_bytes(path).decode("utf-8-sig").splitlines()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file", "name a CSV file with the columns film and rating") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not text in UTF-8: {error.reason}", "save it as UTF-8") from error
+    header = next((line for line in lines if line.strip()), "")
+    separator = max(",;\t", key=header.count)
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    found: dict[str, tuple[str, str]] = {}
+    columns: list[str] | None = None
+    for row in rows:
+        if not any(value.strip() for value in row):
+            continue
+        place = f"{path}, line {rows.line_num}"
+        if columns is None:
+            columns = [value.strip() for value in row]
+            of_film, of_rating = (
+                _column(place, columns, (own, word)) for own, word in ((film, "film"), (rating, "rating"))
+            )
+            continue
+        if len(row) != len(columns):
+            problem = f"{place}: {len(row)} values, and {len(columns)} columns"
+            raise DataError(problem, 'put a title with a comma in quotes: "Matrix, The (1999)",5')
+        found[place] = row[of_film].strip(), row[of_rating].strip()
+    if not found:
+        raise DataError(f"{path}: holds no rating", EXAMPLE)
+    return found
+
+
+def _column(place: str, columns: list[str], names: tuple[str, ...]) -> int:
+    for name in names:
+        if columns.count(name) == 1:
+            return columns.index(name)
+    problem = f"{place}: the first line names the columns {', '.join(columns)}, and not '{names[-1]}' once"
+    raise DataError(problem, EXAMPLE)
+
+
+def find_rated(
+    named: Mapping[str, tuple[str, str]], columns: Mapping[str, Column], num_films: int, scale: Scale
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the codes of the films that texts name, int64, and their ratings, float64.
+
+    Args:
+        named: place of a line, for messages -> film and rating.
+        columns: ``film_id`` and ``title`` of the dataset.
+        num_films: films of the dataset.
+        scale: ratings that may be given.
+
+    Raises:
+        DataError: a film is not known or named twice; or a rating is not a number, or not one of the scale.
+
+    >>> titles, scale = {"film_id": [10, 20], "title": ["Alien", "Up"]}, Scale(1, 5, np.zeros(0))
+    >>> [found.tolist() for found in find_rated({"line 2": ("up", "4.5")}, titles, 2, scale)]
+    [[1], [4.5]]
+    """
+    if not named:
+        raise DataError("no film is rated", "give at least one rating")
+    films = find_films({place: film for place, (film, _) in named.items()}, columns, num_films)
+    values = [_value(place, film, text, scale) for place, (film, text) in named.items()]
+    return np.array(films, np.int64), np.array(values)
+
+
+def _value(place: str, film: str, text: str, scale: Scale) -> float:
+    about = f"{place}: the rating of '{film:.80}' is '{text:.40}'"
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise DataError(f"{about}, which is not a number", "write a number") from error
+    if len(scale.levels):
+        if not np.isclose(scale.levels, value, rtol=1e-9, atol=0).any():
+            known = ", ".join(f"{level:g}" for level in scale.levels)
+            raise DataError(f"{about}, which is not one of the ratings of the data", f"write one of {known}")
+        return float(scale.levels[np.argmin(np.abs(scale.levels - value))])
+    if not math.isfinite(value) or not scale.low <= value <= scale.high:
+        raise DataError(
+            f"{about}, and ratings of the data lie between {scale.low:g} and {scale.high:g}", "write one between them"
+        )
+    return value

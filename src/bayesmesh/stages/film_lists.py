@@ -1,0 +1,147 @@
+"""What lists of films for one user have in common, whether of watches or of ratings: the experiment, the order, the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayesmesh.analyses.recommendation.film_list import INTERVAL, ListedFilm, Order
+from bayesmesh.config.declarations import read_flag
+from bayesmesh.config.experiment import component_options
+from bayesmesh.config.registry import component_path, read_options
+from bayesmesh.data.base import Column
+from bayesmesh.data.shards import Shards
+from bayesmesh.diagnostics.verdict import read_verdict
+from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.planning.specs import StageSpec
+from bayesmesh.stages.stored_settings import find_spec
+from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.seals import check_output
+
+MAX_DRAWS = 150
+"""Draws for a new user, whose latents are sampled for each draw of the films."""
+
+MAX_DRAWS_OF_KNOWN = 1000
+
+MAX_CELLS = 2**24
+"""Most numbers in memory, draws x films."""
+
+LEAST_ACCEPTANCE = 0.1
+
+SEED = 0
+"""Seed of the sampler and of Thompson's draw: the same command gives the same list."""
+
+
+class Asked(NamedTuple):
+    """What a list is made of.
+
+    Attributes:
+        num_films: films to list.
+        depth: of "among the first".
+        order: of the list.
+    """
+
+    num_films: int = 10
+    depth: int = 10
+    order: Order = "mean"
+
+
+class Opened(NamedTuple):
+    """An experiment with a posterior, compared with the records of its jobs.
+
+    Attributes:
+        spec: with which the posterior was made.
+        shards: its data, as the source has them.
+        is_of_ratings: whether its data are ratings, and not a watch matrix.
+        options: of the model.
+    """
+
+    spec: StageSpec
+    shards: Shards
+    is_of_ratings: bool
+    options: Any
+
+
+def open_experiment(layout: ExperimentLayout) -> Opened:
+    """Open the posterior's settings and data.
+
+    Raises:
+        ConfigError: there is no posterior, or its model folds in no users.
+        StoreError: a result is damaged.
+    """
+    spec = find_spec(layout)
+    name = spec.model.name
+    is_of_ratings = read_flag("model", name, "folds_in_ratings")
+    if not is_of_ratings and not read_flag("model", name, "folds_in"):
+        raise ConfigError(
+            f"experiment '{layout.experiment}': model '{name}' declares neither `folds_in` nor `folds_in_ratings`",
+            "lists for one user need products of embeddings, as those of matrix_factorization and rating_factorization",
+        )
+    check_output(layout.results, layout.posterior)
+    data_layout = spec.model_copy(update={"results": str(layout.results)}).data_layout
+    check_output(layout.results, data_layout.sharded)
+    options = read_options(component_path("model", name)).model_validate(component_options("model", dict(spec.model)))
+    return Opened(spec, Shards(data_layout.shards), is_of_ratings, options)
+
+
+def find_user(user_id: str, names: Sequence[str], experiment: str) -> int:
+    """Return the place of a user among those of the data.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    if user_id not in names:
+        about = f"users are {names[0]} to {names[-1]}" if len(names) > 20 else suggest(user_id, names)
+        raise ConfigError(f"--user {user_id}: no such user in the data of '{experiment}'", about)
+    return names.index(user_id)
+
+
+def most_draws(wanted: int, num_films: int) -> int:
+    """Return how many draws to read, at most `wanted`."""
+    return max(1, min(wanted, MAX_CELLS // num_films))
+
+
+def draws_of(count: int, posterior: Any) -> str:
+    """Say how many draws were read, and of which probability intervals are."""
+    total = posterior.num_chains * posterior.num_draws
+    return f"{count} of {total} draws; intervals of probability {INTERVAL:g}"
+
+
+def doubts(layout: ExperimentLayout, acceptance: float = 1.0) -> tuple[str, ...]:
+    """Return sentences where the verdict on the posterior is not a pass, or the sampler of a new user accepted little."""
+    said: tuple[str, ...] = ()
+    if not layout.verdict.exists():
+        said = (f"{layout.experiment}: no verdict on the posterior yet",)
+    elif (outcome := read_verdict(layout.verdict).verdict) != "pass":
+        said = (f"{layout.experiment}: the verdict on the posterior is '{outcome}'",)
+    if acceptance < LEAST_ACCEPTANCE:
+        few = f"the sampler of the new user accepted {acceptance:.0%} of its proposals"
+        said += (f"{few}: take the list as approximate",)
+    return said
+
+
+def list_rows(
+    listed: Sequence[ListedFilm], columns: Mapping[str, Column], is_held_out: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return the rows of a list.
+
+    Args:
+        listed: the films, the first one first.
+        columns: of the dataset: ids, titles and genres of the films, as far as it has them.
+        is_held_out: (films,) bool, known of the user, and kept from the chains.
+    """
+    ids, titles, genres = (columns.get(name) for name in ("film_id", "title", "genres"))
+    rows: list[dict[str, Any]] = []
+    for rank, film in enumerate(listed, 1):
+        names = genres[film.film] if genres else ()
+        about = {
+            "rank": rank,
+            "film_id": ids[film.film] if ids else film.film,
+            "title": titles[film.film] if titles else "",
+            "genres": "|".join(names if not isinstance(names, str | int) else [str(names)]),
+        }
+        numbers = {name: round(value, 6) for name, value in film._asdict().items() if name != "film"}
+        rows.append({**about, **numbers, "held_out": bool(is_held_out[film.film])})
+    return rows

@@ -1,0 +1,196 @@
+"""`bayesmesh recommend` of an experiment of ratings, and scores of users whom the chains have not seen, from stored draws."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayesmesh as bm
+from bayesmesh.analyses.base import BoundModel
+from bayesmesh.analyses.rating_scores.score_ratings import score_ratings
+from bayesmesh.analyses.rating_scores.section import build_section
+from bayesmesh.analyses.rating_scores.settings import Options
+from bayesmesh.cli import main
+from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.experiment import experiment_class
+from bayesmesh.data.base import Dataset
+from bayesmesh.data.sharding import shard
+from bayesmesh.data.shards import Shards
+from bayesmesh.errors import ConfigError, DataError
+from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
+from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.hashes import write_hashes
+from bayesmesh.store.layout import CHAIN, DRAW
+from bayesmesh.store.posterior_reader import Posterior
+from resealing import seal_as
+
+USERS, FILMS, WIDTH, NOISE, DRAWS = 400, 40, 2, 0.6, (2, 40)
+
+CONFIG = {
+    "title": "Stars",
+    "data": {"source": "ratings", "num_users": USERS, "num_films": FILMS, "width": WIDTH, "noise": NOISE, "bias_scale": 0.5,
+             "factor_scale": 0.7, "held_out_groups": "user", "held_out_fraction": 0.5},
+    "model": {"name": "rating_factorization", "width": WIDTH},
+    "kernel": {"name": "hmc"},
+}  # fmt: skip
+
+
+def held_out(spec: StageSpec) -> dict[str, np.ndarray]:
+    rows = Shards(spec.data_layout.shards).held_out()
+    assert isinstance(rows, dict)
+    return rows
+
+
+@pytest.fixture
+def stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StageSpec, Dataset, dict[str, np.ndarray]]:
+    """An experiment `stars` whose draws are the true films, each turned by itself, and new users drawn from their prior."""
+    monkeypatch.chdir(tmp_path)
+    jax.config.update("jax_enable_x64", True)
+    spec: StageSpec = make_spec("assemble", "stars", experiment_class().model_validate(CONFIG), "results")
+    source_class, options = spec.component("source")
+    dataset = source_class(options).read(tmp_path)
+    shard(dataset, DataSettings(held_out_fraction=0.5, held_out_groups="user"), spec.data_layout)
+    generator = np.random.default_rng(3)
+    turns = np.linalg.qr(generator.normal(size=(*DRAWS, WIDTH, WIDTH)))[0]
+    draws = {n: np.broadcast_to(v, (*DRAWS, *np.shape(v))).astype("f4") for n, v in dataset.truth.items()}
+    for name in ("user_embeddings", "film_embeddings"):
+        draws[name] = (draws[name] @ turns).astype("f4")
+    hidden = np.unique(held_out(spec)["user"])
+    for name in ("user_embeddings", "user_biases"):
+        shape = draws[name][:, :, hidden].shape
+        draws[name][:, :, hidden] = generator.normal(size=shape)
+    group = open_group(spec.layout.posterior, "w").create_group("posterior")
+    for name, values in draws.items():
+        write_array(group, name, values, (CHAIN, DRAW, *(f"{name}_{i}" for i in range(values.ndim - 2))))
+    write_hashes(spec.layout.posterior, {})
+    outputs = [spec.layout.posterior, spec.layout.posterior_hashes]
+    seal_as(Path("results"), "stars", "assemble", outputs, specification=spec.digest)
+    owner = spec.data_layout.sharded.parent.relative_to("results").as_posix()
+    seal_as(Path("results"), owner, "shard", [spec.data_layout.shards, spec.data_layout.sharded])
+    write_spec(spec)
+    return spec, dataset, draws
+
+
+Stars = tuple[StageSpec, Dataset, dict[str, np.ndarray]]
+
+
+def expected(draws: dict[str, np.ndarray], user: int) -> np.ndarray:
+    """Expected ratings of a user of the data in every draw, (draw, film)."""
+    z = {name: values.reshape(-1, *values.shape[2:]).astype(float) for name, values in draws.items()}
+    product = np.einsum("dfw,dw->df", z["film_embeddings"], z["user_embeddings"][:, user])
+    return product + z["film_biases"] + z["user_biases"][:, user, None] + z["mean"][:, None]
+
+
+def test_the_list_of_a_user_is_that_of_the_users_own_draws(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
+    spec, dataset, draws = stars
+    user = int(np.setdiff1d(np.arange(USERS), held_out(spec)["user"])[0])
+    command = ["recommend", "stars", "--user", f"User {user + 1:04d}", "--top", "5", "--output", "list.csv"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "expected rating" in said
+    assert "single ratings vary about them with a standard deviation of 0.6." in said
+    found, wanted = pd.read_csv("list.csv"), expected(draws, user)
+    rated = set(dataset.rows["film"][:][dataset.rows["user"][:] == user])
+    best = [film for film in np.argsort(-wanted.mean(axis=0)) if film not in rated][:5]
+    assert found["film_id"].tolist() == [film + 1 for film in best]
+    np.testing.assert_allclose(found["mean"], wanted.mean(axis=0)[best], atol=1e-5)
+    np.testing.assert_allclose(found["low"], np.quantile(wanted[:, best], 0.05, axis=0), atol=1e-5)
+
+
+def test_a_new_user_gets_what_a_user_with_these_ratings_gets(stars: Stars) -> None:
+    spec, dataset, draws = stars
+    rows = {name: dataset.rows[name][:] for name in ("user", "film", "rating")}
+    known = np.setdiff1d(np.arange(USERS), held_out(spec)["user"])
+    user = known[np.argmax(np.bincount(rows["user"], minlength=USERS)[known])]
+    own = rows["user"] == user
+    lines = [f"{dataset.columns['title'][f]};{y}" for f, y in zip(rows["film"][own], rows["rating"][own], strict=True)]
+    Path("mine.csv").write_text("\n".join(["film;rating", *lines]) + "\n", encoding="utf-8")
+    assert main(["recommend", "stars", "--rated", "mine.csv", "--top", "99", "--output", "new.csv"]) == 0
+    new = pd.read_csv("new.csv").set_index("film_id")["mean"]
+    assert len(new) == FILMS - own.sum()
+    films = new.index.to_numpy() - 1
+    truth = expected(draws, user).mean(axis=0)[films]
+    others = np.mean([expected(draws, each).mean(axis=0)[films] for each in known], axis=0)
+    assert np.square(new - truth).mean() < 0.5 * np.square(others - truth).mean()
+    rated = {int(f) + 1: y for f, y in zip(rows["film"][own], rows["rating"][own], strict=True)}
+    again = bm.recommend("stars", rated=rated, num_films=99).table
+    np.testing.assert_array_equal(again["film_id"], new.index)
+
+
+def test_neither_jax_nor_tfp_is_imported(stars: Stars) -> None:
+    Path("mine.csv").write_text("rating,film\n3,Film 001\n")
+    code = (
+        "import sys; from bayesmesh.cli import main; code = main(['recommend', 'stars', '--rated', 'mine.csv']);"
+        "print(code, sorted({'jax', 'tensorflow_probability', 'pandas', 'xarray', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("0 []\n"), done.stdout
+
+
+def test_users_whom_the_chains_have_not_seen_are_predicted_from_some_of_their_ratings(stars: Stars) -> None:
+    """With the true films their posteriors are exact: intervals hold what they say, and errors are those of the noise."""
+    spec, _, _ = stars
+    shards, data_spec = shards_of(spec)
+    bound = BoundModel(model_of(spec, data_spec), data_spec, shards)
+    files = {name: Path(name) for name in ("scores.csv", "coverage.csv")}
+    score_ratings(bound, Posterior(spec.layout.posterior), Options(resamples=200), files)
+    scores = pd.read_csv("scores.csv").set_index("prediction")
+    counts = np.bincount(held_out(spec)["user"])
+    assert scores["num_users"].iloc[0] == (counts > 1).sum()
+    hidden = sum(max(1, round(0.2 * n)) for n in counts if n > 1)
+    assert abs(scores["num_ratings"].iloc[0] - hidden) < 0.02 * hidden
+    assert scores["num_ratings"].iloc[0] + scores["num_given"].iloc[0] == counts[counts > 1].sum()
+    assert NOISE < scores.loc["posterior_average", "rmse"] < scores.loc["biases", "rmse"] < scores.loc["mean", "rmse"]
+    assert scores.loc["biases", "rmse_less_average_low"] > 0
+    assert scores.loc["single_draw", "rmse_less_average_low"] > 0
+    covered = pd.read_csv("coverage.csv").set_index("probability")["covered"]
+    assert 0.87 < covered[0.9] < 0.93
+    section = build_section(files)
+    assert section is not None
+    assert "The chains have not seen these" in section.body
+
+
+RATED = "film,rating\n"
+
+
+MISTAKES = (
+    (f"{RATED}Film 001,4\nFilm 999,3\n", "mine.csv, line 3: no film 'Film 999'"),
+    (f"{RATED}Film 001,4\n\n1,3\n", "mine.csv, line 4: '1' is the film of mine.csv, line 2"),
+    (f"{RATED}Film 001,40\n", "mine.csv, line 2: the rating of 'Film 001' is '40', and ratings of the data lie between"),
+    (f"{RATED}Film 001,nan\n", "line 2: the rating of 'Film 001' is 'nan', and ratings of the data lie between"),
+    (f"{RATED}Film 001,good\n", "line 2: the rating of 'Film 001' is 'good', which is not a number"),
+    (f"{RATED}Film, 001,4\n", "line 2: 3 values, and 2 columns"),
+    (RATED, "mine.csv: holds no rating"),
+    ("", "mine.csv: holds no rating"),
+    ("title,rating\nFilm 001,4\n", "mine.csv, line 1: the first line names the columns title, rating, and not 'film'"),
+    (None, "mine.csv: no such file"),
+)  # fmt: skip
+"""Text of a file, and what is said of it."""
+
+
+def test_mistakes_in_a_file_are_named(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, message in MISTAKES:
+        if text is not None:
+            Path("mine.csv").write_text(text)
+        else:
+            Path("mine.csv").unlink()
+        assert main(["recommend", "stars", "--rated", "mine.csv"]) == 3
+        said = capsys.readouterr().err
+        assert message in said
+        assert "remedy" in said
+
+
+def test_mistakes_in_a_call_are_named(stars: Stars) -> None:
+    with pytest.raises(ConfigError, match="--user 7: no such user in the data of 'stars'"):
+        bm.recommend("stars", 7)
+    with pytest.raises(ConfigError, match="--watched: the data of 'stars' are ratings"):
+        bm.recommend("stars", watched=["Film 001"])
+    with pytest.raises(DataError, match="no film is rated"):
+        bm.recommend("stars", rated={})
