@@ -85,7 +85,30 @@ def sum_error(values: np.ndarray, clusters: np.ndarray | None = None) -> float:
     2.0
     """
     values = sum_clusters(values, clusters)
-    return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
+    # A score of minus infinity has no error.
+    with np.errstate(invalid="ignore"):
+        return float(np.sqrt(len(values)) * values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def say_impossible(scores: RowScores, what: str) -> str:
+    """Say which outcomes have no finite score; empty where all have one.
+
+    Args:
+        scores: of rows, or of folds that are scored as one.
+        what: each of them is, in the plural, such as ``rows``.
+
+    >>> say_impossible(RowScores(np.array([-1.0, -np.inf]), "", True, 8), "rows")
+    '1 of 2 rows has no finite log score, the first of them number 1, and therefore the sum has none: the model gives the outcome probability zero, or its likelihood is not a number. Check whether it is a value that the model knows.'
+    """
+    wrong = np.flatnonzero(~np.isfinite(scores.elpd))
+    if not wrong.size:
+        return ""
+    first = int(wrong[0]) if scores.row is None else int(scores.row[wrong[0]])
+    return (
+        f"{wrong.size:,} of {len(scores.elpd):,} {what} {'has' if wrong.size == 1 else 'have'} no finite log score, the first of them number "
+        f"{first}, and therefore the sum has none: the model gives the outcome probability zero, or its likelihood is not "
+        "a number. Check whether it is a value that the model knows."
+    )
 
 
 def sum_clusters(values: np.ndarray, clusters: np.ndarray | None) -> np.ndarray:

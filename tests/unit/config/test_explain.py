@@ -192,6 +192,13 @@ def test_keys_that_do_not_go_together(
     assert remedy in error.remedy
 
 
+def test_an_analysis_without_a_value_is_refused(refused: Refused, good: str) -> None:
+    """In YAML `loo:` is no value, which reads like a wish and runs nothing."""
+    error = refused(f"{good}loo:\n")
+    assert ": key 'loo': holds nothing, so that the analysis would not run" in error.message
+    assert "write `loo: {}`" in error.remedy
+
+
 def test_superchains_that_do_not_divide_the_chains_are_refused_before_sampling(refused: Refused, good: str) -> None:
     error = refused(f"{good}sampling: {{chains: 8}}\ngates: {{efficiency: true, superchains: 3}}\n")
     assert ": key 'gates.superchains': 3 superchains do not divide 8 chains evenly" in error.message

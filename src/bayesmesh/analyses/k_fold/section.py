@@ -13,7 +13,7 @@ from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums
 from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import Comparison
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.pointwise import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, sum_error
+from bayesmesh.store.pointwise import POINTWISE, SINGLE_ROWS, RowScores, read_pointwise, say_impossible, sum_error
 
 FEW_CLUSTERS = 20
 """With fewer groups or folds, the page says that their standard error is itself uncertain."""
@@ -29,11 +29,18 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     if found is None:
         return None
     sums, scheme = found
-    folds, scores = read_folds(files["folds.csv"]), read_pointwise(files[POINTWISE])["left_out"]
-    said = [*sentences(sums, scheme, folds), *filter(None, [_compare(scores, _by_single_rows(files))])]
+    folds, every = read_folds(files["folds.csv"]), read_pointwise(files[POINTWISE])
+    scores = every["left_out"]
+    of_folds = "folds" if all(math.isnan(fold.elpd) for fold in folds) else "left-out rows"
+    impossible = [
+        say_impossible(each, of_folds if name == "left_out" else "held-out rows") for name, each in every.items()
+    ]
+    said = [*impossible, *sentences(sums, scheme, folds), _compare(scores, _by_single_rows(files))]
     table = html_table(_table(folds), "Folds")
-    body = render(Path(__file__).with_name("section.html"), sentences=said, folds=table)
+    body = render(Path(__file__).with_name("section.html"), sentences=[*filter(None, said)], folds=table)
     numbers = [KeyNumber("Cross-validated log score", _text(sums, "elpd"), f"elpd, nats, {scheme}")]
+    if any(impossible):
+        numbers.append(KeyNumber("Rows without a finite score", "found", "their outcome has probability zero", "warn"))
     if sums["num_failed"]:
         number = f"of {formats.count(sums['num_folds'])} folds"
         numbers.append(KeyNumber("Folds with failed gates", formats.count(sums["num_failed"]), number, "warn"))

@@ -15,7 +15,7 @@ from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
-from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise
+from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, say_impossible
 
 MOST_POINTS = 2_000
 """Rows drawn in the figure, besides those with a high k."""
@@ -39,16 +39,20 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     sums = read_sums(files["loo.csv"])
     if sums is None:
         return None
-    scores = read_pointwise(files[POINTWISE])["left_out"]
+    every = read_pointwise(files[POINTWISE])
+    scores = every["left_out"]
+    impossible = [say_impossible(each, f"{name.replace('_', '-')} rows") for name, each in every.items()]
     body = render(
         Path(__file__).with_name("section.html"),
-        sentences=sentences(sums, scores),
+        sentences=[*filter(None, impossible), *sentences(sums, scores)],
         figure=draw_k(scores, sums["good_k"]),
         calibration=None if scores.pit is None else draw_pit(scores.pit),
         rows=html_table(worst_rows(scores), "Rows with the largest Pareto k"),
     )
     numbers = [KeyNumber("Leave-one-out log score", _sum_text(sums, "elpd"), "elpd, nats, summed over rows")]
     num_high = sums["num_high_k"]
+    if any(impossible):
+        numbers.append(KeyNumber("Rows without a finite score", "found", "their outcome has probability zero", "warn"))
     if num_high:
         of_rows = f"of {formats.count(sums['num_rows'])} rows"
         numbers.append(KeyNumber("Rows with high Pareto k", formats.count(num_high), of_rows, "warn"))

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bayesmesh.analyses.k_fold.fold_tables import Fold, read_folds, read_sums, write_tables
+from bayesmesh.analyses.k_fold.section import build_section
 from bayesmesh.errors import StoreError
-from bayesmesh.store.pointwise import RowScores
+from bayesmesh.store.pointwise import POINTWISE, RowScores, write_pointwise
 
 FOLDS = [Fold("own-1", 2, 3, -3.0, 0.1, -2.5, 0.2, "pass"), Fold("own-2", 1, 4, -2.0, 0.1, -2.0, 0.1, "fail")]
 SCORES = RowScores(
     np.array([-1.0, -2.0, -2.0]), "d", False, 400, mcse=np.array([0.3, 0.4, 0.0]), cluster=np.array([0.0, 0.0, 1.0]),
     scheme="groups of 'site'", failed=("own-2",),
 )  # fmt: skip
+
+
+def test_the_page_says_which_outcome_is_impossible(tmp_path: Path) -> None:
+    scores = dataclasses.replace(SCORES, elpd=np.array([-1.0, -2.0, -np.inf]), row=np.array([4.0, 7.0, 9.0]))
+    files = {name: tmp_path / name for name in ("k_fold.csv", "folds.csv", POINTWISE)}
+    write_tables(files["k_fold.csv"], files["folds.csv"], scores, None, FOLDS, 3)
+    write_pointwise(files[POINTWISE], scores, None)
+    found = build_section(files)
+    assert found is not None
+    assert "1 of 3 left-out rows has no finite log score, the first of them number 9," in found.body
+    assert "Rows without a finite score" in [number.name for number in found.numbers]
 
 
 def test_sums_and_folds_come_back(tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bayesmesh.analyses.loo.section import build_section
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise, write_sums
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import StoreError
-from bayesmesh.store.pointwise import RowScores
+from bayesmesh.store.pointwise import POINTWISE, RowScores, write_pointwise
 
 SCORES = RowScores(
     np.array([-1.0, -3.0, -2.0]), "d", False, 1000, pareto_k=np.array([0.1, 0.9, 1.2]),
@@ -33,6 +35,20 @@ def test_sums_and_errors_are_those_of_the_rows(tmp_path: Path) -> None:
     found = read_sums(tmp_path / "loo.csv")
     assert found is not None
     np.testing.assert_array_equal([found[name] for name in COLUMNS], [sums[name] for name in COLUMNS])
+
+
+def test_the_page_says_which_outcome_is_impossible(tmp_path: Path) -> None:
+    elpd, k = np.array([-1.0, -np.inf, -2.0]), np.array([0.1, np.inf, 0.2])
+    left_out = dataclasses.replace(SCORES, elpd=elpd, pareto_k=k, effective_parameters=np.array([0.5, np.inf, 1.0]))
+    held_out = RowScores(np.array([-4.0, -np.inf]), "e", False, 1000)
+    files = {"loo.csv": tmp_path / "loo.csv", POINTWISE: tmp_path / POINTWISE}
+    write_sums(files["loo.csv"], summarise(left_out, held_out))
+    write_pointwise(files[POINTWISE], left_out, held_out)
+    found = build_section(files)
+    assert found is not None
+    assert "1 of 3 left-out rows has no finite log score, the first of them number 1," in found.body
+    assert "1 of 2 held-out rows has no finite log score" in found.body
+    assert "Rows without a finite score" in [number.name for number in found.numbers]
 
 
 def test_without_a_table_there_is_nothing_and_another_number_of_rows_is_damage(tmp_path: Path) -> None:
