@@ -114,9 +114,8 @@ DEFECTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "defect", [d if i == 0 else pytest.param(d, marks=pytest.mark.verify) for i, d in enumerate(DEFECTS)]
-)
+@pytest.mark.verify
+@pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_seen(defect: str, seed_defect) -> None:
     mutant = seed_defect(unit_hmc, *DEFECTS[defect], "UnitHmc")
     assert not smallest_p(mutant) >= ALPHA

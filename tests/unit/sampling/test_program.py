@@ -33,7 +33,7 @@ GROUPED = ("random_walk", "replica_exchange")
 SPREAD = {"hmc": ((1, 7), "shard_map"), "random_walk": ((1, 4), "shard_map"), "replica_exchange": ((2, 2), "named")}
 """Kernel -> mesh and way of sharding over several devices, where not the usual: collectives that are stated adapt alike."""
 
-ALIKE = ("mala", "random_walk", "tempered_smc")
+ALIKE = ("hmc", "mala", "random_walk", "tempered_smc")
 """Kernels whose adaptation, exchange of chains and trajectories another kernel has too."""
 
 
