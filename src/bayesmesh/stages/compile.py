@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from bayesmesh.data.base import DataSpec
-from bayesmesh.data.shards import Shards
+from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.models.base import Model
 from bayesmesh.planning.observed import observe
 from bayesmesh.planning.specs import StageSpec
@@ -27,6 +27,7 @@ from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
 from bayesmesh.sampling.monitored import compile_monitored
+from bayesmesh.sampling.precision_check import check_precision
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
@@ -63,7 +64,7 @@ def run(
             find_devices(compute)
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
-            _check_all_rows(spec, shards)
+            _check_all_rows(spec, shards, data_spec)
             latents = check_reading(spec, data_spec)
             model = model_of(spec, data_spec)
             check_later(later, model, data_spec, shards, latents)
@@ -103,11 +104,12 @@ def run(
     return _line(program, lengths, seconds, programs, growth)
 
 
-def _check_all_rows(spec: StageSpec, shards: Shards) -> None:
-    """Let the model refuse its data, held-out rows included."""
+def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
+    """Let the model refuse its data, held-out rows included, and refuse numbers that a device would change."""
     model_class, options = spec.component("model")
     with in_file_of(spec):
         model_class.check_all_rows(options, Shards(shards.path).spec(), shards.all_blocks)
+        check_precision(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))
 
 
 def _growth(spec: StageSpec, data_spec: DataSpec, ledger: Ledger) -> tuple[dict[str, int], str]:
