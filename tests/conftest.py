@@ -76,6 +76,7 @@ INSTRUMENTED = [
         f"kernels.{module}"
         for module in (
             "chees",
+            "gibbs",
             "hmc",
             "mala",
             "mams",

@@ -12,3 +12,10 @@ def kernel_options(name: str, **options: Any) -> Any:
 
     made = read_options(component_path("kernel", name))(**options)
     return made.model_copy(update={"metric": "diagonal"}) if getattr(made, "metric", "") == AUTO else made
+
+
+def kernels_of_any_target() -> list[str]:
+    """Return the kernels that run on every target; the others need models of a kind, and have tests of their own."""
+    from bayesmesh.config.registry import list_components, load_component
+
+    return [name for name in list_components("kernel") if not load_component("kernel", name).needs_normal_units]

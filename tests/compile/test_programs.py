@@ -26,6 +26,7 @@ from bayesmesh.sampling.audit import (
 )
 from bayesmesh.sampling.program import PROGRAMS, place
 from bayesmesh.sampling.rows import lay_out_rows
+from kernel_options import kernels_of_any_target
 from levels import groups_case
 
 
@@ -201,7 +202,7 @@ MORE_TRACES = {"unit_hmc": 1}
 """Values at both ends of a trajectory and at the next group's start, gradients between them."""
 
 
-@pytest.mark.parametrize("kernel", list_components("kernel"))
+@pytest.mark.parametrize("kernel", kernels_of_any_target())
 def test_a_model_is_traced_a_few_times_for_all_programs(make_case, make_program, kernel) -> None:
     calls = []
 

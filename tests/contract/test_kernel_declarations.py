@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bayesmesh.config.registry import list_components
 from bayesmesh.kernels.base import Axes, Kernel
+from kernel_options import kernels_of_any_target
 from kernel_runs import NUM_CHAINS, Box, Chains, advance, begin, initial_position, make
 
 
-@pytest.fixture(scope="module", params=list_components("kernel"))
+@pytest.fixture(scope="module", params=kernels_of_any_target())
 def kernel(request) -> Kernel:
     return make(request.param)
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import component_path, list_components, load_component, read_options
+from bayesmesh.config.registry import component_path, load_component, read_options
 from bayesmesh.kernels.base import Kernel, Position, first_chains
+from kernel_options import kernels_of_any_target
 from kernel_runs import (
     BEHIND,
     NUM_CHAINS,
@@ -32,10 +33,10 @@ from kernel_runs import (
 
 def with_trait(trait: str, value: bool) -> list[str]:
     """Return the kernels of which a trait is so."""
-    return [name for name in list_components("kernel") if getattr(load_component("kernel", name), trait) is value]
+    return [name for name in kernels_of_any_target() if getattr(load_component("kernel", name), trait) is value]
 
 
-@pytest.fixture(scope="module", params=list_components("kernel"))
+@pytest.fixture(scope="module", params=kernels_of_any_target())
 def runs(request) -> Runs:
     return runs_of(request.param)
 
@@ -179,7 +180,7 @@ def test_chain_sets_do_not_meet(runs, elsewhere) -> None:
 def kernels_and_metrics() -> list[tuple[str, str | None]]:
     """Every kernel with its own metric, and with `dense` where it offers that: they adapt differently."""
     pairs: list[tuple[str, str | None]] = []
-    for name in list_components("kernel"):
+    for name in kernels_of_any_target():
         schema = read_options(component_path("kernel", name)).model_json_schema()["properties"].get("metric", {})
         pairs += [(name, None), *((name, metric) for metric in schema.get("enum", []) if metric == "dense")]
     return pairs

@@ -79,8 +79,8 @@ def test_logits_stay_and_the_prior_is_left_as_it_is() -> None:
             marks=pytest.mark.verify,
         ),
         pytest.param(
-            "quadratic = design.T @ design + len(moved) * jnp.eye(size)",
-            "quadratic = design.T @ design + jnp.eye(size)",
+            "quadratic = design.T @ design + len(moved) * jnp.diag(of_prior)",
+            "quadratic = design.T @ design + jnp.diag(of_prior)",
             marks=pytest.mark.verify,
         ),
     ],

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels import chees, hmc, mams, nuts, random_walk, replica_exchange
 from bayesmesh.kernels.base import Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian import trajectory, tree
 from bayesmesh.kernels.hamiltonian.metrics import base as metrics
 from bayesmesh.kernels.targets import FunctionTarget
-from kernel_options import kernel_options
+from kernel_options import kernel_options, kernels_of_any_target
 
 NUM_CHAINS, NUM_STEPS, ALPHA = 50_000, 20, 1e-6
 FEW_CHAINS = 5_000
@@ -163,7 +163,7 @@ OPTIONS = {
 CHAINS = {"nuts": 5_000}
 """Where a transition takes as many gradients as the longest trajectory of all chains."""
 
-ADJUSTED = [name for name in list_components("kernel") if load_component("kernel", name).is_adjusted]
+ADJUSTED = [name for name in kernels_of_any_target() if load_component("kernel", name).is_adjusted]
 """Kernels that leave their target exactly as it is."""
 
 

@@ -9,9 +9,10 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.models.gaussian import Gaussian
+from kernel_options import kernels_of_any_target
 
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 8, 400, 1000
 FAMILY_ERROR = 1e-4
@@ -25,7 +26,7 @@ OPTIONS = {
 MORE_CHAINS = {"random_walk": 8}
 """How many times as many chains, where a draw is worth less."""
 
-ADJUSTED = [name for name in list_components("kernel") if load_component("kernel", name).is_adjusted]
+ADJUSTED = [name for name in kernels_of_any_target() if load_component("kernel", name).is_adjusted]
 
 
 def exact_posterior(case) -> tuple[np.ndarray, float]:

@@ -13,12 +13,13 @@ import jax
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.operations.check.calibration import Calibration, calibrate
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.simulation import Simulator
 from cases import Case, make_case
+from kernel_options import kernels_of_any_target
 from levels import GROUP_SIZES, groups_case
 from samplers.conftest import IS_NIGHTLY
 from samplers.test_densities import narrowed
@@ -34,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "nuts": {"max_tree_depth": 7},
     "chees": {"max_leapfrog_steps": 32},
 }
-ADJUSTED = [name for name in list_components("kernel") if load_component("kernel", name).is_adjusted]
+ADJUSTED = [name for name in kernels_of_any_target() if load_component("kernel", name).is_adjusted]
 
 MODELS = {
     "gaussian": lambda: make_case("gaussian", num_rows=9),

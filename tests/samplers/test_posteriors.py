@@ -15,8 +15,9 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.registry import load_component
 from cases import Case
+from kernel_options import kernels_of_any_target
 from samplers.posteriors import CLOSED_FORMS, Truth, eight_schools, german_credit
 
 FAMILY_ERROR = 1e-4
@@ -31,7 +32,7 @@ MORE_DRAWS = {"random_walk": 12}
 KERNELS = ("nuts", "chees")
 """Defaults for few and for many chains; further kernels run in the nightly."""
 
-OTHERS = [n for n in list_components("kernel") if n not in KERNELS and load_component("kernel", n).is_adjusted]
+OTHERS = [n for n in kernels_of_any_target() if n not in KERNELS and load_component("kernel", n).is_adjusted]
 
 CASES = [
     # Mapped to the real line by a bijector, and cheap: this one stays in `make test`.

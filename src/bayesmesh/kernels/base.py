@@ -123,6 +123,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         is_adjusted: whether an accept step makes the target exactly invariant.
         interacts: whether chains interact after warmup; then they are not independent replicates.
         starts_from_prior: whether chains must start as draws of the prior.
+        needs_normal_units: whether it runs only on models with `normal_groups`; it refuses others when it is traced.
         steps_alone: whether each device steps its own chains without the others; for steps of unequal length, in which
             no chain depends on another.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
@@ -140,6 +141,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     is_adjusted: ClassVar[bool] = True
     interacts: ClassVar[bool] = False
     starts_from_prior: ClassVar[bool] = False
+    needs_normal_units: ClassVar[bool] = False
     steps_alone: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, Statistic]]
 

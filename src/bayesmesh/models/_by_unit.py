@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 Arrays = Mapping[str, Array]
 """Latent -> one draw of it; or field -> one entry per row."""
+
+
+class Regression(NamedTuple):
+    """The log likelihood of rows as a function of the latents of a group of units, given all others.
+
+    That of a row is  -weight (response - design . latents of its unit)^2 / 2  and a term without these latents.
+
+    Attributes:
+        design: latent of the group -> (row, ...), the coefficients of its unit's latents.
+        response: (row,).
+        weight: () or (row,), not negative.
+        unit: (row,) unit of a block that a row belongs to; None for ``local``, whose units are aligned with rows.
+    """
+
+    design: Arrays
+    response: Float[Array, " rows"]
+    weight: Float[Array, "..."]
+    unit: Int[Array, " rows"] | None = None
 
 
 class ByUnit:
@@ -21,6 +39,47 @@ class ByUnit:
     """
 
     unit_groups: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def normal_groups(self) -> tuple[str, ...]:
+        """Groups of units, as `unit_groups` names them, whose latents are normal given all others: a kernel can draw them exactly.
+
+        Their priors are independent normals, and the likelihood is a linear regression. A property, because it may depend on
+        options. Such a model has `unit_regression` and `unit_prior`, and for its other latents `rest_sums` and `redraw_rest`.
+        """
+        return ()
+
+    def unit_regression(self, group: str, latents: Arrays, rows: Arrays) -> Regression:
+        """Return the likelihood of rows as a regression on the latents of a group.
+
+        Args:
+            group: one of `normal_groups`.
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no normal groups of units")
+
+    def rest_sums(self, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"]) -> Arrays:
+        """Return sums over rows, float64, that `redraw_rest` needs; none by default.
+
+        Args:
+            latents: one draw, local ones aligned with `rows`.
+            rows: data of a tile of rows.
+            is_row: False for padding, which does not contribute.
+        """
+        del latents, rows, is_row
+        return {}
+
+    def redraw_rest(self, key: Key[Array, ""], latents: Arrays, sums: Arrays) -> Arrays:
+        """Make a transition of the latents outside of `normal_groups` that leaves their distribution given all else as it is.
+
+        Args:
+            key: of random numbers.
+            latents: one draw, float64, with the prior's shapes.
+            sums: `rest_sums` over all rows.
+        """
+        del key, sums
+        return latents
 
     def unit_likelihood(
         self, group: str, latents: Arrays, rows: Arrays, is_row: Bool[Array, " rows"], *, with_value: bool
@@ -54,7 +113,7 @@ class ByUnit:
         """Return the log prior of each unit of a group, in nats, up to a constant.
 
         Args:
-            group: one of `unit_groups`.
+            group: one of `unit_groups` or `normal_groups`.
             latents: those of the group, with the axis of units first.
         """
         raise NotImplementedError(f"{type(self).__name__} has no groups of units")

@@ -23,21 +23,28 @@ from jaxtyping import Array, Float, Key
 from bayesmesh.models.base import Latents
 
 
-def redraw_factors(key: Key[Array, ""], latents: Latents, prior_scale: float | Float[Array, ""]) -> Latents:
+def redraw_factors(
+    key: Key[Array, ""],
+    latents: Latents,
+    prior_scale: float | Float[Array, ""],
+    bias_scale: float | Float[Array, ""] | None = None,
+) -> Latents:
     """Return latents with the same logits, after a transition that leaves N(0, prior_scale^2) of all of them as it is.
 
     Args:
         key: a typed key.
         latents: ``user_embeddings`` (n, width), ``film_embeddings`` (m, width), ``user_biases`` (n,) and ``film_biases`` (m,).
         prior_scale: standard deviation of the prior.
+        bias_scale: that of the biases, if it is another one.
     """
     key_films, key_users, key_shear, key_stretch = jax.random.split(key, 4)
     wide = {k: v.astype(jnp.float64) for k, v in latents.items()}
     users, films = wide["user_embeddings"], wide["film_embeddings"]
     of_users, of_films = wide["user_biases"], wide["film_biases"]
     precision = 1 / jnp.asarray(prior_scale, jnp.float64) ** 2
-    films, of_users, of_films = _shift(key_films, users, films, of_users, of_films, precision)
-    users, of_films, of_users = _shift(key_users, films, users, of_films, of_users, precision)
+    of_biases = precision if bias_scale is None else 1 / jnp.asarray(bias_scale, jnp.float64) ** 2
+    films, of_users, of_films = _shift(key_films, users, films, of_users, of_films, of_biases, precision / of_biases)
+    users, of_films, of_users = _shift(key_users, films, users, of_films, of_users, of_biases, precision / of_biases)
     grams = Grams(users.T @ users * precision, films.T @ films * precision)
     maps, grams = _shear(key_shear, grams)
     stretch = jnp.exp(_log_stretch(key_stretch, grams, len(users), len(films)))
@@ -76,12 +83,17 @@ def _shift(
     of_fixed: Float[Array, " n"],
     of_moved: Float[Array, " m"],
     precision: Float[Array, ""],
+    ratio: Float[Array, ""],
 ) -> tuple[Float[Array, "m k"], Float[Array, " n"], Float[Array, " m"]]:
-    """Draw c and t anew in  moved + 1 c^T, of_fixed - fixed c - t, of_moved + t; return these three."""
+    """Draw c and t anew in  moved + 1 c^T, of_fixed - fixed c - t, of_moved + t; return these three.
+
+    The prior precision of the biases is `precision`, and that of the factors `ratio` times it.
+    """
     design = jnp.concatenate([fixed, jnp.ones_like(fixed[:, :1])], axis=1)
     size = design.shape[1]
-    quadratic = design.T @ design + len(moved) * jnp.eye(size)
-    linear = design.T @ of_fixed - jnp.concatenate([moved.sum(axis=0), of_moved.sum()[None]])
+    of_prior = jnp.append(jnp.broadcast_to(ratio, size - 1), 1.0)
+    quadratic = design.T @ design + len(moved) * jnp.diag(of_prior)
+    linear = design.T @ of_fixed - of_prior * jnp.append(moved.sum(axis=0), of_moved.sum())
     drawn = _normal(key, precision * quadratic, precision * linear, jnp.ones(size))
     return moved + drawn[None, :-1], of_fixed - design @ drawn, of_moved + drawn[-1]
 

@@ -14,25 +14,31 @@ from typing import ClassVar, Literal, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Key, Shaped
 from pydantic import Field
 from tensorflow_probability.substrates import jax as tfp
 
 from bayesmesh.config.settings import Argument, Settings
-from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.errors import ConfigError
+from bayesmesh.models._by_unit import Regression
+from bayesmesh.models._factor_symmetry import redraw_factors
+from bayesmesh.models._level_and_noise import redraw_level, redraw_noise
 from bayesmesh.models._ordered import OrderedValues, log_mass
+from bayesmesh.models._rating_columns import (
+    all_levels,
+    check_rating,
+    check_repeated,
+    codes_of,
+    distinct_ratings,
+    moments,
+    user_and_film_levels,
+)
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
 
 tfd = tfp.distributions
 
 FILM, RATING = "film", "rating"
 """Fields that the model reads: the code of the film, and the rating, or its place among the ordered ones."""
-
-MOST_LEVELS = 50
-"""Of ordered ratings."""
-
-UNKNOWN = 255
-"""Place of a rating that is not one of the ordered ones: a placeholder in rows to predict, or a held-out rating."""
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
 
@@ -109,21 +115,23 @@ class RatingFactorization(Model):
             raise ConfigError("key 'model.levels': two or more levels, of `likelihood: ordinal` alone", "remove it")
         if own.user == own.film:
             raise ConfigError(f"key 'model.film': '{own.film}' is also the column of the user", "name two columns")
-        users, _ = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
-        _check_rating(spec, own.rating)
-        mean, sd = _moments(block[own.rating] for block in read_blocks())
+        users, _ = user_and_film_levels(spec, own.user, own.film)
+        check_rating(spec, own.rating)
+        mean, sd = moments(block[own.rating] for block in read_blocks())
         # The mean of equal numbers may be another one by rounding.
         if sd <= 1e-12 * abs(mean):
             raise ConfigError(f"key 'model.rating': all ratings of '{own.rating}' are {mean:g}", "use another column")
         levels = np.zeros(0)
         if own.likelihood == "ordinal":
-            levels = _all_levels(own, _distinct((block[own.rating] for block in read_blocks()), own.rating))
+            levels = all_levels(
+                own.levels, own.rating, distinct_ratings((block[own.rating] for block in read_blocks()), own.rating)
+            )
 
         def of_rows(rows: HostRows, num_rows: int) -> dict[str, np.ndarray]:
             del num_rows
             values, film = np.asarray(rows[own.rating]), np.asarray(rows[own.film])
             if len(levels):
-                return {FILM: film, RATING: _codes(values, levels)}
+                return {FILM: film, RATING: codes_of(values, levels)}
             # Small integers are exact in float32.
             return {FILM: film, RATING: values.astype(np.result_type(values, np.float32))}
 
@@ -139,8 +147,8 @@ class RatingFactorization(Model):
         """
         own = cast(Options, options)
         if own.repeated == "refuse":
-            users, films = (_levels(spec, key, name) for key, name in (("user", own.user), ("film", own.film)))
-            _check_repeated(((block[own.user], block[own.film]) for block in read_blocks()), users, films)
+            users, films = user_and_film_levels(spec, own.user, own.film)
+            check_repeated(((block[own.user], block[own.film]) for block in read_blocks()), users, films)
 
     @property
     def _is_ordinal(self) -> bool:
@@ -226,6 +234,58 @@ class RatingFactorization(Model):
         of_users = {"user_embeddings": residual * films, "user_biases": residual[:, 0]}
         return value, {**gradient, **of_users, "film_embeddings": by_film[:, :-1], "film_biases": by_film[:, -1]}
 
+    @property
+    def normal_groups(self) -> tuple[str, ...]:
+        """Users given films, and films given users, of normal ratings."""
+        return () if self._is_ordinal else ("local", "films")
+
+    def unit_regression(self, group: str, latents: Latents, rows: Rows) -> Regression:
+        """Return each rating less mean and the other side's bias, on the other side's embedding and 1."""
+        film = rows[FILM].astype(jnp.int32)
+        of_films = {k: latents[k][film] for k in self.blocks["films"]}
+        given = {**latents, **of_films}
+        own, other = ("user", "film") if group == "local" else ("film", "user")
+        response = rows[RATING].astype(given["mean"].dtype) - given["mean"] - given[f"{other}_biases"]
+        embeddings = given[f"{other}_embeddings"]
+        design = {f"{own}_embeddings": embeddings, f"{own}_biases": jnp.ones_like(response)}
+        return Regression(design, response, given["sigma"] ** -2, None if group == "local" else film)
+
+    def unit_prior(self, group: str, latents: Latents) -> Float[Array, " unit"]:
+        """Return the log prior of each user or film."""
+        side = {"local": "user", "films": "film"}[group]
+        embeddings, biases = latents[f"{side}_embeddings"], latents[f"{side}_biases"]
+        embedding, bias = (scale.astype(biases.dtype) for scale in self._scales)
+        return -0.5 * (jnp.sum((embeddings / embedding) ** 2, axis=1) + (biases / bias) ** 2)
+
+    @property
+    def _scales(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Standard deviations of embeddings and biases of normal ratings, float64."""
+        own, sd = self.options, self.spec.constants["rating_sd"]
+        factor, bias = (jnp.asarray(each, jnp.float64) for each in (own.factor_scale, own.bias_scale))
+        return jnp.sqrt(factor * sd / math.sqrt(own.width)), bias * sd
+
+    def redraw(self, key: Key[Array, ""], latents: Latents) -> Latents:
+        """Redraw what no rating sees: linear maps of the factor space, and shifts between embeddings, biases and mean."""
+        key_factors, key_level = jax.random.split(key)
+        embedding, bias = self._scales
+        factors = {k: latents[k] for k in (*self.local_latents, *self.blocks["films"])}
+        moved = {**latents, **redraw_factors(key_factors, factors, embedding, bias)}
+        constants = self.spec.constants
+        return redraw_level(key_level, moved, bias, constants["rating_mean"], constants["rating_sd"])
+
+    def rest_sums(self, latents: Latents, rows: Rows, is_row: Bool[Array, " rows"]) -> Latents:
+        """Return sums of the residuals and of their squares."""
+        predictor = _predictor(latents, rows)
+        residual = rows[RATING].astype(predictor.dtype) - latents["mean"] - predictor
+        residual = jnp.where(is_row, residual, 0).astype(jnp.float64)
+        return {"residual": residual.sum(), "square": (residual**2).sum()}
+
+    def redraw_rest(self, key: Key[Array, ""], latents: Latents, sums: Latents) -> Latents:
+        """Draw mean and noise."""
+        centre, sd = self.spec.constants["rating_mean"], self.spec.constants["rating_sd"]
+        noise_scale = jnp.asarray(self.options.noise_scale, jnp.float64) * sd
+        return redraw_noise(key, latents, sums, self.spec.num_rows, centre, sd, noise_scale)
+
     def predict(self, latents: Latents, inputs: Rows) -> Predictive:
         """Return the distribution of each row's rating, in its unit."""
         return self._outcome(_predictor(latents, inputs), latents)
@@ -262,77 +322,3 @@ def _predictor(latents: Latents, rows: Rows) -> Float[Array, " rows"]:
     film = rows[FILM]
     products = jnp.sum(latents["user_embeddings"] * latents["film_embeddings"][film], axis=1)
     return latents["user_biases"] + latents["film_biases"][film] + products
-
-
-def _levels(spec: SpecLike, key: str, name: str) -> tuple[str, ...]:
-    """Return the levels of a category."""
-    about = spec.variables.get(name)
-    if name not in spec.fields:
-        raise ConfigError(f"key 'model.{key}': the data have no field '{name}'", suggest(name, spec.fields))
-    if about is None or about.kind != "category":
-        remedy = f"with the source table, write\n    data:\n      types: {{{name}: category}}"
-        raise ConfigError(f"key 'model.{key}': '{name}' is not a category", remedy)
-    return about.levels
-
-
-def _check_rating(spec: SpecLike, name: str) -> None:
-    if name not in spec.fields:
-        raise ConfigError(f"key 'model.rating': the data have no field '{name}'", suggest(name, spec.fields))
-    about, field = spec.variables.get(name), spec.fields[name]
-    if field.shape != () or (about is not None and about.kind != "number"):
-        raise ConfigError(f"key 'model.rating': '{name}' is not one number for each row", "use a column of numbers")
-
-
-def _distinct(blocks: Iterator[np.ndarray], name: str) -> np.ndarray:
-    """Return the different ratings, ascending, float64."""
-    found = np.zeros(0)
-    for block in blocks:
-        found = np.union1d(found, np.asarray(block, np.float64))
-        if len(found) > MOST_LEVELS:
-            problem = f"'{name}' has more than {MOST_LEVELS} different values"
-            raise ConfigError(f"key 'model.likelihood': {problem}", "use `likelihood: gaussian`, or round the ratings")
-    return found
-
-
-def _all_levels(options: Options, found: np.ndarray) -> np.ndarray:
-    """Return the ratings that are possible, ascending, float64, given those of the training rows."""
-    if not options.levels:
-        return found
-    levels = np.unique(np.asarray(options.levels, np.float64))
-    if (missing := np.setdiff1d(found, levels)).size:
-        problem = f"'{options.rating}' is {missing[0]:g} in a training row, which is not among them"
-        raise ConfigError(f"key 'model.levels': {problem}", f"add it, or leave the key out: {found.tolist()}")
-    return levels
-
-
-def _codes(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the place of each rating among the levels, uint8; `UNKNOWN` for another number."""
-    wide = np.asarray(values, np.float64)
-    codes = np.minimum(np.searchsorted(levels, wide), len(levels) - 1)
-    return np.where(levels[codes] == wide, codes, UNKNOWN).astype(np.uint8)
-
-
-def _check_repeated(
-    blocks: Iterator[tuple[np.ndarray, np.ndarray]], users: Sequence[str], films: Sequence[str]
-) -> None:
-    """Refuse two ratings of one film by one user; takes 8 bytes a rating."""
-    cells = np.concatenate([np.asarray(user, np.int64) * len(films) + film for user, film in blocks])
-    cells.sort()
-    again = cells[1:][cells[1:] == cells[:-1]]
-    if again.size:
-        user, film = divmod(int(again[0]), len(films))
-        problem = f"user '{users[user]}' has rated '{films[film]}' more than once, and there are {again.size:,} such ratings in all"
-        remedy = "keep one rating of each user and film in the table, or write\n    model:\n      repeated: keep"
-        raise ConfigError(f"key 'model.user': {problem}", remedy)
-
-
-def _moments(blocks: Iterator[np.ndarray]) -> tuple[float, float]:
-    """Return mean and standard deviation of all values, by Chan's update of blocks."""
-    count, mean, squares = 0, 0.0, 0.0
-    for block in blocks:
-        values = np.asarray(block, np.float64)
-        own, total = float(values.mean()), count + len(values)
-        squares += float(np.square(values - own).sum()) + (own - mean) ** 2 * count * len(values) / total
-        mean += (own - mean) * len(values) / total
-        count = total
-    return mean, math.sqrt(squares / count)

@@ -20,8 +20,10 @@ from bayesmesh.config.settings import replace_options
 from bayesmesh.data.base import DataSpec
 from bayesmesh.kernels.base import Density, DensityParts, Position
 from bayesmesh.kernels.hamiltonian.laplace import NormalAtMode
+from bayesmesh.kernels.targets.normals import Normals
 from bayesmesh.kernels.targets.units import Units
 from bayesmesh.models.base import Model
+from bayesmesh.sampling.normal_units import BoundNormals
 from bayesmesh.sampling.position import PositionLayout
 from bayesmesh.sampling.rows import RowLayout
 from bayesmesh.sampling.unit_density import BoundUnits
@@ -258,6 +260,11 @@ class BoundTarget:
         if not self.target.model.unit_groups:
             return None
         return BoundUnits(self.target, self.data)
+
+    @functools.cached_property
+    def normals(self) -> Normals | None:
+        """The model's groups of units that are normal given all else; None where it declares none."""
+        return BoundNormals(self.target, self.data) if self.target.model.normal_groups else None
 
     def expand(self, position: Position) -> BoundTarget:
         """Return the target with its log likelihood expanded by latents to second order at one chain (1, ...).

@@ -41,58 +41,26 @@ class ModelTarget(Protocol):
     def align(self, local: Arrays, data: Arrays) -> tuple[Arrays, Callable[[Arrays], tuple[Arrays]]]: ...
 
 
-class BoundUnits:
-    """The groups of units of a model, on its data: what kernels see as `kernels.targets.units.Units`.
+class BoundGroups:
+    """Groups of units of a model, on its data: between positions, units and latents, and sums over tiles and devices.
 
     Args:
         target: the model's.
         data: as `Target.data_shapes` says.
+        groups: ``local`` or names of the model's blocks.
 
     Raises:
-        ConfigError: the groups do not have all latents, or latents that are not real numbers.
+        ConfigError: the model has no such block.
     """
 
-    def __init__(self, target: ModelTarget, data: Arrays) -> None:
-        self.target, self.data = target, dict(data)
-        self.groups = target.model.unit_groups
-        self.names = {group: _names_of(target, group) for group in self.groups}
-        _check_groups(target, self.names)
+    def __init__(self, target: ModelTarget, data: Arrays, groups: tuple[str, ...]) -> None:
+        self.target, self.data, self.groups = target, dict(data), groups
+        self.names = {group: _names_of(target, group) for group in groups}
 
     @property
     def num_groups(self) -> int:
         """Number of groups."""
         return len(self.groups)
-
-    def given(self, position: Position, group: int) -> ModelConditional:
-        """Return the units of a group, given all other coordinates of positions (chain, ...)."""
-        return ModelConditional(self, position, self.groups[group])
-
-    def information(self, position: Position) -> Position:
-        """Return the model's `unit_information`, repeated for the coordinates of each unit, (chain, ...)."""
-        found = jax.vmap(functools.partial(self._information, data=self.data))(self.latents(position))
-        made = position
-        for group in self.groups:
-            each = found[group][:, :, None].astype(self.target.dtype)
-            made = self.place(made, group, jnp.broadcast_to(each, (*each.shape[:2], self.size(group))))
-        return made
-
-    def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
-        """Add a number of each unit of a group to all of the unit's coordinates."""
-        name = self.groups[group]
-        return self.place(to, name, self.take(to, name) + values[:, :, None].astype(self.target.dtype))
-
-    def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
-        """Make the model's `redraw`, and return by how much the log prior has changed."""
-
-        def one(key: jax.Array, position: Position) -> tuple[Position, jax.Array]:
-            z = self.target.position.unpack(position, jnp.dtype("float64"))
-            redrawn = self.target.position.pack(self.target.model.redraw(key, z))
-            before, after = (self.target.prior_and_latents(q)[0] for q in (position, redrawn))
-            return redrawn, after - before
-
-        return jax.vmap(one)(key, position)
-
-    # -- between positions, units and latents ----------------------------------------------------------------------
 
     def latents(self, position: Position) -> dict[str, jax.Array]:
         """Return the latents of every chain, (chain, ...), local ones with their entries first and padded."""
@@ -141,6 +109,74 @@ class BoundUnits:
         model = self.target.model
         return dict(model.local_latents if group == LOCAL else model.blocks[group])
 
+    def over_tiles(self, tile: Any, latents: Arrays, data: Arrays, *, is_summed: bool) -> Any:
+        """Sum what a function makes of each tile, or join it along the entries; data is (device, tile, row, ...)."""
+        layout, local_names = self.target.layout, [k for k in latents if k in self.target.model.local_latents]
+        lies = (*data["is_row"].shape[:2], layout.tile_entries)
+        local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
+        shared = {k: v for k, v in latents.items() if k not in local_names}
+
+        def device(local: Arrays, data: Arrays) -> Any:
+            if not is_summed:
+                return jax.lax.map(lambda x: tile(shared, *x), (local, data))
+            shapes = jax.eval_shape(tile, shared, *jax.tree.map(lambda x: x[0], (local, data)))
+            zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+
+            def add(carry: Any, x: tuple[Arrays, Arrays]) -> tuple[Any, None]:
+                return jax.tree.map(jnp.add, carry, tile(shared, *x)), None
+
+            return jax.lax.scan(add, zero, (local, data))[0]
+
+        found = jax.vmap(device)(local, data)
+        if is_summed:
+            return jax.tree.map(lambda x: x.sum(axis=0), found)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), found)
+
+
+class BoundUnits(BoundGroups):
+    """The groups of units of a model, on its data: what kernels see as `kernels.targets.units.Units`.
+
+    Args:
+        target: the model's.
+        data: as `Target.data_shapes` says.
+
+    Raises:
+        ConfigError: the groups do not have all latents, or latents that are not real numbers.
+    """
+
+    def __init__(self, target: ModelTarget, data: Arrays) -> None:
+        super().__init__(target, data, target.model.unit_groups)
+        _check_groups(target, self.names)
+
+    def given(self, position: Position, group: int) -> ModelConditional:
+        """Return the units of a group, given all other coordinates of positions (chain, ...)."""
+        return ModelConditional(self, position, self.groups[group])
+
+    def information(self, position: Position) -> Position:
+        """Return the model's `unit_information`, repeated for the coordinates of each unit, (chain, ...)."""
+        found = jax.vmap(functools.partial(self._information, data=self.data))(self.latents(position))
+        made = position
+        for group in self.groups:
+            each = found[group][:, :, None].astype(self.target.dtype)
+            made = self.place(made, group, jnp.broadcast_to(each, (*each.shape[:2], self.size(group))))
+        return made
+
+    def add(self, to: Position, group: int, values: Float[Array, "chain unit"]) -> Position:
+        """Add a number of each unit of a group to all of the unit's coordinates."""
+        name = self.groups[group]
+        return self.place(to, name, self.take(to, name) + values[:, :, None].astype(self.target.dtype))
+
+    def redraw(self, key: Key[Array, " chain"], position: Position) -> tuple[Position, Float[Array, " chain"]]:
+        """Make the model's `redraw`, and return by how much the log prior has changed."""
+
+        def one(key: jax.Array, position: Position) -> tuple[Position, jax.Array]:
+            z = self.target.position.unpack(position, jnp.dtype("float64"))
+            redrawn = self.target.position.pack(self.target.model.redraw(key, z))
+            before, after = (self.target.prior_and_latents(q)[0] for q in (position, redrawn))
+            return redrawn, after - before
+
+        return jax.vmap(one)(key, position)
+
     # -- sums over tiles and devices, for the latents of one chain ---------------------------------------------------
 
     def likelihood(
@@ -181,7 +217,7 @@ class BoundUnits:
                 value = jax.ops.segment_sum(value, data["entry_of_row"], self.target.layout.tile_entries)
             return value, by_entry
 
-        return self._over_tiles(tile, latents, data, is_summed=group != LOCAL)
+        return self.over_tiles(tile, latents, data, is_summed=group != LOCAL)
 
     def _information(self, latents: Arrays, data: Arrays) -> dict[str, jax.Array]:
         def tile(of_rows: bool, shared: Arrays, local: Arrays, data: Arrays) -> dict[str, jax.Array]:
@@ -194,31 +230,8 @@ class BoundUnits:
 
         made: dict[str, jax.Array] = {}
         for of_rows in dict.fromkeys(group == LOCAL for group in self.groups):
-            made |= self._over_tiles(functools.partial(tile, of_rows), latents, data, is_summed=not of_rows)
+            made |= self.over_tiles(functools.partial(tile, of_rows), latents, data, is_summed=not of_rows)
         return made
-
-    def _over_tiles(self, tile: Any, latents: Arrays, data: Arrays, *, is_summed: bool) -> Any:
-        """Sum what a function makes of each tile, or join it along the entries; data is (device, tile, row, ...)."""
-        layout, local_names = self.target.layout, [k for k in latents if k in self.target.model.local_latents]
-        lies = (*data["is_row"].shape[:2], layout.tile_entries)
-        local = {k: latents[k].reshape(*lies, *latents[k].shape[1:]) for k in local_names}
-        shared = {k: v for k, v in latents.items() if k not in local_names}
-
-        def device(local: Arrays, data: Arrays) -> Any:
-            if not is_summed:
-                return jax.lax.map(lambda x: tile(shared, *x), (local, data))
-            shapes = jax.eval_shape(tile, shared, *jax.tree.map(lambda x: x[0], (local, data)))
-            zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-
-            def add(carry: Any, x: tuple[Arrays, Arrays]) -> tuple[Any, None]:
-                return jax.tree.map(jnp.add, carry, tile(shared, *x)), None
-
-            return jax.lax.scan(add, zero, (local, data))[0]
-
-        found = jax.vmap(device)(local, data)
-        if is_summed:
-            return jax.tree.map(lambda x: x.sum(axis=0), found)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), found)
 
 
 class ModelConditional:

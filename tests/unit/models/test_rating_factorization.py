@@ -258,7 +258,7 @@ def test_moments_of_blocks_are_those_of_all_ratings() -> None:
     [
         ({"user": "raeder"}, "key 'model.user': the data have no field 'raeder'", "did you mean 'reader'"),
         ({"film": "reader"}, "key 'model.film': 'reader' is also the column of the user", "name two columns"),
-        ({"film": "stars"}, "key 'model.film': 'stars' is not a category", "stars: category"),
+        ({"film": "stars"}, "key 'model.film': 'stars' is not a category", "types: {stars: category}"),
         ({"rating": "book"}, "key 'model.rating': 'book' is not one number for each row", "a column of numbers"),
         ({"rating": "score"}, "key 'model.rating': the data have no field 'score'", "book, reader, stars"),
     ],
@@ -305,3 +305,11 @@ def test_what_new_users_are_sampled_with_is_what_the_model_says(likelihood: Any)
     shared = {name: np.asarray(z[name]) for name in scales.shared}
     found = expected_ratings(predictor, shared, scales)
     np.testing.assert_allclose(found, model.predict(aligned, rows).mean(), rtol=1e-6)
+
+
+def test_two_columns_that_are_no_categories_are_named_at_once() -> None:
+    spec, rows = table()
+    numbers = {**spec.variables, "reader": Variable("number"), "book": Variable("number")}
+    with pytest.raises(ConfigError, match="'reader' is not a category") as caught:
+        prepared(Options(**NAMES), dataclasses.replace(spec, variables=numbers), rows)
+    assert "types: {reader: category, book: category}" in str(caught.value)

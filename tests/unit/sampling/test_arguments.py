@@ -12,6 +12,7 @@ import pytest
 from bayesmesh.config.registry import component_path, list_components, read_options
 from bayesmesh.config.settings import numeric_options
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
+from kernel_options import kernels_of_any_target
 
 NUM_WARMUP, NUM_DRAWS = 8, 6
 
@@ -27,7 +28,7 @@ def changed(options: Any) -> dict[str, float | int]:
     return {k: v + 1 if isinstance(v, int) else 0.9 * v for k, v in numeric_options(options).items()}
 
 
-@pytest.mark.parametrize("kernel", list_components("kernel"))
+@pytest.mark.parametrize("kernel", kernels_of_any_target())
 def test_other_numbers_are_the_same_program(make_case, make_program, kernel) -> None:
     """All of them at once, of kernel and model, with the length of warmup and where chains start."""
     constant = {"max_tree_depth": 2} if kernel == "nuts" else {}

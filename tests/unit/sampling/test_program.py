@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesmesh.config.registry import list_components, load_component
+from bayesmesh.config.registry import load_component
 from bayesmesh.kernels.base import Axes
 from bayesmesh.sampling.state_leaves import name_leaves, place
+from kernel_options import kernels_of_any_target
 from levels import groups_case, levels_case
 from programs import checkpoint
 
@@ -44,7 +45,7 @@ def build_small(build, make_case, kernel: str, mesh: tuple[int, int], **more: An
     return build(case, kernel, mesh=mesh, is_optimised=False, row_tile=5, **options)
 
 
-@pytest.fixture(scope="module", params=list_components("kernel"))
+@pytest.fixture(scope="module", params=kernels_of_any_target())
 def kernel(request) -> str:
     return request.param
 
@@ -83,7 +84,7 @@ def assert_near(run: Any, reference: Any, largest: float = 1e-10) -> None:
 
 @pytest.mark.parametrize(
     "kernel",
-    [pytest.param(name, marks=pytest.mark.verify) if name in ALIKE else name for name in list_components("kernel")],
+    [pytest.param(name, marks=pytest.mark.verify) if name in ALIKE else name for name in kernels_of_any_target()],
     indirect=True,
 )
 def test_draws_do_not_depend_on_the_number_of_devices(build, make_case, kernel, reference) -> None:
