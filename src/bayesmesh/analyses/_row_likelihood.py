@@ -200,7 +200,8 @@ def score_held_out(likelihood: RowLikelihood, shards: Shards) -> RowScores | Non
     if not blocks:
         return None
     scores, outcomes = map(np.concatenate, zip(*blocks, strict=True))
-    return RowScores(scores, digest_outcomes(outcomes), outcomes.dtype.kind in "iub", likelihood.num_draws)
+    about = digest_outcomes(outcomes), outcomes.dtype.kind in "iub", likelihood.num_draws
+    return RowScores(scores, *about, cluster=Shards(shards.path).held_out_clusters())
 
 
 def held_out_blocks(likelihood: RowLikelihood, shards: Shards) -> Iterator[RowBlock]:

@@ -15,7 +15,7 @@ from bayesmesh.config.refits import LeftOut
 from bayesmesh.data.base import Dataset, RowArray
 from bayesmesh.data.left_out import leave_out
 from bayesmesh.data.row_fields import Use, read_column
-from bayesmesh.data.shards import LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
+from bayesmesh.data.shards import HELD_OUT_GROUPS, LEFT_OUT, PARTS, UNSEEN, describe, fingerprint_data
 from bayesmesh.data.split import (
     UnseenUsers,
     hold_out_groups,
@@ -88,6 +88,8 @@ def shard(dataset: Dataset, data_settings: DataSettings, layout: DataLayout) -> 
             for name, array in sorted(_arrays_in(group, "rows").items())
         }
         group.attrs.update({**described, "num_rows": num_rows, "fields": fields, "fingerprint": fingerprint})
+        if num_held_out and data_settings.held_out_groups is not None and data_settings.left_out is None:
+            group.attrs.update({HELD_OUT_GROUPS: data_settings.held_out_groups})
     chosen_by = {
         key: value for key in ("held_out_groups", "held_out_last") if (value := getattr(data_settings, key)) is not None
     }

@@ -25,6 +25,9 @@ REMEDY = "run the shard stage again"
 UNSEEN = "unseen"
 """Group of the users whom the chains do not see."""
 
+HELD_OUT_GROUPS = "held_out_groups"
+"""Attribute that names the field whose values were held out whole."""
+
 LEFT_OUT = "left_out"
 """Group with the numbers of the rows that a refit leaves out."""
 
@@ -167,6 +170,11 @@ class Shards:
             return self._read_part("held_out_rows") or None
         found = self._read_part("held_out")
         return Interactions(**found) if found else None
+
+    def held_out_clusters(self) -> np.ndarray | None:
+        """Return the group of each held-out row, where whole groups were held out: rows of one are not independent."""
+        name, found = self._group.attrs.get(HELD_OUT_GROUPS), self._read_part("held_out_rows")
+        return found[name] if isinstance(name, str) and name in found else None
 
     def left_out(self) -> np.ndarray | None:
         """Return the numbers, among the training rows of all, of the rows that `held_out` returns; None of no refit."""

@@ -155,6 +155,7 @@ def compare_models(
     cluster = left_out[order[0]].cluster
     table = _as_matrix(left_out, order)
     held = _as_matrix(held_out, order) if is_held else None
+    clusters = (cluster, held_out[order[0]].cluster if is_held else None)
     by_group = sum_clusters(table, cluster)
     # Rows of one group are not independent: the bootstrap draws groups.
     stacking, bma = stack(table), pseudo_bma(by_group)
@@ -167,7 +168,7 @@ def compare_models(
         at = None if held is None else held[:, i]
         members.append(
             _member(
-                name, (table[:, 0], table[:, i]), (held, at), own_noise, cluster, **weights, **_doubts(left_out[name])
+                name, (table[:, 0], table[:, i]), (held, at), own_noise, clusters, **weights, **_doubts(left_out[name])
             )
         )
     shared = zip(members, share_draws(stacking.weights, NUM_DRAWS), strict=True)
@@ -176,7 +177,7 @@ def compare_models(
     for name, shares in ((STACKED, stacking.weights), (WEIGHTED, bma)):
         at = None if held is None else _mix(held, shares)
         mixed = _mixed_noise(shares, noise)
-        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, cluster))
+        averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, clusters))
     num_held_out = 0 if held is None else len(held)
     by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
     failed_refits = tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed))
@@ -214,7 +215,7 @@ def _member(
     left_out: tuple[np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray | None, np.ndarray | None],
     noise: float,
-    cluster: np.ndarray | None,
+    clusters: tuple[np.ndarray | None, np.ndarray | None],
     **about: float,
 ) -> Member:
     """Return a row of the comparison.
@@ -224,7 +225,7 @@ def _member(
         left_out: scores of the rows under the best model, and under this one.
         held_out: scores of held-out rows, (row, model), the best model first, and under this one, or None.
         noise: Monte Carlo error of the difference to the best model.
-        cluster: see `RowScores.cluster`.
+        clusters: see `RowScores.cluster`, of the rows and of held-out ones.
         about: weights, effective number of parameters and number of rows with an unreliable score.
     """
     best, own = left_out
@@ -232,11 +233,11 @@ def _member(
     on_held, held_gap = None, None
     if held_out[0] is not None and held_out[1] is not None:
         further = held_out[1] - held_out[0][:, 0]
-        on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1]))
-        held_gap = Comparison(float(further.sum()), sum_error(further))
+        on_held = Comparison(float(held_out[1].sum()), sum_error(held_out[1], clusters[1]))
+        held_gap = Comparison(float(further.sum()), sum_error(further, clusters[1]))
     return Member(
-        name, Comparison(float(own.sum()), sum_error(own, cluster)),
-        Comparison(float(gap.sum()), math.hypot(sum_error(gap, cluster), noise)),
+        name, Comparison(float(own.sum()), sum_error(own, clusters[0])),
+        Comparison(float(gap.sum()), math.hypot(sum_error(gap, clusters[0]), noise)),
         about.get("p_loo", math.nan), int(about.get("num_high_k", 0)), about.get("stacking", math.nan),
         about.get("pseudo_bma", math.nan), on_held, held_gap,
     )  # fmt: skip

@@ -130,11 +130,15 @@ def test_rows_are_held_out_by_time_or_group(
     manifest = shard(Dataset(rows=rows), DataSettings(held_out_fraction=0.34, **settings), layout)
     found, kept = Shards(layout.shards).held_out(), Shards(layout.shards).read_rows(0, 4)
     assert manifest["split"].items() >= settings.items()
+    clusters = Shards(layout.shards).held_out_clusters()
     if hidden is not None:
         assert sorted(found["time"]) == hidden
+        assert clusters is None
     else:
         assert len(set(found["school"])) == 1
         assert not set(found["school"]) & set(kept["school"])
+        assert clusters is not None
+        np.testing.assert_array_equal(clusters, found["school"])
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,18 @@ def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_pa
     assert sum(member.num_draws for member in found.members) == 1000
 
 
+def test_errors_on_held_out_groups_are_those_over_groups(base: np.ndarray) -> None:
+    """All rows of a group differ by the same: there are 5 differences and not 50."""
+    group = np.repeat(np.arange(5), 10)
+    gap = np.array([0.3, -0.1, 0.2, 0.5, 0.1])[group]
+    one, two = (scores(base, held_out=base[:50]), scores(base - 0.5, held_out=base[:50] - gap))
+    for each in (one, two):
+        each["held_out"] = dataclasses.replace(each["held_out"], cluster=group)
+    found = compare_models({"one": one, "two": two}).members[1].held_out_difference
+    assert found is not None
+    assert found.error == pytest.approx(np.sqrt(5) * (10 * gap[::10]).std(ddof=1))
+
+
 def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
     """Each of two models is right about other rows: their average beats both, on held-out rows too."""
     is_first = np.arange(NUM_ROWS) % 2 == 0
