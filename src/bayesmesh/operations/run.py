@@ -41,6 +41,8 @@ def run(words: Sequence[str]) -> NoReturn:
     # Bound to a name: a server ends once its `stdin` here is closed.
     _server = start_server() if needs_jobs(words) else None
     import_late(_LATE)
+    # Before Snakemake: Pydantic looks through all modules that are loaded for the source of a class.
+    importlib.import_module("bayesmesh.planning.plan")
     # The profile of this repository reads them.
     sys.argv = ["snakemake", *words]
     from snakemake.cli import main
@@ -76,6 +78,8 @@ def import_late(name: str) -> None:
         return
     stub = types.ModuleType(name)
     stub.__spec__ = spec
+    # Whoever looks through all modules asks for it.
+    stub.__file__ = spec.origin
 
     def use(attribute: str) -> Any:
         if sys.modules.get(name) is stub:

@@ -18,6 +18,9 @@ from bayesmesh.operations.run import import_late
 import_late("xmlrpc")
 import xmlrpc
 assert "__path__" not in vars(xmlrpc)
+# As `inspect.getmodule` does with every module that is loaded.
+assert hasattr(xmlrpc, "__file__")
+assert sys.modules["xmlrpc"] is xmlrpc
 import xmlrpc.client
 assert xmlrpc.client.ServerProxy and vars(sys.modules["xmlrpc"])["__path__"]
 import_late("xmlrpc")
