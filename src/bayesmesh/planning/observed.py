@@ -184,6 +184,13 @@ def observe(spec: StageSpec, later: Sequence[StageSpec] = ()) -> Iterator[Observ
             _ended.append(observation)
 
 
+def note_read(names: Iterable[str]) -> None:
+    """Let files count as read by this job, which uses what an earlier one has made of them."""
+    for name in names:
+        for observation in _active:
+            observation.note(name, is_read=True)
+
+
 def _are_current() -> bool:
     """Return whether all files that earlier jobs of this process have read are as they were: modules may have kept them."""
     return all(observation.is_current() for observation in _ended)

@@ -1,17 +1,23 @@
-"""Use JAX's persistent compilation cache, and count its misses."""
+"""Use JAX's persistent compilation cache, count its misses, and load programs from it by their keys."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax import monitoring
 from jax._src import compilation_cache, distributed
+from jax._src.lib import xla_client
+from jax.sharding import Mesh
 
 from bayesmesh.store.program_cache import ProgramCache
+
+_log = logging.getLogger("bayesmesh")
 
 
 def use_cache(results: str) -> None:
@@ -48,3 +54,37 @@ def count_misses(*, of_all_threads: bool = False) -> Iterator[list[str]]:
         yield misses
     finally:
         monitoring.unregister_event_listener(listen)
+
+
+@contextlib.contextmanager
+def note_key() -> Iterator[list[str]]:
+    """Yield a list that gets, at the end, the key by which this thread has asked the persistent cache for a program."""
+    cache, keys = compilation_cache._cache, list[str]()
+    if not isinstance(cache, ProgramCache):
+        yield keys
+        return
+    cache.forget_asked()
+    yield keys
+    if cache.asked is not None:
+        keys.append(cache.asked)
+
+
+def load_executable(key: str, mesh: Mesh) -> Any:
+    """Return an executable of the persistent cache for the devices of a mesh, None if it is not there or not fit for them.
+
+    Args:
+        key: its key, from `note_key`.
+        mesh: devices of this process.
+    """
+    cache = compilation_cache._cache
+    content = cache.find(key) if isinstance(cache, ProgramCache) else None
+    if content is None:
+        return None
+    whole = compilation_cache.decompress_executable(content)
+    serialized, _ = compilation_cache.extract_executable_and_time(whole)
+    devices = tuple(mesh.devices.flat)
+    try:
+        return devices[0].client.deserialize_executable(serialized, executable_devices=xla_client.DeviceList(devices))
+    except jax.errors.JaxRuntimeError as error:
+        _log.warning("a recorded program cannot be loaded, and is compiled anew: %s", error)
+        return None

@@ -13,7 +13,7 @@ import jax
 
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.audit import count_equations
-from bayesmesh.sampling.cache import count_misses
+from bayesmesh.sampling.cache import count_misses, note_key
 from bayesmesh.sampling.program import PROGRAMS, Program
 
 
@@ -21,18 +21,22 @@ class Compilation(NamedTuple):
     """A compiled program and its compile times.
 
     Attributes:
+        lowered: the program.
         compiled: the executable.
         num_equations: of its jaxpr, a loop's body counted once.
         trace_seconds, lower_seconds, compile_seconds: wall time.
         is_warm: whether the persistent cache held it.
+        key: by which the persistent cache has it; None if it was not asked.
     """
 
+    lowered: jax.stages.Lowered
     compiled: Any
     num_equations: int
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
     is_warm: bool
+    key: str | None
 
 
 def compile_programs(
@@ -67,25 +71,25 @@ def compile_programs(
             lowered = traced.lower()
             times.append(time.perf_counter())
             trace, lower = (b - a for a, b in itertools.pairwise(times))
-            waiting[name] = count_equations(traced.jaxpr), trace, lower, pool.submit(_compile, lowered)
+            waiting[name] = lowered, count_equations(traced.jaxpr), trace, lower, pool.submit(_compile, lowered)
         # A miss is known once its program is compiled.
         wait([compilation for *_, compilation in waiting.values()], return_when=FIRST_COMPLETED)
         compiling = [pool.submit(_compile, lowered) for lowered in later] if misses else []
     for compilation in compiling:
         compilation.result()
     found = {}
-    for name, (num_equations, trace, lower, compilation) in waiting.items():
-        compiled, compile_, is_warm = compilation.result()
-        found[name] = Compilation(compiled, num_equations, trace, lower, compile_, is_warm)
+    for name, (lowered, num_equations, trace, lower, compilation) in waiting.items():
+        compiled, compile_, is_warm, key = compilation.result()
+        found[name] = Compilation(lowered, compiled, num_equations, trace, lower, compile_, is_warm, key)
         ledger.add("trace", trace, detail=name)
         ledger.add("lower", lower, detail=name)
         ledger.add("compile", compile_, detail=f"{name}, {'warm' if is_warm else 'cold'}")
     return found
 
 
-def _compile(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, float, bool]:
-    """Return the program, the seconds it took, and whether the persistent cache held it."""
+def _compile(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, float, bool, str | None]:
+    """Return the program, the seconds it took, and whether the persistent cache held it under which key."""
     start = time.perf_counter()
-    with count_misses() as misses:
+    with count_misses() as misses, note_key() as keys:
         compiled = lowered.compile()
-    return compiled, time.perf_counter() - start, not misses
+    return compiled, time.perf_counter() - start, not misses, next(iter(keys), None)

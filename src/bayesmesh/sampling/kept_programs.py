@@ -7,7 +7,7 @@ tracing, lowering and loading them again.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ class _Kept(NamedTuple):
     fingerprint: str
     observed: Mapping[str, str]
     program: Program
-    compiled: Mapping[str, jax.stages.Compiled]
+    compiled: Mapping[str, Callable[..., Any]]
 
 
 _kept: list[_Kept] = []
@@ -37,7 +37,7 @@ def keep_programs(
     fingerprint: str,
     observed: Mapping[str, str],
     program: Program,
-    compiled: Mapping[str, jax.stages.Compiled],
+    compiled: Mapping[str, Callable[..., Any]],
 ) -> None:
     """Keep the programs of a chain group, and let this process stay, if it is a fork of a single process on a CPU.
 
@@ -55,7 +55,7 @@ def keep_programs(
 
 def take_programs(
     spec: StageSpec, fingerprint: str, observed: Mapping[str, str], slice_draws: int
-) -> tuple[Program, Mapping[str, jax.stages.Compiled]] | None:
+) -> tuple[Program, Mapping[str, Callable[..., Any]]] | None:
     """Return the programs that this process has kept, and their executables; None unless they are those of `sample`.
 
     Args:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-import jax
 import numpy as np
 
 from bayesmesh.errors import NotFinished, SamplingError
@@ -29,8 +29,8 @@ from bayesmesh.sampling.writer import Segment, Slice, Writer
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.segments import ChainStore
 
-Compiled = Mapping[str, jax.stages.Compiled]
-"""Name -> compiled program."""
+Compiled = Mapping[str, Callable[..., Any]]
+"""Name -> compiled program, or a recorded one."""
 
 
 class Loop:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,6 +20,7 @@ from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling import audit
 from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.compilation import Compilation, compile_programs
+from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.derive import Extent, lower_derived
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.kept_programs import keep_programs
@@ -27,8 +28,10 @@ from bayesmesh.sampling.memory import check_memory
 from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
 from bayesmesh.sampling.monitored import compile_monitored
+from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.precision_check import check_precision
 from bayesmesh.sampling.program import PROGRAMS, Program
+from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program, slice_length
 from bayesmesh.stages.context import in_file_of, model_of, shards_of
 from bayesmesh.stages.requirements import check_later, check_reading, check_stop, check_values
@@ -65,43 +68,25 @@ def run(
             use_cache(spec.results)
             shards, data_spec = shards_of(spec)
             _check_all_rows(spec, shards, data_spec)
-            latents = check_reading(spec, data_spec)
-            model = model_of(spec, data_spec)
-            check_later(later, model, data_spec, shards, latents)
-            with ledger.phase("condense"):
-                sampled = shards.condensed()
-            sampled_spec = sampled.spec(spec.compute.dtype)
-            equations, growth = _growth(spec, sampled_spec, ledger)
-            probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
-            check_values(spec, sampled_spec, sampled, probe.rows_here)
-            warn_of_idle_gpu(probe.mesh, compute)
-            with in_file_of(spec):
-                check_memory(probe, available_memory())
-            ledger.device = str(describe_devices(probe.mesh)["kind"])
-            data = probe.read_data(sampled.read_rows, ledger)
-        cost = audit.cost_of_gradient(probe.target, probe.num_chains)
-        expected = audit.expected_seconds(cost, probe.mesh)
-        program = probe.with_slice(slice_length(probe, expected))
-        # Wait for each other, so that no process with cached programs exits while another compiles.
-        with peers.together():
-            derived = _lower_derived(later, program, model, data_spec, shards, latents)
-            compiled = compile_programs(
-                program, ledger, later=derived if peers.is_alone else (),
-                gradients=functools.partial(audit.trace_gradients, program),
-            )  # fmt: skip
-            programs = {phase: _describe(compiled[phase]) for phase in PROGRAMS}
-            _compile_looks(later, model, data_spec, shards, ledger)
+            work = _Work(spec, later, ledger, peers, shards, data_spec)
+            records = Records(spec, shards.fingerprint)
+        made = (_from_record(work, records) if peers.is_alone else None) or _compile(work)
+        program, compiled = made.program, made.compiled
+        _compile_looks(work, made.model)
         with ledger.phase("measure", "one gradient"):
             # The same for all, so that they make calls of the same length.
-            seconds = audit.seconds_per_gradient(program, compiled["gradients"].compiled, data, peers)
+            seconds = audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
         with peers.together():
+            expected = audit.expected_seconds(made.cost, program.mesh)
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
-            facts = _facts(program, equations, {**cost, "seconds": seconds}, lengths, programs)
+            facts = _facts(program, made.equations, {**made.cost, "seconds": seconds}, lengths, made.about)
             observed = observation.files()
             if peers.is_first:
                 write_sealed(spec.layout.audit, {**facts, "observed": observed})
-            keep_programs(spec, shards.fingerprint, observed, program, {k: compiled[k].compiled for k in PROGRAMS})
-    return _line(program, lengths, seconds, programs, growth)
+            if made.compilations and peers.is_alone:
+                records.save(program, made.compilations, observed, made.record)
+            keep_programs(spec, shards.fingerprint, observed, program, {k: compiled[k] for k in PROGRAMS})
+    return _line(program, lengths, seconds, made.about, made.growth)
 
 
 def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> None:
@@ -112,26 +97,128 @@ def _check_all_rows(spec: StageSpec, shards: Shards, data_spec: DataSpec) -> Non
         check_precision(data_spec, shards.read_rows(0, min(READ_ROWS, shards.num_rows)))
 
 
-def _growth(spec: StageSpec, data_spec: DataSpec, ledger: Ledger) -> tuple[dict[str, int], str]:
-    """Count equations at two data sizes; refuse, or warn about, a program that grows, before the expensive steps."""
-    with ledger.phase("trace", "equations at two data sizes"):
-        equations = audit.growth_of_equations(*spec.component("model"), data_spec)
+class _Work(NamedTuple):
+    """What the job was told, and the data."""
+
+    spec: StageSpec
+    later: Sequence[StageSpec]
+    ledger: Ledger
+    peers: Peers
+    shards: Shards
+    data_spec: DataSpec
+
+
+class _Made(NamedTuple):
+    """The programs, with what was found out about them.
+
+    Attributes:
+        model: the model, bound to the data.
+        program, compiled: the programs, and their executables by name, with that of gradients.
+        data: rows on the devices.
+        about: program -> facts.
+        cost: of a gradient, see `audit.cost_of_gradient`.
+        equations, growth: see `_growth`.
+        latents: latent -> shape and dtype of one draw.
+        compilations: what was compiled; empty if a record had it.
+    """
+
+    model: Model
+    program: Program
+    compiled: Mapping[str, Callable[..., Any]]
+    data: Arrays
+    about: Mapping[str, Any]
+    cost: Mapping[str, float]
+    equations: Mapping[str, int]
+    growth: str
+    latents: Shapes
+    compilations: Mapping[str, Compilation]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a record must hold besides the programs."""
+        return {
+            "slice_draws": self.program.slice_draws, "cost": self.cost, "sizes": self.equations,
+            "latents": describe_tree(self.latents), "about": self.about,
+        }  # fmt: skip
+
+
+def _compile(work: _Work) -> _Made:
+    """Check model and data, and trace, lower and compile all programs."""
+    spec, later, ledger, peers, shards, data_spec = work
+    with peers.together():
+        latents = check_reading(spec, data_spec)
+        model = model_of(spec, data_spec)
+        check_later(later, model, data_spec, shards, latents)
+        with ledger.phase("condense"):
+            sampled = shards.condensed()
+        sampled_spec = sampled.spec(spec.compute.dtype)
+        with ledger.phase("trace", "equations at two data sizes"):
+            equations = audit.growth_of_equations(*spec.component("model"), sampled_spec)
+        growth = _check_growth(spec, equations, sampled_spec)
+        probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
+        check_values(spec, sampled_spec, sampled, probe.rows_here)
+        data = _read(work, probe, sampled)
+    cost = audit.cost_of_gradient(probe.target, probe.num_chains)
+    program = probe.with_slice(slice_length(probe, audit.expected_seconds(cost, probe.mesh)))
+    # Wait for each other, so that no process with cached programs exits while another compiles.
+    with peers.together():
+        derived = _lower_derived(later, program, model, data_spec, shards, latents)
+        made = compile_programs(
+            program, ledger, later=derived if peers.is_alone else (),
+            gradients=functools.partial(audit.trace_gradients, program),
+        )  # fmt: skip
+        about = {phase: _describe(made[phase]) for phase in PROGRAMS}
+    compiled = {name: each.compiled for name, each in made.items()}
+    return _Made(model, program, compiled, data, about, cost, equations, growth, latents, made)
+
+
+def _from_record(work: _Work, records: Records) -> _Made | None:
+    """Return the programs that an earlier run has recorded; None if there are none for this work."""
+    spec, later, ledger, _, shards, data_spec = work
+    if (found := records.find()) is None:
+        return None
+    latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
+    check_later(later, model, data_spec, shards, latents)
+    with ledger.phase("condense"):
+        sampled = shards.condensed()
+    sampled_spec = sampled.spec(spec.compute.dtype)
+    program = make_program(spec, sampled_spec, found["slice_draws"], shards.blocks)
+    with ledger.phase("load", "recorded programs"):
+        compiled = records.load(found, program)
+    if compiled is None:
+        return None
+    growth, data = _check_growth(spec, found["sizes"], sampled_spec), _read(work, program, sampled)
+    none = {"trace_seconds": 0.0, "lower_seconds": 0.0, "compile_seconds": 0.0, "cache": "recorded"}
+    about = {name: {**facts, **none} for name, facts in found["about"].items()}
+    return _Made(model, program, compiled, data, about, found["cost"], found["sizes"], growth, latents, {})
+
+
+def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
+    """Check that the programs fit the memory, and copy the rows to the devices."""
+    warn_of_idle_gpu(program.mesh, work.spec.compute)
+    with in_file_of(work.spec):
+        check_memory(program, available_memory())
+    work.ledger.device = str(describe_devices(program.mesh)["kind"])
+    return program.read_data(sampled.read_rows, work.ledger)
+
+
+def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> str:
+    """Refuse, or warn about, a program that has more equations for more rows, before the expensive steps."""
     tile = spec.compute.row_tile
     with in_file_of(spec):
         rows = data_spec.num_rows if tile == "auto" else min(tile, data_spec.num_rows)
         growth = audit.check_growth(equations, rows, spec.model.name)
     if growth:
         _log.warning("%s", growth)
-    return equations, growth
+    return growth
 
 
-def _compile_looks(
-    later: Sequence[StageSpec], model: Model, data_spec: DataSpec, shards: Shards, ledger: Ledger
-) -> None:
+def _compile_looks(work: _Work, model: Model) -> None:
     """Compile the summaries at which a rule that stops sampling looks."""
-    for spec in (each for each in later if each.stage == "sample"):
+    data_spec, shards = work.data_spec, work.shards
+    for spec in (each for each in work.later if each.stage == "sample"):
         names = check_stop(spec, model, data_spec)
-        with ledger.phase("compile", "summaries for looks"):
+        with work.peers.together(), work.ledger.phase("compile", "summaries for looks"):
             compile_monitored(model, data_spec, shards, names, spec.posterior.probe_rows, spec.num_chains)
 
 
@@ -163,8 +250,8 @@ def _line(program: Program, lengths: Lengths, seconds: float, programs: Mapping[
 
 def _facts(
     program: Program,
-    equations: dict[str, int],
-    gradient: dict[str, float],
+    equations: Mapping[str, int],
+    gradient: Mapping[str, float],
     lengths: Lengths,
     programs: Mapping[str, object],
 ) -> dict[str, object]:

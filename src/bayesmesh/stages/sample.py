@@ -8,11 +8,9 @@ import importlib
 import logging
 import math
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -32,7 +30,7 @@ from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, take_prog
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
-from bayesmesh.sampling.segment import Loop
+from bayesmesh.sampling.segment import Compiled, Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start
 from bayesmesh.stages.context import in_file_of, shards_of
@@ -117,7 +115,7 @@ def run(spec: StageSpec, ledger: Ledger, group: int, cores: int | None = None, r
 
 def _make_program(
     spec: StageSpec, shards: Shards, sampled: Shards, slice_draws: int, observed: Mapping[str, str]
-) -> tuple[Program, Mapping[str, jax.stages.Compiled]]:
+) -> tuple[Program, Compiled]:
     """Return the programs with those executables of theirs that this process has kept from the compile stage."""
     kept = take_programs(spec, shards.fingerprint, observed, slice_draws)
     return kept or (make_program(spec, sampled.spec(spec.compute.dtype), slice_draws, shards.blocks), {})
@@ -186,10 +184,10 @@ def _programs_left(store: ChainStore, num_draws: int) -> Sequence[str]:
     return () if last.phase == "sample" and last.stop >= num_draws else ("segment",)
 
 
-class _Programs(dict[str, jax.stages.Compiled]):
+class _Programs(dict[str, Callable[..., Any]]):
     """Name -> compiled program: one that is given, or from the persistent cache, loaded on first use."""
 
-    def __init__(self, program: Program, ledger: Ledger, peers: Peers, kept: Mapping[str, jax.stages.Compiled]) -> None:
+    def __init__(self, program: Program, ledger: Ledger, peers: Peers, kept: Compiled) -> None:
         super().__init__(kept)
         self._program, self._ledger, self._peers = program, ledger, peers
 
@@ -203,7 +201,7 @@ class _Programs(dict[str, jax.stages.Compiled]):
                     "cache miss: the program '%s' was compiled again; was it compiled on another device?", name
                 )
 
-    def __missing__(self, name: str) -> jax.stages.Compiled:
+    def __missing__(self, name: str) -> Callable[..., Any]:
         # Several processes continue from the last common commit, which may precede this one's last.
         self.load([name])
         return self[name]
