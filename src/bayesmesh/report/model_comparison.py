@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.special import logsumexp, ndtri
 
 from bayesmesh.diagnostics.hierarchical_weights import make_cells, stack_by_cell
 from bayesmesh.diagnostics.model_weights import pseudo_bma, share_draws, stack
@@ -94,7 +93,7 @@ class ModelComparison(NamedTuple):
     def num_errors(self) -> float:
         """Standard errors beyond which a difference to the best counts: a 95% interval for all differences together."""
         others = max(1, len(self.members) - 1)
-        return max(NUM_ERRORS, float(norm.isf(0.025 / others)))
+        return max(NUM_ERRORS, -float(ndtri(0.025 / others)))
 
     def words(self, difference: Comparison) -> str:
         """Return better, worse or not different, by an interval that holds for all members together."""
@@ -358,7 +357,7 @@ def _selection(found: ModelComparison) -> str:
     middle = found.members[len(found.members) // 2]
     spread = math.sqrt(float(np.mean([each.difference.error**2 for each in others])))
     number = len(found.members)
-    chance = spread / math.sqrt(2) * float(norm.ppf(1 - 0.375 / (number + 0.25)))
+    chance = spread / math.sqrt(2) * float(ndtri(1 - 0.375 / (number + 0.25)))
     lead = -middle.difference.difference
     verdict = "so its lead may be chance alone" if lead < 2 * chance else "so its lead is more than chance"
     return (
