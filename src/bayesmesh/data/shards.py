@@ -121,13 +121,13 @@ class Shards:
             raise IndexError(f"rows {start} to {stop} of {self.num_rows}")
         return {name: self._read(f"rows/{name}", slice(start, stop)) for name in self.fields}
 
-    def read_field(self, name: str) -> np.ndarray:
-        """Return a field of all training rows, as it is on disk.
+    def read_field(self, name: str, part: str = "rows", start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Return a field of a part alone, from row `start` to ``stop - 1``, as it is on disk; empty if there is no such part.
 
         Raises:
             StoreError: a chunk is damaged or missing.
         """
-        return self._read(f"rows/{name}", ...)
+        return self._read(f"{part}/{name}", slice(start, stop)) if name in self._names(part) else np.zeros(0)
 
     @property
     def group_field(self) -> str | None:

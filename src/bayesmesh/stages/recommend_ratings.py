@@ -34,42 +34,47 @@ from bayesmesh.store.posterior_reader import Posterior, open_posterior
 VALUE = "expected rating"
 
 
+READ_BYTES = 2**27
+"""Limit on the chunks of draws that are decoded, in bytes: reading more takes most of the time of a list."""
+
+HELD_OUT = "held_out_rows"
+
+
 class Ratings(NamedTuple):
-    """The ratings of an experiment.
+    """What is common to the ratings of an experiment.
 
     Attributes:
-        user, film: of each rating of the training rows, codes.
-        hidden_user, hidden_film: the same of the held-out rows.
+        num_films: films of the dataset.
         columns: ids, titles and genres of the films, as far as the dataset has them.
         about: what the numbers of the column of ratings are.
-        scale: ratings that a new user may give, in the unit of the dataset.
-        scales: of the model.
+        scales: of the model; those of the prior of new users count only where the ratings have been read.
     """
 
-    user: np.ndarray
-    film: np.ndarray
-    hidden_user: np.ndarray
-    hidden_film: np.ndarray
+    num_films: int
     columns: Mapping[str, Column]
     about: Variable
-    scale: Scale
     scales: RatingScales
+
+    def in_unit(self, modelled: np.ndarray) -> np.ndarray:
+        """Return ratings, or expectations, in the unit of the table."""
+        converted: np.ndarray = modelled * self.about.scale + self.about.mean
+        return converted
 
 
 def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, asked: Asked) -> FilmList:
     """Return films for a user of the data, from the user's own draws; see `recommend_user.for_user`."""
-    ratings, options = _read(opened), opened.options
-    user = find_user(user_id, list(opened.shards.variables[options.user].levels), layout.experiment)
-    num_films = len(opened.shards.variables[options.film].levels)
-    is_rated, hidden = (np.zeros(num_films, bool) for _ in range(2))
-    is_rated[ratings.film[ratings.user == user]] = True
-    hidden[ratings.hidden_film[ratings.hidden_user == user]] = True
+    options, shards = opened.options, opened.shards
+    user = find_user(user_id, list(shards.variables[options.user].levels), layout.experiment)
+    # The prior is in the user's draws, so that normal ratings need not be read.
+    training = np.zeros(0) if options.likelihood == "gaussian" else shards.read_field(options.rating)
+    ratings = _about(opened, training)
+    is_rated, hidden = (_films_of(opened, user, part, ratings.num_films) for part in ("rows", HELD_OUT))
     posterior = open_posterior(layout.posterior)
-    most = most_draws(MAX_DRAWS_OF_KNOWN, num_films)
-    draws = read_factors(posterior, user, most, shared=ratings.scales.shared)
-    predictor, expected = known_user(draws), np.empty((draws.num_draws, num_films), np.float32)
+    most = most_draws(MAX_DRAWS_OF_KNOWN, ratings.num_films)
+    draws = read_factors(posterior, user, most, shared=ratings.scales.shared, read_bytes=READ_BYTES)
+    predictor, expected = known_user(draws), np.empty((draws.num_draws, ratings.num_films), np.float32)
     for place in range(draws.num_draws):
-        expected[place] = _in_unit(predictor[place], draws, place, ratings)
+        expected[place] = _expected(predictor[place], draws, place, ratings)
     held = f", {hidden.sum()} more held out" if hidden.any() else ""
     about = f"User {user_id}: {is_rated.sum()} films rated{held}; {_said(draws, posterior, ratings)}."
     rows = list_rows(_list(expected, is_rated, asked), ratings.columns, hidden)
@@ -80,43 +85,57 @@ def for_rated(
     layout: ExperimentLayout, opened: Opened, rated: str | Path | Mapping[str, float], asked: Asked
 ) -> FilmList:
     """Return films for a new user; see `recommend_user.for_rated`."""
-    ratings, options = _read(opened), opened.options
-    num_films = len(opened.shards.variables[options.film].levels)
+    options = opened.options
+    training, hidden = (opened.shards.read_field(options.rating, part) for part in ("rows", HELD_OUT))
+    ratings = _about(opened, training)
+    levels = ratings.scales.levels
     if isinstance(rated, str | Path):
         named = read_rated(Path(rated), options.film, options.rating)
     else:
         named = {f"rating {n} of the mapping": (str(k), str(v)) for n, (k, v) in enumerate(rated.items(), 1)}
-    films, values = find_rated(named, ratings.columns, num_films, ratings.scale)
+    every = levels if len(levels) else np.concatenate([training, hidden])
+    low, high = map(float, ratings.in_unit(np.array([every.min(), every.max()], np.float64)))
+    scale = Scale(low, high, ratings.in_unit(levels))
+    films, values = find_rated(named, ratings.columns, ratings.num_films, scale)
+    if len(levels):
+        modelled = np.searchsorted(scale.levels, values).astype(np.float64)
+    else:
+        modelled = (values - ratings.about.mean) / ratings.about.scale
     posterior = open_posterior(layout.posterior)
-    draws = read_factors(posterior, None, most_draws(MAX_DRAWS, num_films), shared=ratings.scales.shared)
-    given = GivenRatings(films, _as_modelled(values, ratings), np.array([0, len(films)]))
-    expected, accepted = np.empty((draws.num_draws, num_films), np.float32), []
+    most = most_draws(MAX_DRAWS, ratings.num_films)
+    draws = read_factors(posterior, None, most, shared=ratings.scales.shared, read_bytes=READ_BYTES)
+    given = GivenRatings(films, modelled, np.array([0, len(films)]))
+    expected, accepted = np.empty((draws.num_draws, ratings.num_films), np.float32), []
     for one in fold_in_run(draws, range(draws.num_draws), given, ratings.scales, NUM_PROPOSALS):
-        expected[one.place] = _in_unit(one.logits()[0], draws, one.place, ratings)
+        expected[one.place] = _expected(one.logits()[0], draws, one.place, ratings)
         accepted.append(one.acceptance[0])
-    is_rated = np.zeros(num_films, bool)
+    is_rated = np.zeros(ratings.num_films, bool)
     is_rated[films] = True
     about = f"New user: {len(films)} films rated; {_said(draws, posterior, ratings)}."
-    rows = list_rows(_list(expected, is_rated, asked), ratings.columns, np.zeros(num_films, bool))
+    rows = list_rows(_list(expected, is_rated, asked), ratings.columns, np.zeros(ratings.num_films, bool))
     return FilmList(about, rows, asked.depth, doubts(layout, float(np.mean(accepted))), VALUE)
 
 
-def _read(opened: Opened) -> Ratings:
+def _about(opened: Opened, training: np.ndarray) -> Ratings:
+    """Describe the ratings of an experiment, given those of the training rows."""
     options, shards = opened.options, opened.shards
-    user, film, rating = (shards.read_field(name) for name in (options.user, options.film, options.rating))
-    held_out = shards.held_out()
-    hidden = held_out if isinstance(held_out, dict) else {}
-    hidden_user, hidden_film, hidden_rating = (
-        hidden.get(name, np.zeros(0, np.int64)) for name in (options.user, options.film, options.rating)
-    )
+    levels = np.zeros(0)
+    if options.likelihood == "ordinal":
+        levels = np.unique(np.asarray(options.levels or np.unique(training), np.float64))
+    sd = float(np.std(training, dtype=np.float64)) if len(training) else 1.0
     about = shards.variables.get(options.rating, Variable("number"))
-    levels = np.unique(np.asarray(options.levels or np.unique(rating), np.float64))
-    scales = scales_of(options, float(np.std(rating, dtype=np.float64)), levels)
-    levels = scales.levels
-    every = levels if len(levels) else np.concatenate([rating, hidden_rating])
-    low, high = (float(end) * about.scale + about.mean for end in (np.min(every), np.max(every)))
-    scale = Scale(low, high, levels * about.scale + about.mean)
-    return Ratings(user, film, hidden_user, hidden_film, _columns(shards, options.film), about, scale, scales)
+    num_films = len(shards.variables[options.film].levels)
+    return Ratings(num_films, _columns(shards, options.film), about, scales_of(options, sd, levels))
+
+
+def _films_of(opened: Opened, user: int, part: str, num_films: int) -> np.ndarray:
+    """Return which films a user has rated in a part of the data, (films,) bool."""
+    found, rows = np.zeros(num_films, bool), np.flatnonzero(opened.shards.read_field(opened.options.user, part) == user)
+    if rows.size:
+        # Of data that are sorted by user these are few chunks.
+        films = opened.shards.read_field(opened.options.film, part, int(rows[0]), int(rows[-1]) + 1)
+        found[films[rows - rows[0]]] = True
+    return found
 
 
 def _columns(shards: Shards, film: str) -> Mapping[str, Column]:
@@ -127,18 +146,10 @@ def _columns(shards: Shards, film: str) -> Mapping[str, Column]:
     return {"film_id": levels, "title": levels}
 
 
-def _as_modelled(values: np.ndarray, ratings: Ratings) -> np.ndarray:
-    """Return ratings in the unit that the model has, or the numbers of their levels."""
-    if len(ratings.scale.levels):
-        return np.searchsorted(ratings.scale.levels, values).astype(np.float64)
-    modelled: np.ndarray = (values - ratings.about.mean) / ratings.about.scale
-    return modelled
-
-
-def _in_unit(predictor: np.ndarray, draws: FactorDraws, place: int, ratings: Ratings) -> np.ndarray:
+def _expected(predictor: np.ndarray, draws: FactorDraws, place: int, ratings: Ratings) -> np.ndarray:
     """Return the ratings to expect in one draw, in the unit of the table."""
     shared = {name: draws.shared[name][place] for name in ratings.scales.shared}
-    return expected_ratings(predictor, shared, ratings.scales) * ratings.about.scale + ratings.about.mean
+    return ratings.in_unit(expected_ratings(predictor, shared, ratings.scales))
 
 
 def _said(draws: FactorDraws, posterior: Posterior, ratings: Ratings) -> str:
