@@ -68,6 +68,11 @@ class Source(base.Source):
             with open_arrays(path, self.options.format) as found:
                 chosen = _choose(path, found, self.options.arrays)
                 scalars = {name: _scalar(array) for name, array in chosen.items() if not array.shape}
+                for name in (name for name, value in scalars.items() if not math.isfinite(value)):
+                    raise DataError(
+                        f"{path}: '{name}' is {scalars[name]}",
+                        "correct the file, or name other arrays in the key 'data.arrays'",
+                    )
                 fields = {name: array for name, array in chosen.items() if array.shape}
                 _check(path, fields)
                 if number and (set(fields) != set(lengths) or scalars != constants):
@@ -110,7 +115,7 @@ def _choose(path: Path, found: Mapping[str, RowArray], wanted: Mapping[str, str]
                 f"{path}: '{field}' cannot be the name of a field",
                 f"give it one:\n    data:\n      arrays:\n        {field.rpartition('/')[2] or 'x'}: {field}",
             )
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
             raise DataError(
                 f"{path}: '{field}' holds {array.dtype} instead of numbers",
                 "name the arrays to read in the key 'data.arrays'",

@@ -169,10 +169,17 @@ def _decoded(values: Any, attributes: Mapping[str, Any]) -> RowArray:
 
 def _open_json(path: Path, stack: contextlib.ExitStack) -> dict[str, RowArray]:
     del stack
-    found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    found = json.loads(path.read_bytes(), parse_constant=_refuse_constant, object_pairs_hook=_without_twins)
     if not isinstance(found, dict):
         raise ValueError('not an object such as {"N": 2, "y": [1.5, 2.5]}')
     return {name: _array(name, value) for name, value in found.items()}
+
+
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' stands there twice")
+    return dict(pairs)
 
 
 def _refuse_constant(text: str) -> float:

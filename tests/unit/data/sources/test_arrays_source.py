@@ -122,6 +122,7 @@ def test_netcdf_4_has_the_same_variables(tmp_path: Path) -> None:
         ("x.json", b'{"y": [1, 2', {}, "x.json: not a whole file of the format json"),
         ("x.json", b"[1, 2]", {}, "x.json: .* not an object"),
         ("x.json", b'{"y": [1, NaN]}', {}, "x.json: .* NaN is not a number"),
+        ("x.json", b'{"y": [1, 2], "N": 2, "y": [3, 4]}', {}, "x.json: .*'y' stands there twice"),
         ("x.json", b'{"y": [[1, 2], [3]]}', {}, "x.json: .*'y': lists of unequal lengths"),
         ("x.json", b'{"y": ["a"]}', {}, "x.json: .*'y': holds something else than numbers"),
         ("x.json", b'{"y": [1, 2], "x": [1, 2, 3]}', {}, "x.json: the first axes .* unequal lengths: y 2, x 3"),
@@ -142,6 +143,21 @@ def test_refusals_name_the_file(
     with pytest.raises(DataError, match=message) as caught:
         read(tmp_path / name, **options)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"y": np.ones(2), "k": np.nan}, "x.npz: 'k' is nan"),
+        ({"y": np.ones(2, np.longdouble)}, "'y' holds float128 instead of numbers"),
+    ],
+)
+def test_numbers_that_no_file_of_results_holds_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "x.npz")
 
 
 def test_pickles_are_not_loaded(tmp_path: Path) -> None:
