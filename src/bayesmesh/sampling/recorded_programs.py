@@ -127,7 +127,7 @@ class Records:
             found: the record.
             program: the programs, which get the shapes of their state from it.
         """
-        if self._is_own and found["density"] != digest_density(program):
+        if found["density"] and found["density"] != digest_density(program):
             return None
         programs = found["programs"]
         if any(about["calls_lapack"] for about in programs.values()):
@@ -156,14 +156,16 @@ class Records:
             facts: what else the compile stage needs of a record.
         """
         is_possible = self._is_possible and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
-        if not is_possible or (self._is_own and not _is_traced_whole(program.target.model)):
+        # Also a file of this package may import a user's code, which is observed.
+        is_own = self._is_own or bool(observed)
+        if not is_possible or (is_own and not _is_traced_whole(program.target.model)):
             return
         state, programs = describe_tree(program.state_shapes), {k: _describe(v) for k, v in compiled.items()}
         if state is None or None in programs.values():
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         digests = {name: stamp.rsplit(" ", 2)[0] for name, stamp in observed.items()}
-        density = digest_density(program) if self._is_own else ""
+        density = digest_density(program) if is_own else ""
         content = {"observed": digests, "density": density, "state": state, "programs": programs}
         write_sealed(self._path, {**facts, **content})
 
