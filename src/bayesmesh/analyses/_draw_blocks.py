@@ -72,6 +72,17 @@ def check_predictions(key: str, bound: BoundModel, latents: Shapes, use: Callabl
         jax.eval_shape(predict, {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in latents.items()})
 
 
+def log_density_of(predictive: Predictive, outcome: Array) -> Array:
+    """Return the log density of outcomes under a predictive distribution, in nats.
+
+    Distributions of TFP convert counts to the widest floating-point type there is, and some then refuse their own parameters.
+    """
+    dtype = getattr(predictive, "dtype", None)
+    if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and jnp.issubdtype(outcome.dtype, jnp.integer):
+        outcome = outcome.astype(dtype)
+    return predictive.log_prob(outcome)
+
+
 class DrawBlocks:
     """The draws of a posterior, and the rows of its data, in blocks.
 

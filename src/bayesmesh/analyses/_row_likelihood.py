@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from scipy.special import logsumexp
 from tensorflow_probability.substrates import jax as tfp
 
-from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, ReadRows, RowsOfBlock
+from bayesmesh.analyses._draw_blocks import CHUNK_CELLS, DrawBlocks, ReadRows, RowsOfBlock, log_density_of
 from bayesmesh.analyses.base import asking_model, unsuitable
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
@@ -150,7 +150,7 @@ class RowLikelihood:
         near = self._draws.align(draw, entries)
         with asking_model(self._key, self._model, list(rows)):
             predictive = self._model.predict(near, rows)
-            predicted = predictive.log_prob(self._model.outcome(rows))
+            predicted = log_density_of(predictive, jnp.asarray(self._model.outcome(rows)))
         density = np.asarray(predicted, np.float64).reshape(len(entries), -1).sum(axis=1)
         return predictive, np.asarray(self._model.log_likelihood(near, rows), np.float64), density
 

@@ -21,7 +21,7 @@ class KFold(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require rows that do not have latents of their own, and of a model that takes all as one a likelihood of fewer."""
-        from bayesmesh.analyses._draw_blocks import check_predictions
+        from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
         from bayesmesh.analyses._row_likelihood import check_rows
         from bayesmesh.analyses.k_fold.whole_rows import KEY, check_whole
 
@@ -29,7 +29,7 @@ class KFold(Analysis):
             check_whole(bound, self.options)
             return
         check_rows(KEY, bound.model, bound.data_spec)
-        check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
+        check_predictions(KEY, bound, latents, log_density_of)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Score the rows of each fold under the draws without them, join them, and return the sum as text."""

@@ -21,13 +21,13 @@ class Loo(Analysis):
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:
         """Require a likelihood by rows that do not have latents of their own."""
-        from bayesmesh.analyses._draw_blocks import check_predictions
+        from bayesmesh.analyses._draw_blocks import check_predictions, log_density_of
         from bayesmesh.analyses._row_likelihood import check_rows
         from bayesmesh.analyses.loo.leave_one_out import KEY
 
         check_rows(KEY, bound.model, bound.data_spec)
         check_chosen("loo.refit", "row", self.options.refit, bound.shards.num_observations)
-        check_predictions(KEY, bound, latents, lambda predictive, outcome: predictive.log_prob(outcome))
+        check_predictions(KEY, bound, latents, log_density_of)
 
     def run(self, subject: Subject, others: Mapping[str, Subject], files: Mapping[str, Path]) -> str:
         """Recompute the log likelihood in blocks of rows, smooth, and store scores by row; return the sum as text.

@@ -309,7 +309,8 @@ class TableReader:
 def _refuse_nested(file: TableFile, name: str, cells: Any) -> None:
     import pyarrow as pa
 
-    if pa.types.is_nested(cells.type):
+    # The numbers behind a period or an interval of pandas are not its values.
+    if pa.types.is_nested(cells.type) or isinstance(cells.type, pa.BaseExtensionType):
         raise DataError(
             f"{file.path}: '{name}' holds {cells.type} instead of a number or a text in each row",
             f"leave it out:\n    data:\n      columns: ['*', '-{name}']\n  or write its parts into columns of their own",

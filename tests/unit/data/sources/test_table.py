@@ -287,6 +287,12 @@ def test_a_key_that_stands_twice_in_a_line_is_refused(tmp_path: Path) -> None:
         read(tmp_path, '{"x": 1}\n{"x": 2, "x": 3}\n', "lines.jsonl")
 
 
+def test_periods_are_not_read_as_the_numbers_behind_them(tmp_path: Path) -> None:
+    pd.DataFrame({"x": pd.period_range("2020", "2021", freq="Y")}).to_parquet(tmp_path / "years.parquet")
+    with pytest.raises(DataError, match=r"'x' holds extension<pandas\.period"):
+        Source(Options.model_validate({"files": str(tmp_path / "years.parquet")})).fetch(tmp_path)
+
+
 def test_a_declared_category_of_lists_or_bytes_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
