@@ -72,6 +72,13 @@ addEventListener("load", async () => {
   found.darkSurface = getComputedStyle(document.body).backgroundColor;
   [...dark].forEach((name) => document.documentElement.style.removeProperty(name));
 
+  const reach = all("a[href], button, input, select, summary, [tabindex]").filter(isShown);
+  found.unreachable = reach.filter((item) => { item.focus({preventScroll: true}); return document.activeElement !== item; }).map(short);
+  document.activeElement.blur();
+  // Its rules of contrast take most of its time: both themes are measured above.
+  const judged = await axe.run(document, {resultTypes: ["violations"], rules: {"color-contrast": {enabled: false}}});
+  found.axe = {violations: judged.violations.map((each) => `${each.id}: ${each.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`), passed: judged.passes.length};
+
   // -- use
   const picked = document.querySelector("[data-pick]");
   if (picked) {

@@ -13,19 +13,27 @@ import re
 import runpy
 import shutil
 import subprocess
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
+from PIL import Image
 
 pytestmark = pytest.mark.browser
 
-SIZES = ((390, 844), (1280, 800))
+SIZES = ((390, 844), (1440, 900))
+
+SHOWN_HEIGHT = 2600
+"""Height of a page in the screenshots, in px."""
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+"""Kept after the tests, to look at."""
 
 DEMO = Path(__file__).parents[1] / "unit" / "report" / "demo.py"
 
-Opened = tuple[list[dict[str, Any]], str, int]
+Opened = tuple[list[dict[str, Any]], str, int, list[Path]]
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -33,6 +41,8 @@ FLAGS = (
     "--window-size=1400,900",
 )  # fmt: skip
 """The virtual time ends at once where nothing waits; decoding an image takes real time, in which much of it passes."""
+
+AXE = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
 
 MEASURE = (Path(__file__).with_name("measure.js")).read_text(encoding="utf-8")
 
@@ -57,16 +67,16 @@ def find_chromium() -> str:
 
 
 def with_measures(page: str) -> str:
-    """Add the script that measures, and its digest to the policy that would refuse it."""
-    digest = base64.b64encode(hashlib.sha256(MEASURE.encode()).digest()).decode()
-    allowed = page.replace("script-src '", f"script-src 'sha256-{digest}' '", 1)
+    """Add the scripts that measure, and their digests to the policy that would refuse them."""
+    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (AXE, MEASURE)]
+    allowed = page.replace("script-src '", f"script-src {' '.join(f"'sha256-{each}'" for each in digests)} '", 1)
     assert allowed != page
-    return allowed.replace("</body>", f"<script>{MEASURE}</script></body>")
+    return allowed.replace("</body>", f"<script>{AXE}</script><script>{MEASURE}</script></body>")
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    """Measurements of every page at every size, what Chromium logged, and how many there must be."""
+    """Measurements of every page at every size, what Chromium logged, how many there must be, and the pages."""
     chromium = find_chromium()
     folder = tmp_path_factory.mktemp("pages")
     frames = []
@@ -89,10 +99,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
         "--dump-dom",
         (folder / "frames.html").as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     measured = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout, re.DOTALL)
     assert measured is not None, done.stderr
-    return json.loads(html.unescape(measured[1]) or "[]"), done.stderr, len(frames)
+    return json.loads(html.unescape(measured[1]) or "[]"), done.stderr, len(frames), pages
 
 
 def experiments(opened: Opened) -> list[dict[str, Any]]:
@@ -103,7 +113,7 @@ def experiments(opened: Opened) -> list[dict[str, Any]]:
 
 
 def test_every_page_was_opened_at_every_size(opened: Opened) -> None:
-    found, _, expected = opened
+    found, _, expected, _ = opened
     assert len(found) == expected
     assert {tuple(page["inner"]) for page in found} == set(SIZES)
 
@@ -136,6 +146,36 @@ def test_everything_has_a_name_and_no_text_is_too_pale(opened: Opened) -> None:
         assert page["pale"] == [], page["name"]
         assert page["darkSurface"] == "rgb(20, 23, 27)", "the dark colours were measured"
         assert page["paleInDark"] == [], page["name"]
+
+
+def test_every_control_is_reached_by_keyboard_and_axe_finds_nothing(opened: Opened) -> None:
+    for page in opened[0]:
+        assert page["unreachable"] == [], page["name"]
+        assert page["axe"]["violations"] == [], page["name"]
+        assert page["axe"]["passed"] > 15, page["name"]
+
+
+def test_screenshots_are_kept(opened: Opened, tmp_path: Path) -> None:
+    """One picture of all pages, as wide as a phone and as a laptop."""
+    frames = "\n".join(
+        f'<iframe src="{page.as_uri()}" style="width:{width}px;height:{SHOWN_HEIGHT}px;border:0"></iframe>'
+        for page in opened[3]
+        for width, _ in SIZES
+    )
+    every = tmp_path / "screenshots.html"
+    width = sum(width for width, _ in SIZES) + 40
+    every.write_text(f"<!DOCTYPE html><body style='margin:0;width:{width}px'>{frames}", encoding="utf-8")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    picture = SCREENSHOTS / "pages.png"
+    picture.unlink(missing_ok=True)
+    flags = [flag for flag in FLAGS if not flag.startswith("--window-size")]
+    size = f"--window-size={width},{len(opened[3]) * (SHOWN_HEIGHT + 10)}"
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    command = [find_chromium(), *flags, size, profile, f"--screenshot={picture}", every.as_uri()]
+    subprocess.run(command, capture_output=True, timeout=300, check=True)
+    with Image.open(picture) as shown:
+        assert shown.size == (width, len(opened[3]) * (SHOWN_HEIGHT + 10))
+        assert len(shown.convert("RGB").resize((400, 400)).getcolors(160_000) or ()) > 200, "more than an empty page"
 
 
 def test_the_verdict_of_every_gate_is_in_sight(opened: Opened) -> None:

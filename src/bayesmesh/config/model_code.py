@@ -17,7 +17,7 @@ from bayesmesh.config.source_imports import PACKAGE_ROOT, digest_syntax, is_text
 
 LATER = frozenset({
     "summaries", "predict", "outcome", "has_predictions", "offers", "folds_in", "folds_in_ratings", "pretty_name",
-    "grouping_columns", "with_new_levels", "shown", "check_all_rows",
+    "grouping_columns", "with_new_levels", "shown", "described", "check_all_rows",
 })  # fmt: skip
 """Members of a model that change no draw: later stages, checks and tables read them."""
 

@@ -138,6 +138,18 @@ class Shards:
         """Return rows of the source, name -> (row, ...), in the fields that the model reads."""
         return dict(rows)
 
+    def count_levels(self) -> dict[str, dict[str, int]]:
+        """Return column that is a category -> level -> its training rows."""
+        found = {}
+        for name, about in self.variables.items():
+            if about.kind == "category" and name in self.fields and not self.fields[name].shape:
+                counts = np.zeros(len(about.levels), np.int64)
+                for start in range(0, self.num_rows, BLOCK_ROWS):
+                    codes = self._read(f"rows/{name}", slice(start, min(self.num_rows, start + BLOCK_ROWS)))
+                    counts += np.bincount(codes, minlength=len(counts))
+                found[name] = dict(zip(about.levels, counts.tolist(), strict=True))
+        return found
+
     def source_rows(self) -> np.ndarray:
         """Return the number that each training row has in the source's order, (num_rows,) int64."""
         return np.arange(self.num_rows)

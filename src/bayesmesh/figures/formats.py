@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Concatenate
 
 NOT_RECORDED = "not recorded"
@@ -138,3 +139,20 @@ def to_error(value: float, error: float) -> str:
         return real(value)
     decimals = -math.floor(math.log10(error))
     return fixed(value, max(0, decimals)) if decimals <= 8 else real(value)
+
+
+def natural_order(names: Sequence[str]) -> list[int]:
+    """Return the places of names with numbers within them by value; an order that somebody chose is kept.
+
+    >>> natural_order(["site 1", "site 10", "site 2"]), natural_order(["low", "high"])
+    ([0, 2, 1], [0, 1])
+    """
+    places = list(range(len(names)))
+    if list(names) != sorted(names):
+        return places
+
+    def key(place: int) -> list[tuple[int, str, int]]:
+        parts = re.findall(r"(\d+)|(\D+)", names[place])
+        return [(0, "", int(digits)) if digits else (1, text, 0) for digits, text in parts]
+
+    return sorted(places, key=key)

@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from bayesmesh.figures import formats
+from bayesmesh.figures.fit import FitCheck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +41,12 @@ class Section:
     Attributes:
         body: HTML.
         numbers: numbers to show below the verdict.
+        fit: what it says about the fit of the model, for the mark beside the verdict.
     """
 
     body: Markup
     numbers: Sequence[KeyNumber] = ()
+    fit: Sequence[FitCheck] = ()
 
 
 @functools.cache
@@ -55,8 +58,19 @@ def _environment(*folders: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = code
     environment.globals.update(formats=formats, isfinite=math.isfinite)
     return environment
+
+
+def code(text: str) -> Markup:
+    """Return a text as HTML, with what stands between backticks as code.
+
+    >>> str(code("add `loo: {}` & run"))
+    'add <code>loo: {}</code> &amp; run'
+    """
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def render(template: Path, *shared: Path, **context: Any) -> Markup:

@@ -281,6 +281,13 @@ class Model(ByUnit, ABC):
         """
         return ()
 
+    def described(self) -> Mapping[str, object]:
+        """Return what the page says of the model: see `bayesmesh.store.model_description.ModelDescription`.
+
+        For example ``{"facts": {"Family": "Poisson", "Link": "log"}, "meanings": {"rate": "events in an hour"}}``.
+        """
+        return {}
+
     @property
     def has_unit_scale(self) -> bool:
         """Whether unconstrained coordinates are nearly independent given the data, with variances of about 1.

@@ -38,6 +38,11 @@ class Gaussian(Model):
         normal = tfd.Normal(zero, zero + self.options.prior_scale)
         return tfd.JointDistributionNamed({"mean": tfd.Sample(normal, shape)})
 
+    def described(self) -> dict[str, object]:
+        """Return what the model assumes."""
+        facts = {"Outcome": f"normal around the mean, with standard deviation {self.spec.constants['noise_scale']:g}"}
+        return {"facts": {**facts, "Priors": f"each mean normal(0, {self.options.prior_scale:g})"}}
+
     def _noise(self, mean: Float[Array, "*rows dimension"]) -> Predictive:
         return tfd.Independent(tfd.Normal(mean, jnp.asarray(self.spec.constants["noise_scale"], mean.dtype)), 1)
 

@@ -160,6 +160,12 @@ class MatrixFactorization(Model):
         logits = Shown("logits", "Logits of a watch, at 16 films of each probe user")
         return Shown("mean_user_bias", means), Shown("mean_film_bias", means), logits
 
+    def described(self) -> Mapping[str, object]:
+        """Return what the model assumes."""
+        of = f"embeddings of width {self.options.width} and biases normal(0, {self.options.prior_scale:g})"
+        link = "the logit of a watch is the product of both embeddings plus both biases"
+        return {"facts": {"Outcome": f"watched or not, Bernoulli; {link}", "Priors": of}}
+
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: logits at some cells, and the biases' means.
 

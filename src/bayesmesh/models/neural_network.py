@@ -102,6 +102,18 @@ class NeuralNetwork(Model):
             parts["noise"] = tfd.HalfNormal(zero + own.noise_scale)
         return tfd.JointDistributionNamed(parts)
 
+    def described(self) -> Mapping[str, object]:
+        """Return what the network is, and its priors."""
+        own = self.options
+        layers = " · ".join(map(str, self.sizes))
+        noise = f"; noise half_normal({own.noise_scale:g})" if own.task == "regression" else ""
+        facts = {
+            "Network": f"{layers} units, {own.activation}, for {own.task}",
+            "Priors": f"weights normal(0, {own.weight_scale:g} / square root of the inputs of a unit), biases normal(0, {own.bias_scale:g}){noise}",
+        }
+        units = "weights_0" if own.widths and own.features == ("features",) else ""
+        return {"facts": facts, "units": units, "meanings": {"logits": "logits of the classes of single rows, less their mean; the first number counts the probe rows, which are spread evenly over the data", "mean": "predicted mean of single rows; the number counts the probe rows"}}  # fmt: skip
+
     def _outputs(self, latents: Latents, rows: Rows) -> Float[Array, "rows outputs"]:
         """Return the outputs of the network: logits, or the mean."""
         activation, dtype = ACTIVATIONS[self.options.activation], latents["weights_0"].dtype

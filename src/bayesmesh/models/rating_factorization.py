@@ -309,6 +309,18 @@ class RatingFactorization(Model):
             cells,
         )
 
+    def described(self) -> Mapping[str, object]:
+        """Return what the model assumes."""
+        own = self.options
+        kind = "ordered, cumulative logit" if self._is_ordinal else "normal about the expectation"
+        unit = "the logistic noise" if self._is_ordinal else "the ratings"
+        of = (
+            f"in standard deviations of {unit}, biases normal(0, {own.bias_scale:g}), and products of embeddings of width "
+            f"{own.width} with standard deviation {own.factor_scale:g}"
+        )
+        link = "user bias plus film bias plus the product of both embeddings, around what all ratings share"
+        return {"facts": {"Outcome": f"a rating, {kind}: {link}", "Priors": of}}
+
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: expected ratings, and moments of the biases."""
         found = {f"mean_{side}_bias": latents[f"{side}_biases"].mean() for side in ("user", "film")}

@@ -51,6 +51,15 @@ class SoftmaxRegression(Model):
         """Return the weights and the biases."""
         return Shown("weights", "Weights of the features"), Shown("biases", "Biases of the classes, less their mean")
 
+    def described(self) -> Mapping[str, object]:
+        """Return what the model assumes, and what its logits are."""
+        scale = f"normal(0, {self.options.prior_scale:g})"
+        facts = {
+            "Outcome": "one of several classes, by the softmax of linear scores",
+            "Priors": f"weights and biases {scale}",
+        }
+        return {"facts": facts, "meanings": {"logits": "logits of the classes of single rows, less their mean; the first number counts the probe rows, which are spread evenly over the data"}}  # fmt: skip
+
     def prior(self, data_spec: SpecLike) -> Prior:
         """Latents ``weights`` (num_features, num_classes) and ``biases`` (num_classes,)."""
         (num_features,) = data_spec.fields["features"].shape

@@ -23,6 +23,7 @@ from bayesmesh.report.convergence_panels import (
 )
 from bayesmesh.report.draw_summaries import DrawReader, rank_difference
 from bayesmesh.report.efficiency_panels import draw_efficiency, draw_growth
+from bayesmesh.report.learned.effects import meanings_of
 from bayesmesh.report.tables import Coordinate, worst_first
 
 NUM_WORST = 12
@@ -30,7 +31,11 @@ _HALF = (340, 210)
 
 
 def build_convergence(
-    coordinates: Sequence[Coordinate], verdict: Verdict, reader: DrawReader | None, num_traces: int
+    coordinates: Sequence[Coordinate],
+    verdict: Verdict,
+    reader: DrawReader | None,
+    num_traces: int,
+    meanings: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the content of ``convergence.html``; panels that could not be drawn are left out.
 
@@ -39,6 +44,7 @@ def build_convergence(
         verdict: gates and numbers of chains and draws.
         reader: reader of the posterior, or None.
         num_traces: number of summaries with traces.
+        meanings: summary -> what it is.
     """
     summaries = worst_first([item for item in coordinates if item.is_summary])
     latents = [item for item in coordinates if not item.is_summary]
@@ -49,11 +55,12 @@ def build_convergence(
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
         "worst": [
-            ("The worst summaries", summaries[:NUM_WORST]),
+            ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not item.is_named)),
             ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
         ],
         "precision": _precision_panels(summaries, reader, limits) if reader else [],
         "num_coordinates": len(coordinates),
+        "meanings": meanings_of([item.variable for item in summaries[:NUM_WORST]], meanings),
         "cards": cards,
         "chains": shown_chains(num_chains) if num_chains and (cards or density) else [],
         "num_chains": num_chains,
@@ -74,6 +81,7 @@ def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces
             found.append((item, draws))
         if len(found) == num_traces:
             break
+    found.sort(key=lambda pair: not pair[0].is_named)
     ranks = [rank_difference(draws) for _, draws in found]
     reach = rank_reach(ranks)
     return [

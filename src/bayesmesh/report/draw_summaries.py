@@ -13,7 +13,8 @@ import zarr
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group, read_part
 from bayesmesh.store.hashes import check_metadata
-from bayesmesh.store.layout import TRUTH
+from bayesmesh.store.layout import DESCRIBED, TRUTH
+from bayesmesh.store.model_description import ModelDescription
 
 NUM_RANK_POINTS = 64
 
@@ -32,6 +33,11 @@ class DrawReader:
         """Attributes of the root; JSON objects in strings are decoded."""
         return {name: _decoded(value) for name, value in self._root.attrs.asdict().items()}
 
+    @property
+    def description(self) -> ModelDescription:
+        """What the model says of itself; nothing in a posterior of an earlier version."""
+        return ModelDescription.model_validate(self._root.attrs.get(DESCRIBED, {}))
+
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
         """Return the draws of an identified summary or of a latent, float64, shape (chain, draw).
 
@@ -44,6 +50,11 @@ class DrawReader:
         """Return an array of a group; None without it."""
         found = self._root.get(f"{group}/{name}")
         return found if isinstance(found, zarr.Array) else None
+
+    def axes(self, group: str, name: str) -> list[str]:
+        """Return the names of the axes of an array behind chain and draw; empty without it."""
+        found = self.array(group, name)
+        return [] if found is None else [str(axis) for axis in (found.metadata.dimension_names or ())[2:]]
 
     def truth(self, item: Coordinate) -> float:
         """Return the value of an identified summary that generated simulated data; NaN if it is not known."""

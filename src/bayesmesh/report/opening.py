@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from bayesmesh.config.declarations import declared, list_analyses
-from bayesmesh.config.experiment import requested
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.report.tables import Coordinate
@@ -44,13 +42,12 @@ def _part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
     return found if isinstance(found, Mapping) else {}
 
 
-def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate], config: Mapping[str, object]) -> str:
-    """Return what the gates read, the largest R-hat beyond that, and what they do not judge.
+def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
+    """Return what the gates read, and the largest R-hat beyond that.
 
     Args:
         verdict: of the experiment.
         coordinates: rows of ``summary.csv``, with the summaries that gates read marked.
-        config: whole configuration of the experiment.
     """
     said = [f"The gates judge the sampling, by {_counted(verdict.num_coordinates.summaries, 'monitored quantity')}."]
     others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]
@@ -58,10 +55,6 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate], config: Mappi
         worst = max(others, key=lambda each: each.r_hat)
         listed = f"{_counted(len(others), 'coordinate')} of latents" if len(others) > 1 else "a latent"
         said.append(f"Of {listed} that they do not read, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
-    is_checked = any(declared(name).checks_model for name in requested(config))
-    keys = ", ".join(each.key for each in list_analyses() if each.checks_model)
-    where = "see the sections on it below" if is_checked else f"the keys {keys} of an experiment ask it"
-    said.append(f"Whether the model fits the data is another question: {where}.")
     return " ".join(said)
 
 

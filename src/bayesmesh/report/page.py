@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.config.declarations import read_image_shape
+from bayesmesh.config.experiment import requested
 from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.diagnostics.wording import wording
 from bayesmesh.figures import formats, sections
@@ -21,16 +22,18 @@ from bayesmesh.files import write_text
 from bayesmesh.report import verdict_text
 from bayesmesh.report.analysis_sections import build_analyses
 from bayesmesh.report.background import build_timing, dump_settings, read_facts, read_specs
-from bayesmesh.report.convergence_section import build_convergence
+from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
+from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.opening import describe_setup, say_scope
-from bayesmesh.report.repeat import build_repeat
+from bayesmesh.report.repeat import Project, build_repeat
 from bayesmesh.report.stopping_section import build_stopping
-from bayesmesh.report.tables import Coordinate, read_summary, read_verdicts
+from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
 from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.model_description import ModelDescription
 from bayesmesh.store.sealed import read_sealed
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -60,7 +63,7 @@ def write_page(
     caption: str,
     data_manifest: Path | None,
     settings: ReportSettings,
-    commit: str = "",
+    project: Project = Project(),  # noqa: B008 - immutable
 ) -> Path:
     """Write ``ledger.csv`` and then ``report.html`` of an experiment.
 
@@ -71,7 +74,7 @@ def write_page(
         caption: paragraph under it.
         data_manifest: manifest of the shard stage, or None.
         settings: limits of the page.
-        commit: of the project; empty if unknown.
+        project: in which the page is written.
 
     Returns:
         The path of the page, which is replaced atomically.
@@ -87,6 +90,8 @@ def write_page(
         write_ledger(layout, time.phases)
     analyses = build_analyses(layout, config)
     numbers = [number for each in analyses for number in each.section.numbers]
+    description = reader.description if reader else ModelDescription()
+    fit = mark_fit([check for each in analyses for check in each.section.fit], [*requested(config)], description)
     document = render(
         "page.html",
         title=title,
@@ -94,18 +99,21 @@ def write_page(
         experiment=layout.experiment,
         verdict=verdict,
         setup=describe_setup(config, _counts(data_manifest)),
+        facts_of_model=[*description.facts.items()],
         sentence=verdict_text.read_aloud(verdict),
-        scope=say_scope(verdict, coordinates, config),
+        scope=say_scope(verdict, coordinates),
+        fit=fit,
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, _image_shape(config)),
-        convergence=build_convergence(coordinates, verdict, reader, settings.num_traces),
+        convergence=build_convergence(coordinates, verdict, reader, settings.num_traces, description.meanings),
+        least_efficient=read_least_efficient(layout.efficiency, NUM_WORST),
         datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],
         stopping=build_stopping(layout, config),
         analyses=analyses,
         timing=build_timing(time),
         data=read_facts(data_manifest),
         config=dump_settings(config),
-        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, commit),
+        **build_repeat(layout, config, data_manifest, reader.attributes if reader else {}, project),
         **_describe_programs(layout),
         **_describe_origin(layout, reader),
     )

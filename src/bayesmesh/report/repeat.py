@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import requested
-from bayesmesh.files import read_json
+from bayesmesh.files import hash_file, read_json
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file
 from bayesmesh.store.sealed import read_sealed
 
 MOST_SECONDS = 10.0
 """Time limit of the question to Git, in seconds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """The project in which a page is written.
+
+    Attributes:
+        commit: its commit, and whether files differ from it; empty if unknown.
+        locks: file that pins packages -> its sha256.
+        bootstrap: whether the project installs its locks by ``tools/bootstrap.sh``.
+    """
+
+    commit: str = ""
+    locks: Mapping[str, str] = MappingProxyType({})
+    bootstrap: bool = False
+
+    def locks_for(self, device: str) -> Mapping[str, str]:
+        """Return the locks, of several for devices the one for the device of the chains."""
+        kind = "cpu" if "cpu" in device.lower() else "tpu" if "tpu" in device.lower() else "cuda"
+        own = {name: digest for name, digest in self.locks.items() if Path(name).stem == kind}
+        return own or {name: digest for name, digest in self.locks.items() if Path(name).stem not in _KINDS}
+
+
+_KINDS = ("cpu", "cuda", "tpu")
+
+LOCKS = (
+    *(f"envs/{kind}.txt" for kind in _KINDS),
+    "uv.lock",
+    "pylock.toml",
+    "poetry.lock",
+    "pixi.lock",
+    "requirements.txt",
+)
+"""Files that pin packages."""
+
+
+def describe_project(folder: Path) -> Project:
+    """Return what the page says of the project in a folder."""
+    locks = {name: hash_file(folder / name) for name in LOCKS if (folder / name).is_file()}
+    return Project(describe_commit(folder), locks, (folder / "tools" / "bootstrap.sh").is_file())
 
 
 def describe_commit(project: Path) -> str:
@@ -34,7 +77,7 @@ def build_repeat(
     config: Mapping[str, object],
     data_manifest: Path | None,
     origin: Mapping[str, object],
-    commit: str,
+    project: Project,
 ) -> dict[str, object]:
     """Return what ``repeat.html`` shows.
 
@@ -43,34 +86,87 @@ def build_repeat(
         config: whole configuration of the experiment.
         data_manifest: manifest of the shard stage, or None.
         origin: attributes of the posterior.
-        commit: of the project when the page is written; empty if unknown.
+        project: in which the page is written.
 
     Raises:
         StoreError: a file is damaged.
     """
     receipt = receipt_file(layout.verdict)
     made = read_json(receipt) if receipt.exists() else {}
+    made = made if isinstance(made, Mapping) else {}
     data = read_sealed(data_manifest) if data_manifest is not None and data_manifest.exists() else {}
-    versions, sampling = origin.get("versions"), config.get("sampling")
-    version = versions.get("bayesmesh") if isinstance(versions, Mapping) else None
-    seed = sampling.get("seed") if isinstance(sampling, Mapping) else None
+    sampling, found = config.get("sampling"), origin.get("versions")
+    versions = {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    device = str(origin.get("device", ""))
+    locks = project.locks_for(device)
     facts = {
         "Experiment": layout.experiment,
-        "Verdict of": made.get("written_at") if isinstance(made, Mapping) else None,
-        "Machine of the verdict": made.get("machine") if isinstance(made, Mapping) else None,
-        "Device of the chains": origin.get("device"),
-        "Seed": seed,
-        "Commit of the project, when this page was written": commit,
-        "Bayesmesh": version,
+        "Date of the verdict": made.get("written_at"),
+        "Machine of the verdict": made.get("machine"),
+        "Device of the chains": device,
+        "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,
+        "Commit of the project, when this page was written": project.commit,
+        "Versions": ", ".join(f"{name} {value}" for name, value in versions.items()),
+        **{f"sha256 of {name}": digest for name, digest in locks.items()},
         "Fingerprint of the data": data.get("fingerprint"),
         "Identity of the chains": origin.get("identity"),
     }
-    from_python = layout.settings.exists()
     return {
-        "command": "" if from_python else f"snakemake --cores all {layout.experiment}",
+        "steps": [] if layout.settings.exists() else _steps(layout.experiment, data, versions, locks, project),
         "repeat": [(name, str(value)) for name, value in facts.items() if value not in (None, "")],
         "files": _files(layout, config),
     }
+
+
+class Step(NamedTuple):
+    """One thing to do: words, commands one a line, and what to know about it."""
+
+    words: str
+    commands: str = ""
+    note: str = ""
+
+
+def _steps(
+    experiment: str, data: Mapping[str, object], versions: Mapping[str, str], locks: Mapping[str, str], project: Project
+) -> list[Step]:
+    """Return what to do for the same draws, in order."""
+    commit, _, changes = project.commit.partition(" ")
+    get = Step(
+        "The project was not under Git. Use its files as they were; Configuration, below, has all settings of this run."
+    )
+    if commit:
+        note = "Files differed from this commit when the page was written. Configuration, below, has all settings of this run."
+        get = Step(
+            "In a clone of the project, take its files as they were:", f"git checkout {commit}", note if changes else ""
+        )
+    packages = [f"{name}=={value}" for name, value in versions.items() if name != "python"]
+    python = f"Python {versions['python']}" if "python" in versions else "the same Python"
+    if project.bootstrap and locks:
+        lock = Path(next(iter(locks))).stem
+        install = Step(
+            f"With {python}, install the packages of the lock:", f"tools/bootstrap.sh {lock}\n. .venv/bin/activate"
+        )
+    else:
+        install = Step(
+            f"With {python}, install the packages whose versions draws depend on:",
+            f"python -m pip install {' '.join(packages)}",
+        )
+    steps = [get, *([install] if packages else [])]
+    if fingerprint := data.get("fingerprint"):
+        steps.append(
+            Step(
+                f"Put the data in their place. Their fingerprint must be {fingerprint}; the page of the new run shows it."
+            )
+        )
+    run = Step(
+        "In the folder of the project, run:",
+        f"snakemake --cores all {experiment}",
+        "It makes again what is missing or out of date, and nothing else: begin with an empty folder of results to sample again.",
+    )
+    same = Step(
+        "Compare the identity of the chains with the one below. If it is the same, and the kind of device too, so are the draws, bit by bit."
+    )
+    return [*steps, run, same]
 
 
 def _files(layout: ExperimentLayout, config: Mapping[str, object]) -> list[tuple[str, str]]:

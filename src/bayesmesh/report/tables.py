@@ -8,8 +8,9 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from bayesmesh.figures.documents import read_csv
+from bayesmesh.figures.documents import Row, read_csv
 
 STATISTICS = ("mean", "sd", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
 
@@ -19,7 +20,8 @@ class Coordinate:
     """A line of ``summary.csv``: one coordinate of one variable.
 
     `index` is the position after chain and draw, empty for a scalar; `names` is the same with the names of levels and
-    columns, empty where there are none; `is_summary` says that gates look at it.
+    columns, empty where there are none; `is_summary` says that gates look at it; `scale` is what the stored numbers were
+    multiplied by.
     """
 
     variable: str
@@ -32,11 +34,22 @@ class Coordinate:
     ess_tail: float
     is_summary: bool = dataclasses.field(default=True, kw_only=True)
     names: str = dataclasses.field(default="", kw_only=True)
+    scale: float = dataclasses.field(default=1.0, kw_only=True)
 
     @property
     def numbered(self) -> str:
         """Name as in the code of the model, ``logits[3,4]``."""
         return self.variable + (f"[{','.join(map(str, self.index))}]" if self.index else "")
+
+    def scaled(self, factor: float) -> Coordinate:
+        """Return the coordinate in another unit."""
+        of = {"mean": self.mean * factor, "sd": self.sd * factor, "mcse_mean": self.mcse_mean * factor}
+        return dataclasses.replace(self, scale=self.scale * factor, **of)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its name says what it is, as that of a scalar or of a level does, and a number does not."""
+        return bool(self.names) or not self.index
 
     @property
     def label(self) -> str:
@@ -61,6 +74,50 @@ def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
         )
         for n, row in enumerate(rows)
     ]
+
+
+class Efficiency(NamedTuple):
+    """A line of ``efficiency.csv``: a coordinate's smallest effective sample sizes of quantiles and of small intervals.
+
+    `nested_r_hat` is not a number without superchains.
+    """
+
+    label: str
+    ess_quantile: float
+    quantile: float
+    ess_local: float
+    interval: float
+    nested_r_hat: float
+
+
+def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
+    """Return the coordinates with the smallest effective sample sizes, the smallest first; none without the file.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    if not path.exists():
+        return []
+    numbers = ("ess_quantile", "quantile", "ess_local", "interval")
+    rows = read_csv(path, ("variable", "index", "label", *numbers))
+    known = [
+        row for row in rows if math.isfinite(row.number("ess_quantile")) and math.isfinite(row.number("ess_local"))
+    ]
+    least = heapq.nsmallest(most, known, key=lambda row: min(row.number("ess_quantile"), row.number("ess_local")))
+    return [
+        Efficiency(
+            _label(row),
+            *map(row.number, numbers),
+            row.number("nested_r_hat") if "nested_r_hat" in row.cells else math.nan,
+        )
+        for row in least
+    ]
+
+
+def _label(row: Row) -> str:
+    """Return the name of a coordinate as readers know it."""
+    variable, inside = row.text("variable"), row.text("label") or ",".join(map(str, _index(row.text("index"))))
+    return f"{variable}[{inside}]" if inside else variable
 
 
 def _index(text: str) -> tuple[int, ...]:

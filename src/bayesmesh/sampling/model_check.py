@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pydantic
 
 from bayesmesh.config.settings import Settings, numeric_options, replace_options
 from bayesmesh.config.user_code import EXPLAINED, explaining, place_of
@@ -23,6 +24,7 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.models.base import Model, Predictive, Prior
 from bayesmesh.sampling.density import device_dtype
 from bayesmesh.sampling.position import resize_local
+from bayesmesh.store.model_description import ModelDescription
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 """Name -> shape and dtype."""
@@ -119,6 +121,20 @@ def check_shown(model: Model, latents: Shapes, summaries: Shapes) -> None:
             _refuse(model.shown, f"returns {each!r} instead of a name and a heading", 'for example `return [("slope", "Slope", 0.0)]`')  # fmt: skip
         if each[0] not in valid:
             _refuse(model.shown, f"'{each[0]}' is neither a latent nor a summary", suggest(str(each[0]), valid))
+
+
+def check_described(model: Model) -> ModelDescription:
+    """Return what the model says of itself, after checking it.
+
+    Raises:
+        ConfigError: it says anything that the page does not know.
+    """
+    try:
+        return ModelDescription.model_validate(model.described())
+    except pydantic.ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        _refuse(model.described, f"returns '{where}': {found['msg']}", f"return a mapping with any of {', '.join(ModelDescription.model_fields)}")  # fmt: skip
 
 
 def check_predictions(model: Model, latents: Shapes, spec: DataSpec) -> None:

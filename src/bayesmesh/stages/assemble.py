@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.derive import Derived, derive, summaries_at_truth
 from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
+from bayesmesh.sampling.model_check import check_described
 from bayesmesh.stages.context import model_of, shards_of
 from bayesmesh.stages.requirements import check_derived
 from bayesmesh.store.arrays import write_array, write_texts
@@ -33,7 +35,9 @@ from bayesmesh.store.layout import (
     CHAIN,
     DATASET,
     DECLARED,
+    DESCRIBED,
     DRAW,
+    LEVEL_ROWS,
     ROW,
     SHOWN,
     TRUTH,
@@ -92,7 +96,7 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             named |= _derive(spec, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
             coordinates.write(root.require_group(group_name_))
-        root.attrs.update({**_attributes(spec, manifests), SHOWN: [Shown(*each)._asdict() for each in model.shown()]})
+        root.attrs.update({**_attributes(spec, manifests), **_say(model, Shards(shards.path))})
         with warnings.catch_warnings():
             # xarray opens many groups faster with consolidated metadata; other readers ignore it.
             warnings.filterwarnings("ignore", message="Consolidated metadata", category=zarr.errors.ZarrUserWarning)
@@ -100,6 +104,15 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
     with ledger.phase("hash"):
         write_hashes(layout.posterior, _known_hashes([store for of_group in processes for store in of_group]))
     return f"{num_draws} draws of {sum(m.num_chains for m in manifests)} chains"
+
+
+def _say(model: Model, shards: Shards) -> dict[str, JSON]:
+    """Return what the page says of the model and of levels beside numbers."""
+    return {
+        SHOWN: [Shown(*each)._asdict() for each in model.shown()],
+        DESCRIBED: check_described(model).model_dump(mode="json"),
+        LEVEL_ROWS: shards.count_levels(),
+    }
 
 
 def _verified(layout: ExperimentLayout, manifest: GroupManifest, num_draws: int) -> list[ChainStore]:
@@ -225,7 +238,7 @@ def _attributes(spec: StageSpec, manifests: list[GroupManifest]) -> dict[str, JS
         "model": spec.model.name,
         "device": environment["kind"],
         "mesh": environment["mesh"],
-        "versions": {**environment["packages"], "bayesmesh": version("bayesmesh")},
+        "versions": {**environment["packages"], "bayesmesh": version("bayesmesh"), "python": platform.python_version()},
         "changed_environment": sorted({c for m in manifests for c in m.changed_environment}),
         "groups": [m.folder for m in manifests],
     }

@@ -14,7 +14,7 @@ from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.page import write_page
-from bayesmesh.report.repeat import describe_commit
+from bayesmesh.report.repeat import describe_project
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.overhead import add_ends
 from bayesmesh.store.receipts import write_receipts
@@ -27,7 +27,7 @@ def run(spec: StageSpec, ledger: Ledger) -> str:
     add_ends(ledger, os.environ)
     with ledger.phase("report"):
         title, counts = spec.settings("title"), spec.data_layout.sharded
-        page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_commit(Path.cwd()))
+        page = write_page(layout, spec.config, title, settings.caption, counts, settings, describe_project(Path.cwd()))
     # Without the ledgers of the jobs, because this job's own is written after it.
     write_receipts(layout.results, f"report {spec.experiment}", [layout.ledger], [layout.posterior_hashes])
     return str(page)

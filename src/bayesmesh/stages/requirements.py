@@ -15,6 +15,7 @@ from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.model_check import (
     Shapes,
     check_axes,
+    check_described,
     check_model,
     check_predictions,
     check_shown,
@@ -92,6 +93,7 @@ def check_derived(spec: StageSpec, model: Model, data_spec: DataSpec, latents: S
         summaries = check_summaries(model, latents, data_spec)
         check_axes(model, latents, summaries)
         check_shown(model, latents, summaries)
+        check_described(model)
         if spec.posterior.pointwise_mebibytes and model.has_predictions:
             check_predictions(model, latents, data_spec)
 

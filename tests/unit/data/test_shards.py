@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.data import sharding as shard_module
-from bayesmesh.data.base import Dataset, FieldSpec
+from bayesmesh.data.base import Dataset, FieldSpec, Variable
 from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards, fingerprint_data
 from bayesmesh.data.sources import films
@@ -190,3 +190,12 @@ def test_all_blocks_have_the_rows_that_were_held_out(dataset: Dataset, layout: D
     assert [len(each) for each in found] == [47, 20, len(tests)]
     np.testing.assert_array_equal(np.sort(np.concatenate(found[:2])), np.sort(rows))
     np.testing.assert_array_equal(found[2], tests)
+
+
+def test_rows_of_each_level_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bayesmesh.data.shards.BLOCK_ROWS", 3)
+    rows = {"site": np.array([0, 2, 2, 0, 2, 2, 0], np.int32), "x": np.zeros(7)}
+    variables = {"site": Variable("category", ("a", "b", "c")), "x": Variable("number")}
+    layout = DataLayout(tmp_path, "some", "all")
+    shard(Dataset(rows, variables=variables), DataSettings(held_out_fraction=0.0), layout)
+    assert Shards(layout.shards).count_levels() == {"site": {"a": 3, "b": 0, "c": 4}}

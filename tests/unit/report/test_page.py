@@ -19,7 +19,7 @@ from bayesmesh.analyses.averaging.analysis import Averaging
 from bayesmesh.config.blocks import ReportSettings
 from bayesmesh.errors import StoreError
 from bayesmesh.report.page import write_page
-from bayesmesh.report.repeat import describe_commit
+from bayesmesh.report.repeat import Project, describe_commit, describe_project
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.receipts import receipt_file, write_receipts
 
@@ -158,15 +158,19 @@ def test_page_needs_nothing_beside_it(whole_page: str) -> None:
 def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: ExperimentLayout) -> None:
     write_receipts(complete.results, "diagnose everything", [complete.verdict])
     manifest = complete.results / "data" / "digits" / "sharded.json"
-    settings = ReportSettings()
-    path = write_page(
-        without_drawings(complete), {"sampling": {"seed": 77}}, "T", "", manifest, settings, "abc123 with changes"
-    )
+    project = Project("abc123 with changes", {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}, bootstrap=True)
+    config = {"sampling": {"seed": 77}}
+    path = write_page(complete, config, "T", "", manifest, ReportSettings(num_traces=1), project)
     page = path.read_text(encoding="utf-8")
     box = text_of(page[page.index('id="repeat"') : page.index('id="time"')])
     receipt = json.loads(receipt_file(complete.verdict).read_text())
     for said in (
         "snakemake --cores all everything",
+        "git checkout abc123",
+        "Files differed from this commit",
+        "With Python 3.12.1, install the packages of the lock: tools/bootstrap.sh cuda",
+        "sha256 of envs/cuda.txt 1f2e",
+        "jaxlib 0.11.0",
         "abc123 with changes",
         "Seed 77",
         receipt["written_at"],
@@ -192,6 +196,8 @@ def test_the_commit_is_that_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     subprocess.run(["git", "-C", str(tmp_path), "add", "file"], check=True)
     assert describe_commit(tmp_path) == f"{commit} with changes"
+    (tmp_path / "uv.lock").write_text("")
+    assert describe_project(tmp_path).locks == {"uv.lock": hashlib.sha256(b"").hexdigest()}
 
 
 def test_ids_are_unique(whole_page: str) -> None:
@@ -279,7 +285,7 @@ def test_a_section_that_fails_is_shown_as_failed_and_takes_nothing_with_it(
     shown = page[page.index('<h2 id="averaging"') : page.index('<h2 id="recommendation"')]
     assert said in shown
     assert "section.py" in shown
-    assert said in page[: page.index("<h2")], "beside the verdict"
+    assert said in page[: page.index("<h2 id=")], "beside the verdict"
     assert "Held-out films" in page
     assert "error: the section of analysis 'averaging' of everything failed" in caplog.text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bayesmesh.report.background import dump_settings
 from bayesmesh.report.convergence_panels import draw_ranks, rank_reach
 from bayesmesh.report.draw_summaries import rank_difference, thin_by_extremes
 from bayesmesh.report.fact_rows import list_facts
-from bayesmesh.report.tables import Coordinate, read_summary, worst_first
+from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, worst_first
 from bayesmesh.store.layout import ExperimentLayout
 
 
@@ -26,6 +27,17 @@ def test_a_latent_that_shares_its_name_with_a_summary_is_told_apart(minimal: Cal
     lines = [f"{name},0,,0.1,1.0,0.02,1.002,900,800" for name in ("biases", "weights", "biases")]
     found = read_summary(minimal(summary="\n".join(lines)).summary, 2)
     assert [(c.variable, c.is_summary) for c in found] == [("biases", True), ("weights", True), ("biases", False)]
+
+
+def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "efficiency.csv"
+    assert read_least_efficient(path, 2) == []
+    lines = ["a,0,,900,0.05,800,0.55", "b,1,elm,700,0.5,90,0.95", "c,,,80,0.95,600,0.05", "d,,,,,,"]
+    path.write_text("\n".join(["variable,index,label,ess_quantile,quantile,ess_local,interval", *lines]) + "\n")
+    found = read_least_efficient(path, 2)
+    assert [each.label for each in found] == ["c", "b[elm]"]
+    assert (found[1].ess_local, found[1].interval) == (90, 0.95)
+    assert math.isnan(found[0].nested_r_hat)
 
 
 def test_a_coordinate_bears_the_names_of_levels_where_it_has_them(minimal: Callable[..., ExperimentLayout]) -> None:

@@ -10,7 +10,14 @@ import pytest
 from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.models.base import Axis
-from bayesmesh.sampling.model_check import check_axes, check_model, check_predictions, check_shown, check_summaries
+from bayesmesh.sampling.model_check import (
+    check_axes,
+    check_described,
+    check_model,
+    check_predictions,
+    check_shown,
+    check_summaries,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -23,6 +30,7 @@ def test_a_model_of_the_registry_is_accepted(make_case, name: str, dtype: str) -
     assert summaries
     check_axes(case.model, latents, summaries)
     check_shown(case.model, latents, summaries)
+    check_described(case.model)
     check_predictions(case.model, latents, case.spec)
 
 
@@ -56,3 +64,12 @@ def test_findings_that_do_not_exist_are_refused(make_case, shown: tuple[str, ...
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         check_shown(model, shapes, {})
     assert remedy in caught.value.remedy
+
+
+def test_what_a_model_says_of_itself_is_of_parts_that_the_page_knows(make_case) -> None:
+    model = make_case("gaussian").model
+    assert check_described(model).facts["Priors"].startswith("each mean normal(0, ")
+    model.described = lambda: {"fact": {}}
+    with pytest.raises(ConfigError, match="returns 'fact'") as error:
+        check_described(model)
+    assert "return a mapping with any of facts, " in error.value.remedy

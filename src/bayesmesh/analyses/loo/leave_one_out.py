@@ -67,7 +67,8 @@ def leave_out_rows(
     left_out = _with_refits(left_out, exact) if exact else left_out
     held_out = score_held_out(likelihood, shards)
     write_pointwise(files[POINTWISE], left_out, held_out)
-    sums = summarise(left_out, held_out)
+    shapes = (posterior.array("posterior", name).shape[2:] for name in posterior.latents)
+    sums = summarise(left_out, held_out, sum(map(math.prod, shapes)))
     write_sums(files["loo.csv"], sums)
     high = f"{sums['num_high_k']:.0f} of {sums['num_rows']:.0f} rows with Pareto k above {sums['good_k']:.2f}"
     return f"elpd {sums['elpd']:.1f} ± {sums['elpd_se']:.1f}, {high}"

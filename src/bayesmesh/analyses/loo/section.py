@@ -14,6 +14,7 @@ from bayesmesh.analyses.loo.sums import read_sums
 from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
+from bayesmesh.figures.fit import Aspect, FitCheck
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, say_impossible
 
@@ -27,7 +28,10 @@ MOST_REFITS = 20
 """Rows without each of which it is suggested to sample again."""
 
 MOST_ROWS = 10
-"""Rows with the largest k in the table."""
+"""Rows in each of the tables."""
+
+MANY_ERRORS = 2.0
+"""Standard errors by which the effective parameters exceed those of the model where misfit is the reason."""
 
 
 def build_section(files: Mapping[str, Path]) -> Section | None:
@@ -47,7 +51,10 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         sentences=[*filter(None, impossible), *sentences(sums, scores)],
         figure=draw_k(scores, sums["good_k"]),
         calibration=None if scores.pit is None else draw_pit(scores.pit),
-        rows=html_table(worst_rows(scores), "Rows with the largest Pareto k"),
+        tables=[
+            ("Rows with the largest Pareto k", html_table(rows_by_k(scores), "Rows with the largest Pareto k")),
+            ("Worst-predicted rows", html_table(rows_by_score(scores), "Worst-predicted rows")),
+        ],
     )
     numbers = [KeyNumber("Leave-one-out log score", _sum_text(sums, "elpd"), "elpd, nats, summed over rows")]
     num_high = sums["num_high_k"]
@@ -60,7 +67,28 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         numbers.append(
             KeyNumber("Calibration", "missed", f"LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)}", "warn")
         )
-    return Section(body, numbers)
+    return Section(body, numbers, fit_checks(sums))
+
+
+def fit_checks(sums: Mapping[str, float]) -> list[FitCheck]:
+    """Return what the sums say about the fit of the model."""
+    checks = []
+    if not math.isnan(sums["pit_p_value"]):
+        refuted, words = _misplaced(sums)
+        is_missed = sums["pit_p_value"] < LEVEL
+        text = f"Predicted without them, {words} (LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)})."
+        checks.append(FitCheck("LOO-PIT", "fail", text, refuted) if is_missed else FitCheck("LOO-PIT", "pass"))
+    if _has_excess(sums):
+        checks.append(FitCheck("Effective parameters", "warn", _flexibility(sums)))
+    if num_high := sums["num_high_k"]:
+        text = (
+            f"Pareto k is high for {formats.count(num_high)} of {formats.count(sums['num_rows'])} rows: "
+            "single rows move the posterior, and the leave-one-out score is unreliable."
+        )
+        checks.append(FitCheck("Pareto k", "warn", text))
+    else:
+        checks.append(FitCheck("Pareto k", "pass"))
+    return checks
 
 
 def describe(files: Mapping[str, Path]) -> str:
@@ -85,7 +113,7 @@ def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> lis
     said = [
         f"Predicted from all other rows, a row has a log score of {formats.real(mean)} ± {formats.real(error, 2)} nats on average; "
         f"the sum over {formats.count(num_rows)} rows is {_sum_text(sums, 'elpd')}.",
-        f"The fit is as flexible as one with {_sum_text(sums, 'p_loo')} free parameters.",
+        _flexibility(sums),
     ]
     if sums["held_out_rows"]:
         held = sums["held_out_elpd"] / sums["held_out_rows"], sums["held_out_se"] / sums["held_out_rows"]
@@ -94,6 +122,28 @@ def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> lis
             f"({formats.count(sums['held_out_rows'])} rows)."
         )
     return [*filter(None, (*said, _trust(sums), _refits(sums, scores), _calibration(sums)))]
+
+
+def _has_excess(sums: Mapping[str, float]) -> bool:
+    """Return whether there are more effective parameters than a model that fits could have."""
+    return sums["p_loo"] - MANY_ERRORS * sums["p_loo_se"] > sums["num_parameters"]
+
+
+def _flexibility(sums: Mapping[str, float]) -> str:
+    """Say what the effective number of parameters means.
+
+    Reference:
+        Vehtari, Gelman and Gabry 2017, doi:10.1007/s11222-016-9696-4: it exceeds the number of parameters where the model is
+        misspecified.
+    """
+    number = formats.count(sums["num_parameters"])
+    if _has_excess(sums):
+        return (
+            f"The effective number of parameters (p_loo) is {_sum_text(sums, 'p_loo')}, more than the {number} that the model "
+            "has. This is a symptom of misfit, not of flexibility: single rows surprise the model."
+        )
+    of = "" if math.isnan(sums["num_parameters"]) else f" of {number}"
+    return f"The effective number of parameters (p_loo) is {_sum_text(sums, 'p_loo')}{of}."
 
 
 def _trust(sums: Mapping[str, float]) -> str:
@@ -147,20 +197,25 @@ def _calibration(sums: Mapping[str, float]) -> str:
             "Outcomes lie where they were predicted: their places in the predictive distributions (LOO-PIT) are compatible with a uniform "
             f"distribution (p = {formats.real(p_value, 2)})."
         )
+    return (
+        "The model is wrong about where outcomes lie: their places in the predictive distributions (LOO-PIT) are not uniform "
+        f"(p = {formats.real(p_value, 2)}); {_misplaced(sums)[1]}."
+    )
+
+
+def _misplaced(sums: Mapping[str, float]) -> tuple[frozenset[Aspect], str]:
+    """Return how outcomes lie in their predictive distributions where these are wrong."""
     num_rows = sums["num_rows"]
     # Standard errors of mean and standard deviation of uniform values.
     bias = (sums["pit_mean"] - 0.5) / math.sqrt(1 / 12 / num_rows)
     width = (sums["pit_sd"] - math.sqrt(1 / 12)) / math.sqrt(1 / 60 / num_rows)
-    found = []
+    found: dict[Aspect, str] = {}
     if abs(bias) > 3:
-        found.append(f"outcomes tend to be {'larger' if bias > 0 else 'smaller'} than predicted")
+        found["bias"] = f"outcomes tend to be {'larger' if bias > 0 else 'smaller'} than predicted"
     if abs(width) > 3:
-        found.append(f"predictions are too {'narrow' if width > 0 else 'wide'}")
-    what = " and ".join(found) if found else "the shape of the distribution differs"
-    return (
-        "The model is wrong about where outcomes lie: their places in the predictive distributions (LOO-PIT) are not uniform "
-        f"(p = {formats.real(p_value, 2)}); {what}."
-    )
+        side: Aspect = "narrow" if width > 0 else "wide"
+        found[side] = f"predictions are too {side}"
+    return frozenset(found or ("shape",)), " and ".join(found.values()) or "the shape of the distribution differs"
 
 
 def draw_pit(pit: np.ndarray) -> Panel:
@@ -181,19 +236,29 @@ def draw_pit(pit: np.ndarray) -> Panel:
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 
 
-def worst_rows(scores: RowScores) -> pd.DataFrame:
+def rows_by_k(scores: RowScores) -> pd.DataFrame:
     """Return the rows with the largest k."""
     assert scores.pareto_k is not None
+    return _table_of(scores, np.argsort(-scores.pareto_k, kind="stable")[:MOST_ROWS])
+
+
+def rows_by_score(scores: RowScores) -> pd.DataFrame:
+    """Return the rows with the lowest scores, and where their outcomes lie in the predictive distributions."""
+    return _table_of(scores, np.argsort(scores.elpd, kind="stable")[:MOST_ROWS])
+
+
+def _table_of(scores: RowScores, chosen: np.ndarray) -> pd.DataFrame:
+    assert scores.pareto_k is not None
     assert scores.effective_parameters is not None
-    chosen = np.argsort(-scores.pareto_k, kind="stable")[:MOST_ROWS]
-    return pd.DataFrame(
-        {
-            "row": [str(row) for row in chosen],
-            "Pareto k": scores.pareto_k[chosen],
-            "log score": scores.elpd[chosen],
-            "effective parameters": scores.effective_parameters[chosen],
-        }
-    )
+    columns: dict[str, object] = {
+        "Row": [str(row) for row in chosen],
+        "Log score": scores.elpd[chosen],
+        "Pareto k": scores.pareto_k[chosen],
+        "Own share of p_loo": scores.effective_parameters[chosen],
+    }
+    if scores.pit is not None:
+        columns["LOO-PIT"] = scores.pit[chosen]
+    return pd.DataFrame(columns)
 
 
 def draw_k(scores: RowScores, limit: float) -> Panel:

@@ -17,12 +17,13 @@ from bayesmesh.store.pointwise import RowScores, sum_error
 COLUMNS = (
     "elpd", "elpd_se", "elpd_mcse", "p_loo", "p_loo_se", "num_rows", "num_draws", "good_k", "largest_k", "num_high_k",
     "num_k_above_1", "held_out_elpd", "held_out_se", "held_out_rows", "pit_p_value", "pit_mean", "pit_sd", "num_matched",
-    "num_refit",
+    "num_refit", "num_parameters",
 )  # fmt: skip
-"""Columns of ``loo.csv``, one row; sums in nats. Those of `pit` are empty for classes, which have no order."""
+"""Columns of ``loo.csv``, one row; sums in nats. Those of `pit` are empty for classes, which have no order;
+`num_parameters` counts the coordinates of the latents."""
 
 
-def summarise(left_out: RowScores, held_out: RowScores | None) -> dict[str, float]:
+def summarise(left_out: RowScores, held_out: RowScores | None, num_parameters: float = math.nan) -> dict[str, float]:
     """Return column -> number; see `COLUMNS`. Without held-out rows, their sums are not a number."""
     assert left_out.pareto_k is not None
     assert left_out.effective_parameters is not None
@@ -39,6 +40,7 @@ def summarise(left_out: RowScores, held_out: RowScores | None) -> dict[str, floa
         float(effective.sum()), sum_error(effective),
         num_rows, left_out.num_draws, limit, float(k.max()), int((k > limit).sum()), int((k > 1).sum()), *held, *pit,
         *(0 if each is None else int(each.sum()) for each in (left_out.is_matched, left_out.is_refit)),
+        num_parameters,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 

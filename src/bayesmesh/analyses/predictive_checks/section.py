@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
+from bayesmesh.figures.fit import Aspect, FitCheck, State
 from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.arrays import open_group, read_part
 
@@ -47,20 +49,57 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     if not isinstance(simulated, zarr.Array) or simulated.shape[1:] != (len(table),):
         raise StoreError(f"{files['quantities.zarr']}: does not fit {files['checks.csv']}", "run the analysis again")
     values, missed = read_part(simulated), differing(table)
-    marginal = np.flatnonzero(~table["quantity"].isin(OF_RESIDUALS))
-    order = marginal[np.argsort(table["p_value"].to_numpy()[marginal], kind="stable")[:MOST_PANELS]]
+    is_missed = table["quantity"].isin(missed).to_numpy()
+    marginal = ~table["quantity"].isin(OF_RESIDUALS).to_numpy()
+    order = np.argsort(table["p_value"].to_numpy(), kind="stable")
+
+    def panels(chosen: np.ndarray) -> list[Panel]:
+        places = [i for i in order if chosen[i]][:MOST_PANELS]
+        return [draw_quantity(table.iloc[i], values[:, i]) for i in sorted(places)]
+
+    rows = table.to_dict("records")
+    bins = read_bins(files["bins.csv"])
     body = render(
         Path(__file__).with_name("section.html"),
         sentence=sentence(table),
         prior_sentence=prior_sentence(read_checks(files["prior.csv"])),
-        rows=[(row, row["quantity"] in missed) for row in table.to_dict("records")],
-        panels=[draw_quantity(table.iloc[i], values[:, i]) for i in sorted(order)],
-        calibrations=calibrations(read_bins(files["bins.csv"]), table),
+        missed=([rows[i] for i in np.flatnonzero(is_missed)], panels(marginal & is_missed)),
+        passed=([rows[i] for i in np.flatnonzero(~is_missed)], panels(marginal & ~is_missed)),
+        calibrations=calibrations(bins, table),
     )
     number = KeyNumber(
         "Predictive checks missed", f"{len(missed)} of {len(table)}", ", ".join(missed), "warn" if missed else ""
     )
-    return Section(body, [number])
+    return Section(body, [number], [fit_check(table)])
+
+
+ASPECTS: Mapping[str, tuple[Aspect, Aspect]] = {
+    "variance / mean": ("narrow", "wide"), "standard deviation": ("narrow", "wide"), "share of zeros": ("zeros", "shape"),
+    "skewness": ("shape", "shape"), "kurtosis": ("tails", "shape"), "smallest": ("shape", "tails"),
+    "largest": ("tails", "shape"), "spread of residuals by prediction": ("uneven", "uneven"),
+    "spread of residuals by column": ("uneven", "uneven"),
+}  # fmt: skip
+"""Quantity -> how predictions are wrong where it is larger, or smaller, than the simulated ones; of all others it is a bias."""
+
+
+def fit_check(table: pd.DataFrame) -> FitCheck:
+    """Return what the checks say about the fit of the model."""
+    missed = table[table["quantity"].isin(differing(table))].to_dict("records")
+    bias: tuple[Aspect, Aspect] = ("bias", "bias")
+    looked_at = {aspect for name in table["quantity"] for aspect in ASPECTS.get(name, bias)}
+    refuted = {ASPECTS.get(row["quantity"], bias)[bool(row["observed"] < row["low"])] for row in missed}
+    text = "Outcomes simulated from the posterior differ from the observed ones: " + "; ".join(map(_difference, missed))
+    state: State = "fail" if missed else "pass"
+    return FitCheck(
+        "Predictive checks", state, f"{text}." if missed else "", frozenset(refuted), frozenset(looked_at - refuted)
+    )
+
+
+def _difference(row: Mapping[Hashable, Any]) -> str:
+    if row["quantity"] in OF_RESIDUALS:
+        return OF_RESIDUALS[row["quantity"]].format(column=row["largest_for"])
+    observed, low, high = (formats.real(row[name], 3) for name in ("observed", "low", "high"))
+    return f"{row['quantity']} {observed} observed, {low} to {high} simulated"
 
 
 def describe(files: Mapping[str, Path]) -> str:
@@ -151,7 +190,7 @@ def calibrations(bins: pd.DataFrame, table: pd.DataFrame) -> list[Panel]:
 
 def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
     """Draw observed minus predicted means by bin, with the band that holds all bins of a right model together."""
-    chosen = bins.iloc[:MOST_DRAWN_BINS]
+    chosen = bins.iloc[formats.natural_order(bins["label"].tolist())[:MOST_DRAWN_BINS]]
     places = np.arange(len(chosen))
     gap = (chosen["observed"] - chosen["predicted"]).to_numpy()
     low, high = ((chosen[end] - chosen["predicted"]).to_numpy() for end in ("low", "high"))
@@ -164,7 +203,10 @@ def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
         if name == FITTED:
             texts = [f"{value:.3g}" for value in chosen["predicted"]]
         else:
-            texts = [str(label) for label in chosen["label"]]
+            texts = [
+                f"{label} ({formats.count(num)})"
+                for label, num in zip(chosen["label"], chosen["num_rows"], strict=True)
+            ]
         step = -(-len(texts) // 10)
         axes.set_xticks(places[::step], texts[::step], rotation=30, ha="right")
         axes.set_ylabel("observed minus predicted")
@@ -172,6 +214,8 @@ def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
     of = "prediction" if name == FITTED else name
     words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside of the band"
     note = f"{num_out} of {len(chosen)} bins lie outside of the band, which holds all of them together with 95% probability if the model is right."
+    if name != FITTED:
+        note += " In parentheses: rows."
     slug = "".join(c if c.isalnum() else "-" for c in of)
     return draw(
         f"bins-{slug}", plot, size=(520, 250), label=words, title=f"Observed minus predicted, by {of}", note=note

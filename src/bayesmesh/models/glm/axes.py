@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from bayesmesh.models.base import Axis, Shown, SpecLike
+from bayesmesh.models.base import Axis, SpecLike
 from bayesmesh.models.glm.design import Source, latent_name, levels_of
-from bayesmesh.models.glm.original import NAME, SIGMA, Original
+from bayesmesh.models.glm.original import NAME, Original
 from bayesmesh.models.glm.prepared import Plan, effect_columns
 
 
@@ -45,30 +45,3 @@ def axes_of(plan: Plan, spec: SpecLike, original: Original | None) -> Mapping[st
         axes[group.correlation] = (effect, effect)
         axes[group.correlations] = (Axis(f"pair_{group.name}", pairs),)
     return axes
-
-
-def shown_of(plan: Plan, original: Original | None) -> Sequence[Shown]:
-    """Return what the page shows: coefficients as the table has its columns, the family's parameters, groups.
-
-    Args:
-        plan: of the model.
-        original: coefficients in the units of the table, where those of the columns are others.
-    """
-    found: list[Shown] = []
-    if original is not None:
-        found.append(Shown(NAME, "Coefficients, in the units of the table", 0.0, ("intercept",)))
-    else:
-        found += [Shown("intercept_at_zero", "Coefficients")] if plan.has_intercept else []
-        found += [Shown(f"b_{latent_name(columns.name)}", "Coefficients", 0.0) for columns in plan.columns]
-    in_unit = "sigma" in plan.parameters and original is not None and original.scale != 1
-    names = [SIGMA if name == "sigma" and in_unit else name for name in plan.parameters]
-    found += [Shown(name, "Parameters of the outcome's distribution") for name in names]
-    for group in plan.groups:
-        unit = ", in standard deviations of the outcome" if original is not None and original.scale != 1 else ""
-        if original is not None and group.num_effects > group.has_intercept:
-            unit += ", per standard deviation of standardised columns"
-        found.append(Shown(group.sd, f"Standard deviations of effects between levels of {group.name}{unit}"))
-        if group.is_correlated:
-            found.append(Shown(group.correlations, f"Correlations of effects over {group.name}", 0.0))
-        found.append(Shown(group.effects, f"Effects of {group.name}{unit}", 0.0))
-    return found

@@ -16,8 +16,9 @@ from pydantic import Field
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.models.base import Axis, HostRows, Latents, Model, Predictive, Preparation, Prior, Rows, Shown, SpecLike
-from bayesmesh.models.glm.axes import axes_of, shown_of
+from bayesmesh.models.glm.axes import axes_of
 from bayesmesh.models.glm.condensed import ROOT, make_layout
+from bayesmesh.models.glm.description import describe, shown_of
 from bayesmesh.models.glm.design import latent_name
 from bayesmesh.models.glm.families import FAMILIES
 from bayesmesh.models.glm.original import original_of
@@ -120,7 +121,11 @@ class Glm(Model):
 
     def shown(self) -> Sequence[Shown]:
         """Return coefficients in the units of the table, parameters of the family, and effects of groups."""
-        return shown_of(self.plan, self.original)
+        return shown_of(self.plan, self.options.family, self.original)
+
+    def described(self) -> Mapping[str, object]:
+        """Return family, link and priors, the unit of effects, what changes of predictors do, and what to try instead."""
+        return describe(self.plan, self.options, self.spec, self.original)
 
     @property
     def has_unit_scale(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from bayesmesh.figures.formats import natural_order
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.layout import SHOWN
 
@@ -44,7 +46,9 @@ class Finding:
 
 
 def choose_findings(
-    coordinates: Sequence[Coordinate], attributes: Mapping[str, object]
+    coordinates: Sequence[Coordinate],
+    attributes: Mapping[str, object],
+    scales: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[list[Finding], list[Coordinate]]:
     """Return the findings in their order, and all other coordinates.
 
@@ -52,10 +56,12 @@ def choose_findings(
         coordinates: rows of ``summary.csv``.
         attributes: of the posterior; what the model shows, if it says so. All summaries otherwise, those of many
             coordinates under their own names.
+        scales: latent or summary -> factor by which it is multiplied, so that the page shows it in another unit.
     """
     arrays: dict[tuple[bool, str], list[Coordinate]] = {}
     for item in coordinates:
-        arrays.setdefault((item.is_summary, item.variable), []).append(item)
+        scaled = item.scaled(scales[item.variable]) if item.variable in scales else item
+        arrays.setdefault((item.is_summary, item.variable), []).append(scaled)
     declared = attributes.get(SHOWN)
     findings: list[Finding] = []
     taken: set[tuple[bool, str]] = set()
@@ -80,9 +86,15 @@ def choose_findings(
 def _finding(
     heading: str, items: Sequence[Coordinate], reference: float | None = None, apart: Sequence[str] = ()
 ) -> Finding:
-    return Finding(
-        heading, tuple(items), tuple(None if item.names.split(",")[0] in apart else reference for item in items)
-    )
+    levels = [item.names.split(",")[0] for item in items]
+    unique = [*dict.fromkeys(levels)]
+    order = natural_order(unique)
+    ordered = [*zip(levels, items, strict=True)]
+    if order != sorted(order):
+        place = {unique[n]: rank for rank, n in enumerate(order)}
+        ordered.sort(key=lambda pair: place[pair[0]])
+    references = tuple(None if level in apart else reference for level, _ in ordered)
+    return Finding(heading, tuple(item for _, item in ordered), references)
 
 
 def _joined(findings: Sequence[Finding]) -> list[Finding]:

@@ -15,6 +15,8 @@ from bayesmesh.report.tables import Coordinate
 INTERVAL = (0.05, 0.95)
 """Quantiles of the draws at the ends of an interval: 90%, equal-tailed."""
 
+_QUANTILES = (*INTERVAL, 0.5)
+
 READ_BYTES = 64 * 2**20
 """Limit of the draws in memory, in bytes, and of the data read at a time."""
 
@@ -34,6 +36,7 @@ class Estimate(NamedTuple):
         low_error, high_error: their Monte Carlo standard errors, NaN where they were not computed or of fewer than `MIN_DRAWS`.
         reference: value that the interval is compared with, or None.
         truth: value that generated the data; NaN if unknown.
+        median: of the draws.
     """
 
     item: Coordinate
@@ -43,6 +46,7 @@ class Estimate(NamedTuple):
     high_error: float
     reference: float | None
     truth: float
+    median: float = math.nan
 
     @property
     def side(self) -> int:
@@ -85,7 +89,8 @@ def read_draws(
         flat = np.array([np.ravel_multi_index(items[n].index, shape) if shape else 0 for n in places], np.int64)
         order = np.argsort(flat)
         for part, draws in coordinate_blocks(array, flat[order], block_bytes // 2):
-            yield [places[n] for n in order[part]], draws.astype(np.float64)
+            chosen = [places[n] for n in order[part]]
+            yield chosen, draws.astype(np.float64) * [items[n].scale for n in chosen]
 
 
 def _is_inside(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -105,16 +110,18 @@ def measure_intervals(
     """
     from bayesmesh.diagnostics.efficiency import quantile_mcse
 
-    ends = np.full((len(items), 4), np.nan)
+    ends = np.full((len(items), 5), np.nan)
     for places, draws in read_draws(reader, items):
         is_finite = np.isfinite(draws).all(axis=(0, 1))
-        ends[places, :2] = np.where(is_finite, np.quantile(draws, INTERVAL, axis=(0, 1)), np.nan).T
+        ends[places, :3] = np.where(is_finite, np.quantile(draws, _QUANTILES, axis=(0, 1)), np.nan).T
         if with_errors and draws.shape[1] >= MIN_DRAWS:
-            ends[places, 2:] = quantile_mcse(draws, INTERVAL).T
-    truths = [reader.truth(item) for item in items]
+            ends[places, 3:] = quantile_mcse(draws, INTERVAL).T
+    truths = [reader.truth(item) * item.scale for item in items]
     return [
-        Estimate(item, float(row[0]), float(row[1]), float(row[2]), float(row[3]), reference, truth)
-        for item, row, reference, truth in zip(items, ends, references, truths, strict=True)
+        Estimate(item, low, high, low_error, high_error, reference, truth, median)
+        for item, (low, high, median, low_error, high_error), reference, truth in zip(
+            items, ends.tolist(), references, truths, strict=True
+        )
     ]
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import Panel
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned.choice import Finding, choose_findings
+from bayesmesh.report.learned.effects import ShownEffects, build_effects, meanings_of
 from bayesmesh.report.learned.estimates import MOST_VALUES, Estimate, extremes, measure_intervals, read_draws
 from bayesmesh.report.learned.panels import draw_all, draw_density, draw_forest
 from bayesmesh.report.learned.sentences import is_unsettled, say_sides, say_truth, say_unsettled, trust
-from bayesmesh.report.learned.weight_images import WeightImages, draw_weights
+from bayesmesh.report.learned.weight_images import WeightImages, draw_units, draw_weights
 from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.layout import LEVEL_ROWS
 
 MOST_ROWS = 24
 """A finding with more coordinates shows its extremes in the table, and all in a figure."""
@@ -44,7 +47,8 @@ class ShownFinding:
         densities, panels: figures.
         images: weights as images; then there is no table.
         note: which coordinates the table lists; empty if all.
-        has_truth, has_errors: columns of the table.
+        estimates: of all coordinates, as far as they were computed.
+        level_rows: label -> training rows of its level; empty where labels are not levels.
     """
 
     heading: str
@@ -55,6 +59,8 @@ class ShownFinding:
     panels: Sequence[Panel]
     note: str
     images: WeightImages | None = None
+    estimates: Sequence[Estimate] = ()
+    level_rows: Mapping[str, int] = MappingProxyType({})
 
     @property
     def has_truth(self) -> bool:
@@ -74,10 +80,13 @@ class ShownFinding:
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """The section: what the verdict says of its numbers, the findings, and all else."""
+    """The section: what the verdict says of its numbers, what changes of predictors do, the findings, and all else."""
 
     trust: str
+    effects: ShownEffects | None
     findings: Sequence[ShownFinding]
+    units: WeightImages | None
+    meanings: Sequence[tuple[str, str]]
     others: Sequence[Coordinate]
     num_others: int
 
@@ -101,10 +110,20 @@ def build_learned(
     """
     if reader is None:
         return None
-    findings, others = choose_findings(coordinates, reader.attributes)
+    about = reader.description
+    findings, others = choose_findings(coordinates, reader.attributes, about.scales)
     shown = [_show(n, each, verdict, reader, image_shape) for n, each in enumerate(findings)]
     kept = [each for each in shown if each is not None]
-    return Learned(trust(verdict), kept, others[:MOST_OTHERS], len(others)) if kept else None
+    if not kept:
+        return None
+    effects = build_effects(
+        about.effects, [one for each in kept for one in each.estimates], may_speak=_may_speak(verdict)
+    )
+    named = [item.variable for item in (*(one.item for each in kept for one in each.rows), *others[:MOST_OTHERS])]
+    units = draw_units(reader, about.units, image_shape) if image_shape is not None else None
+    return Learned(
+        trust(verdict), effects, kept, units, meanings_of(named, about.meanings), others[:MOST_OTHERS], len(others)
+    )
 
 
 def _show(
@@ -127,7 +146,8 @@ def _show(
     if is_many:
         listed = [items[n] for n in ends]
         rows = measure_intervals(reader, listed, [references[n] for n in ends], with_errors=True)
-    densities, panels = _figures(number, finding, rows, estimates, reader)
+    level_rows = _level_rows(items, reader)
+    densities, panels = _figures(number, finding, rows, estimates, reader, level_rows)
     return ShownFinding(
         finding.heading,
         rows,
@@ -136,19 +156,44 @@ def _show(
         densities,
         panels,
         _note(finding, rows, estimates, verdict),
+        estimates=estimates,
+        level_rows=level_rows,
     )
+
+
+def _level_rows(items: Sequence[Coordinate], reader: DrawReader) -> dict[str, int]:
+    """Return label -> training rows of its level, where the first axis of the array runs over levels of a column."""
+    found: dict[str, int] = {}
+    of_columns = reader.attributes.get(LEVEL_ROWS, {})
+    assert isinstance(of_columns, dict)
+    for item in items:
+        axes = reader.axes("summaries" if item.is_summary else "posterior", item.variable)
+        counts = of_columns.get(axes[0], {}) if axes else {}
+        level = item.names.split(",")[0]
+        if level in counts:
+            found[item.label] = counts[level]
+    return found if len(found) == len(items) else {}
+
+
+def _may_speak(verdict: Verdict) -> bool:
+    return verdict.verdict != "fail" or verdict.datasets is not None
 
 
 def _sentences(finding: Finding, estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
     """Return what may be said: of a run that failed, nothing, because its intervals are not those of the posterior."""
-    if verdict.verdict == "fail" and verdict.datasets is None:
+    if not _may_speak(verdict):
         return []
     said = (say_sides(estimates, finding.names), say_truth(estimates), say_unsettled(estimates, verdict))
     return [sentence for sentence in said if sentence]
 
 
 def _figures(
-    number: int, finding: Finding, rows: Sequence[Estimate], estimates: Sequence[Estimate], reader: DrawReader
+    number: int,
+    finding: Finding,
+    rows: Sequence[Estimate],
+    estimates: Sequence[Estimate],
+    reader: DrawReader,
+    level_rows: Mapping[str, int],
 ) -> tuple[list[Panel], list[Panel]]:
     """Return densities of a few coordinates, or a forest, with all intervals where it cannot show them."""
     name, heading = f"learned-{number}", finding.heading or "quantities"
@@ -156,6 +201,10 @@ def _figures(
     if not is_many and (len(rows) <= FEW or not _share_scale(rows)):
         return _densities(name, finding, rows[:MOST_DENSITIES], reader), []
     names = [finding.names[each.item.label] for each in rows]
+    if level_rows:
+        names = [
+            f"{name} ({formats.count(level_rows[each.item.label])})" for name, each in zip(names, rows, strict=True)
+        ]
     gap = (MOST_ROWS - 4) // 2 if is_many else 0
     panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
     if is_many and len(estimates) > len(rows):

@@ -18,6 +18,8 @@ from bayesmesh.store.arrays import read_part
 
 MOST_CLASSES = 40
 
+MOST_UNITS = 24
+
 MOST_DRAWS = 1000
 """Draws used for an image, evenly spaced over all chains: 50 of them lie beyond either end of an interval."""
 
@@ -79,6 +81,38 @@ def draw_weights(reader: DrawReader, items: Sequence[Coordinate], shape: tuple[i
         f"{formats.share(share)} exclude 0; the others stay empty."
     )
     return WeightImages(images, largest, share, note)
+
+
+def draw_units(reader: DrawReader, name: str, shape: tuple[int, ...]) -> WeightImages | None:
+    """Return the weights of hidden units at one draw as images, those with the largest weights first.
+
+    Units exchange places between chains and sometimes within one, so that an average over draws would mix them.
+
+    Args:
+        reader: of the posterior.
+        name: latent (input, unit).
+        shape: rows and columns of an image.
+
+    Returns:
+        None unless the inputs are the pixels of an image.
+
+    Raises:
+        StoreError: a chunk is missing or damaged.
+    """
+    array = reader.array("posterior", name) if name else None
+    if array is None or array.ndim != 4 or array.shape[2] != math.prod(shape):
+        return None
+    last = array.shape[1] - 1
+    weights = read_part(array, slice(0, 1), slice(last, last + 1), slice(None), slice(None))[0, 0].astype(np.float64)
+    order = np.argsort(-np.square(weights).sum(axis=0), kind="stable")[:MOST_UNITS]
+    largest = float(np.abs(weights[:, order]).max(initial=0.0))
+    images = [(str(unit), _png(weights[:, unit].reshape(shape), largest)) for unit in order]
+    note = (
+        f"Weights of {formats.count(len(order))} of {formats.count(weights.shape[1])} hidden units at the last draw of chain 0, those "
+        f"with the largest sums of squares. Blue pixels raise a unit, orange ones lower it; full colour is {formats.real(largest, 2)}. "
+        "Units exchange places, so that only one draw can be shown, and weights that the data do not determine are those of the prior."
+    )
+    return WeightImages(images, largest, math.nan, note)
 
 
 def _differences(array: zarr.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesmesh.analyses.loo.section import build_section
+from bayesmesh.analyses.loo.section import build_section, fit_checks, rows_by_k, rows_by_score, sentences
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise, write_sums
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import StoreError
@@ -49,6 +49,29 @@ def test_the_page_says_which_outcome_is_impossible(tmp_path: Path) -> None:
     assert "1 of 3 left-out rows has no finite log score, the first of them number 1," in found.body
     assert "1 of 2 held-out rows has no finite log score" in found.body
     assert "Rows without a finite score" in [number.name for number in found.numbers]
+
+
+def test_more_effective_parameters_than_the_model_has_are_a_symptom_of_misfit() -> None:
+    sums = {**summarise(SCORES, None, 2), "p_loo": 8.0, "p_loo_se": 2.0}
+    (said,) = [each for each in sentences(sums) if "p_loo" in each]
+    assert said.endswith(
+        "8.0 ± 2.0, more than the 2 that the model has. This is a symptom of misfit, not of flexibility: single rows surprise the model."
+    )
+    assert [(each.name, each.state) for each in fit_checks(sums)] == [
+        ("Effective parameters", "warn"),
+        ("Pareto k", "warn"),
+    ]
+    within = {**sums, "p_loo_se": 3.5, "num_high_k": 0}
+    assert "The effective number of parameters (p_loo) is 8.0 ± 3.5 of 2." in sentences(within)
+    assert [(each.name, each.state) for each in fit_checks(within)] == [("Pareto k", "pass")]
+
+
+def test_rows_are_listed_by_k_and_by_score() -> None:
+    by_k, by_score = rows_by_k(SCORES), rows_by_score(SCORES)
+    assert by_k["Row"].tolist() == ["2", "1", "0"]
+    assert by_score["Row"].tolist() == ["1", "2", "0"]
+    assert by_score["Log score"].tolist() == [-3.0, -2.0, -1.0]
+    assert "LOO-PIT" not in by_k
 
 
 def test_without_a_table_there_is_nothing_and_another_number_of_rows_is_damage(tmp_path: Path) -> None:

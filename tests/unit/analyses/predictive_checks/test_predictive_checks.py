@@ -89,6 +89,15 @@ def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch:
     assert table.loc["mean", "p_value"] > 0.1
     section = build_section(files)
     assert "does not produce outcomes like the observed ones" in section.body
+    (fit,) = section.fit
+    assert fit.state == "fail"
+    assert "narrow" in fit.refuted
+    assert "bias" in fit.cleared, "overdispersion is not a bias"
+    assert "variance / mean" in fit.text
+    shown, folded = section.body.split("<details>")
+    assert "variance / mean" in shown
+    assert ">mean<" not in shown, "what does not differ is folded away"
+    assert ">mean<" in folded
     assert "variance / mean" in describe(files)
     # Enough sets for a p value below the level of one of eight quantities: four of each draw.
     assert open_group(files["quantities.zarr"])["simulated"].shape == (4 * 160, 8)

@@ -15,7 +15,7 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.learned import section as module
 from bayesmesh.report.learned.section import Learned, build_learned
 from bayesmesh.report.tables import read_summary
-from bayesmesh.store.arrays import open_group, write_array
+from bayesmesh.store.arrays import open_group, write_array, write_texts
 from bayesmesh.store.layout import ExperimentLayout
 
 Build = Callable[..., tuple[Learned, Verdict]]
@@ -71,6 +71,34 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     sides = [each for each in effects.sentences if each.startswith("90% intervals: 2")]
     assert len(sides) == 1, "counts are of all levels, not of those in the table"
     assert [item.variable for item in found.others] == ["unused"]
+
+
+def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(tmp_path: Path) -> None:
+    levels = ["site 1", "site 10", "site 2"]
+    effects = np.random.default_rng(3).normal([1.0, 2.0, 3.0], 0.1, (4, 300, 3))
+    layout = ExperimentLayout(tmp_path, "one")
+    root = open_group(layout.posterior, "w")
+    root.attrs["described"] = {"scales": {"effects_site": 50.0}, "meanings": {"effects_site": "what sites add"}}
+    root.attrs["level_rows"] = {"site": {"site 1": 7, "site 10": 8, "site 2": 9}}
+    root.attrs["shown"] = [{"name": "effects_site", "heading": "Effects of site", "reference": 0.0, "apart": []}]
+    write_array(root.require_group("posterior"), "effects_site", effects, ("chain", "draw", "site"))
+    write_texts(root["posterior"], "site", levels, ["site"])
+    write_array(root.require_group("summaries"), "b", effects[..., 0], ("chain", "draw"))
+    write_array(root.require_group("sample_stats"), "lp", effects[..., 0], ("chain", "draw"))
+    root["sample_stats"].attrs["statistics"] = []
+    verdict = diagnose(layout.posterior, GateSettings(), layout)
+    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
+    found = build_learned(coordinates, verdict, DrawReader(layout.posterior))
+    assert found is not None
+    (shown,) = found.findings
+    assert [each.item.names for each in shown.rows] == ["site 1", "site 2", "site 10"]
+    assert [shown.level_rows[each.item.label] for each in shown.rows] == [7, 9, 8]
+    assert [each.item.mean for each in shown.rows] == pytest.approx([50, 150, 100], rel=0.02)
+    for each, place in zip(shown.rows, (0, 2, 1), strict=True):
+        of_draws = 50 * effects[..., place]
+        assert (each.low, each.high) == pytest.approx([np.quantile(of_draws, q) for q in (0.05, 0.95)])
+        assert each.item.mcse_mean == pytest.approx(of_draws.std() / np.sqrt(1200), rel=0.3)
+    assert found.meanings == [("effects_site", "what sites add")]
 
 
 def test_a_run_that_failed_is_not_to_be_trusted_and_nothing_is_said(build: Build) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bayesmesh.report.draw_summaries import DrawReader
-from bayesmesh.report.learned.weight_images import ABOVE, BELOW, WeightImages, draw_weights
+from bayesmesh.report.learned.weight_images import ABOVE, BELOW, WeightImages, draw_units, draw_weights
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.arrays import open_group, write_array
 
@@ -67,3 +67,22 @@ def test_a_weight_with_a_draw_that_is_not_a_number_stays_empty(tmp_path: Path) -
     assert found is not None
     assert found.largest == pytest.approx(2.0, abs=0.02)
     assert [int(image[1, 1, 3]) for image in pixels_of(found)] == [0, 0, 0]
+
+
+def test_hidden_units_are_those_of_one_draw_the_largest_first(tmp_path: Path) -> None:
+    draws = np.zeros((2, 3, 6, 4))
+    draws[0, 2, 1, 3], draws[0, 2, 4, 0] = 2.0, -1.0
+    draws[1], draws[0, :2] = 9.0, 9.0
+    group = open_group(tmp_path / "posterior.zarr", "w").create_group("posterior")
+    write_array(group, "weights_0", draws, ("chain", "draw", "input", "unit"))
+    reader = DrawReader(tmp_path / "posterior.zarr")
+    found = draw_units(reader, "weights_0", (2, 3))
+    assert found is not None
+    assert [name for name, _ in found.images] == ["3", "0", "1", "2"]
+    assert found.largest == 2.0
+    first, second = pixels_of(found)[:2]
+    assert first[0, 1].tolist() == [*ABOVE, 255]
+    assert second[1, 1, :3].tolist() == list(BELOW)
+    assert first[..., 3].sum() == 255
+    assert draw_units(reader, "weights_0", (3, 3)) is None
+    assert draw_units(reader, "", (2, 3)) is None

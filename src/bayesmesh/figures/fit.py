@@ -1,0 +1,31 @@
+"""What checks say about the fit of a model, for the mark at the top of a page."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+Aspect = Literal["bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
+"""How predictions are wrong: their centre; too narrow or too wide; a spread that changes with the rows; tails that are too
+light; too few zeros; any other feature of the distribution."""
+
+State = Literal["pass", "warn", "fail"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FitCheck:
+    """The result of one check of the fit.
+
+    Attributes:
+        name: of the check.
+        state: ``fail`` where the data refute the model, ``warn`` where a check casts doubt on it or on itself, ``pass`` if neither.
+        text: a sentence with the numbers that decided; empty if it passed.
+        refuted: how predictions are wrong.
+        cleared: what was looked at and found right.
+    """
+
+    name: str
+    state: State
+    text: str = ""
+    refuted: frozenset[Aspect] = frozenset()
+    cleared: frozenset[Aspect] = frozenset()

@@ -1,0 +1,126 @@
+"""Say at the top of a page whether the model fits the data, as far as checks were asked for, and what follows if it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from bayesmesh.figures.fit import Aspect, FitCheck
+from bayesmesh.store.model_description import ModelDescription
+
+JUDGING = ("predictive_checks", "loo")
+"""Analyses that say whether the data refute the model."""
+
+_BADGES = {
+    "fail": ("fail", "✗ refuted"),
+    "warn": ("warn", "! doubtful"),
+    "pass": ("pass", "✓ not refuted"),
+    "none": ("none", "not checked"),
+}
+
+_CONSEQUENCES: Mapping[Aspect, str] = {
+    "narrow": "Outcomes scatter more than the model allows. Intervals on this page assume the smaller scatter and are likely too narrow.",
+    "wide": "Outcomes scatter less than the model says. Intervals on this page assume the larger scatter and are likely too wide.",
+    "uneven": "The scatter of outcomes depends on the rows in a way that the model lacks: intervals are likely too narrow for some quantities and "
+    "too wide for others.",
+    "bias": "Predicted means are wrong for some rows: estimates may be biased, which no wider interval mends.",
+    "tails": "Extreme outcomes are more frequent than the model allows, and single rows pull the estimates.",
+    "zeros": "There are more zeros than the model allows, so that predicted probabilities of zero are too small.",
+    "shape": "The distribution of the outcomes has another shape, so that predicted probabilities are wrong.",
+}
+"""Way in which predictions are wrong -> what follows, the most serious first."""
+
+_ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zeros", "shape")
+
+_REMEDIES: Mapping[Aspect, str] = {
+    "bias": "Look for predictors, curves or interactions that the model lacks.",
+    "narrow": "Use a distribution of the outcome whose spread has a parameter of its own.",
+    "wide": "Use a distribution of the outcome whose spread has a parameter of its own.",
+    "uneven": "Let the spread depend on the rows, or transform the outcome.",
+    "tails": "Use a distribution of the outcome with heavier tails.",
+    "zeros": "Use a distribution of the outcome with more zeros.",
+    "shape": "Use another distribution of the outcome, or transform it.",
+}
+"""Way in which predictions are wrong -> what to try, where the model does not say it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitMark:
+    """What is said about the fit, beside the verdict on the sampling.
+
+    Attributes:
+        state: colour: fail, warn, pass, or none where nothing was checked.
+        badge: its words.
+        lead: the result in a sentence.
+        findings: what each check that did not pass found.
+        consequences: what follows for the numbers of the page, and what does not.
+        remedies: what to try.
+        caveat: what must stand beside the intervals; empty if nothing.
+    """
+
+    state: str
+    badge: str
+    lead: str
+    findings: Sequence[str] = ()
+    consequences: Sequence[str] = ()
+    remedies: Sequence[str] = ()
+    caveat: str = ""
+
+
+def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: ModelDescription) -> FitMark:
+    """Return the mark for the fit of the model.
+
+    Args:
+        checks: results of all checks.
+        asked: names of the analyses that the experiment asks for.
+        description: of the model, which names remedies.
+    """
+    if not checks:
+        return FitMark(*_BADGES["none"], _not_checked(asked))
+    missed = [each for each in checks if each.state != "pass"]
+    worst = "fail" if any(each.state == "fail" for each in missed) else "warn" if missed else "pass"
+    refuted: set[Aspect] = {aspect for each in missed for aspect in each.refuted}
+    cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
+    ordered = [aspect for aspect in _ORDER if aspect in refuted]
+    follows = [_CONSEQUENCES[aspect] for aspect in ordered]
+    if refuted and "bias" in cleared:
+        follows.append(
+            "The checks of means found no bias: they call the widths of intervals into question, not their centres."
+        )
+    remedies = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
+    lead = _lead(worst, checks)
+    if worst != "fail" and (more := [name for name in JUDGING if name not in asked]):
+        lead += f" Add {_keys(more)} to ask more."
+    caveat = " ".join(follows) if worst == "fail" else ""
+    return FitMark(
+        *_BADGES[worst], lead, [each.text for each in missed if each.text], follows, [*dict.fromkeys(remedies)], caveat
+    )
+
+
+def _lead(worst: str, checks: Sequence[FitCheck]) -> str:
+    names = {
+        state: _listed([each.name for each in checks if each.state == state]) for state in ("fail", "warn", "pass")
+    }
+    if worst == "fail":
+        return f"The data refute the model ({names['fail']})."
+    if worst == "warn":
+        return f"No check refutes the model, but there are doubts ({names['warn']})."
+    return f"No check refutes the model ({names['pass']})."
+
+
+def _listed(names: Sequence[str]) -> str:
+    unique = [*dict.fromkeys(names)]
+    return unique[0] if len(unique) == 1 else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else ""
+
+
+def _keys(names: Sequence[str]) -> str:
+    return _listed([f"`{name}: {{}}`" for name in names])
+
+
+def _not_checked(asked: Collection[str]) -> str:
+    if any(name in asked for name in JUDGING):
+        return "The checks that the experiment asks for have no results."
+    return (
+        f"The experiment does not ask whether the model fits the data. Add {_keys(JUDGING)} to it: the same draws then answer, "
+        "without sampling again."
+    )

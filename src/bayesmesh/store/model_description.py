@@ -1,0 +1,64 @@
+"""What a model says of itself for the page of an experiment; `assemble` stores it as an attribute of the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import pydantic
+
+
+class Change(pydantic.BaseModel):
+    """A change of one predictor, whose effect follows from one coefficient.
+
+    Attributes:
+        summary: that holds the coefficient.
+        entry: label of the coefficient in it, without that of the outcome; empty where it has none.
+        words: the change, such as ``one more unit of dose``.
+        factor: by which the coefficient is multiplied.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    summary: str
+    entry: str = ""
+    words: str
+    factor: float = 1.0
+
+
+class Effects(pydantic.BaseModel):
+    """How coefficients act on the outcome.
+
+    Attributes:
+        scale: whether a change multiplies, by the exponential of the coefficient, or adds.
+        of: what it multiplies or adds to, such as ``the mean of y``; ``{level}`` stands for the level of the outcome.
+        changes: of single predictors.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    scale: Literal["ratio", "difference"]
+    of: str
+    changes: tuple[Change, ...] = ()
+
+
+class ModelDescription(pydantic.BaseModel):
+    """What the page says of a model beside its numbers.
+
+    Attributes:
+        facts: what it assumes, in the order of the page, such as ``Family`` -> ``Poisson``.
+        meanings: latent or summary -> what it is, for names that do not say it.
+        scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
+        effects: of predictors on the outcome.
+        units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
+        remedies: way in which predictions are wrong, see `bayesmesh.figures.fit.Aspect` -> what to try.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    facts: Mapping[str, str] = {}
+    meanings: Mapping[str, str] = {}
+    scales: Mapping[str, float] = {}
+    effects: Effects | None = None
+    units: str = ""
+    remedies: Mapping[str, str] = {}

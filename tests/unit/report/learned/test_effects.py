@@ -1,0 +1,56 @@
+"""What changes of predictors do, in numbers and words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bayesmesh.report.learned.effects import build_effects
+from bayesmesh.report.learned.estimates import Estimate
+from bayesmesh.report.tables import Coordinate
+from bayesmesh.store.model_description import Change, Effects
+
+
+def estimate(name: str, low: float, median: float, high: float) -> Estimate:
+    item = Coordinate("b", (0,), median, 1.0, 0.1, 1.0, 500.0, 500.0, names=name)
+    return Estimate(item, low, high, math.nan, math.nan, 0.0, math.nan, median)
+
+
+DOSE, SOIL = Change(summary="b", entry="dose", words="one more unit of dose"), Change(
+    summary="b", entry="soil[sand]", words="sand instead of clay (soil)"
+)  # fmt: skip
+ESTIMATES = [estimate("dose", 0.1, 0.2, 0.3), estimate("soil[sand]", -0.5, 0.1, 0.4)]
+
+
+def test_a_ratio_is_the_exponential_of_each_quantile() -> None:
+    effects = Effects(scale="ratio", of="the mean of y", changes=(DOSE, SOIL, DOSE.model_copy(update={"factor": 2.0})))
+    shown = build_effects(effects, ESTIMATES, may_speak=True)
+    assert shown is not None
+    dose, soil, twice = shown.rows
+    assert (dose.low, dose.median, dose.high) == pytest.approx([math.exp(x) for x in (0.1, 0.2, 0.3)])
+    assert (dose.side, soil.side) == (1, 0)
+    assert twice.median == pytest.approx(dose.median**2)
+    assert shown.sentences == [
+        "One more unit of dose multiplies the mean of y by 1.22 (90% interval 1.11 to 1.35).",
+        "The interval of the other change contains 1: the data do not say whether it raises or lowers the mean of y.",
+    ]
+    assert build_effects(effects, ESTIMATES, may_speak=False).sentences == []
+
+
+def test_a_difference_is_added_and_levels_of_the_outcome_are_named() -> None:
+    effects = Effects(scale="difference", of="the mean of y", changes=(DOSE,))
+    shown = build_effects(effects, ESTIMATES, may_speak=True)
+    assert shown is not None
+    assert shown.sentences == ["One more unit of dose adds 0.200 to the mean of y (90% interval 0.100 to 0.300)."]
+    effects = Effects(scale="ratio", of="the odds of {level} against a", changes=(DOSE,))
+    shown = build_effects(
+        effects, [estimate("dose,b", 0.1, 0.2, 0.3), estimate("dose,c", 0.1, 0.2, 0.3)], may_speak=True
+    )
+    assert shown is not None
+    assert [row.of for row in shown.rows] == ["the odds of b against a", "the odds of c against a"]
+
+
+def test_without_coefficients_of_single_predictors_nothing_is_said() -> None:
+    assert build_effects(None, ESTIMATES, may_speak=True) is None
+    assert build_effects(Effects(scale="ratio", of="the mean"), ESTIMATES, may_speak=True) is None
