@@ -12,7 +12,8 @@ from bayesmesh.files import write_text
 from bayesmesh.report.model_comparison import Member, ModelComparison, sentences
 from bayesmesh.report.model_evidence import ModelProbability
 from bayesmesh.report.page import render
-from bayesmesh.store.layout import ComparisonLayout
+from bayesmesh.report.quantities import read_shared
+from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 
 MOST_DRAWN = 60
 """Models in the figure."""
@@ -26,10 +27,15 @@ COLUMNS = (
 
 
 def write_comparison(layout: ComparisonLayout, title: str, found: ModelComparison) -> None:
-    """Write the table, and then the page; each is replaced atomically."""
+    """Write the table, and then the page; each is replaced atomically.
+
+    Raises:
+        StoreError: a file of an experiment is damaged.
+    """
+    shared = read_shared([ExperimentLayout(layout.results, each.name) for each in found.members])
     rows = [table_row(each, found.probabilities) for each in (*found.members, *found.averages)]
     write_text(layout.table, render_csv(COLUMNS, rows))
-    write_text(layout.page, render("model_comparison.html", title=title, **page_context(found)))
+    write_text(layout.page, render("model_comparison.html", title=title, shared=shared, **page_context(found)))
 
 
 def page_context(found: ModelComparison) -> dict[str, object]:

@@ -11,7 +11,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.report.tables import Coordinate
-from bayesmesh.store.arrays import open_group, read_part
+from bayesmesh.store.arrays import dimension_names, open_group, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DESCRIBED, TRUTH
 from bayesmesh.store.model_description import ModelDescription
@@ -54,7 +54,7 @@ class DrawReader:
     def axes(self, group: str, name: str) -> list[str]:
         """Return the names of the axes of an array behind chain and draw; empty without it."""
         found = self.array(group, name)
-        return [] if found is None else [str(axis) for axis in (found.metadata.dimension_names or ())[2:]]
+        return [] if found is None else [*dimension_names(found)[2:]]
 
     def truth(self, item: Coordinate) -> float:
         """Return the value of an identified summary that generated simulated data; NaN if it is not known."""

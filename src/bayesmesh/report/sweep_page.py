@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from bayesmesh.config.sweep import Sweep, value_text
-from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.figures import formats
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison_page import page_context
-from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.page import render
+from bayesmesh.report.quantities import Quantity, measure_quantity, quantity_texts, read_coordinates
 from bayesmesh.report.row_scores import compare_experiments, find_pointwise
-from bayesmesh.report.tables import Coordinate, read_summary
+from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 
 MOST_QUANTITIES = 4
 """Quantities that are compared by default."""
-
-INTERVAL = (0.05, 0.95)
-
-
-class Quantity(NamedTuple):
-    """A quantity of one member: its line of the summary, and quantiles of its draws."""
-
-    coordinate: Coordinate
-    low: float
-    high: float
 
 
 def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPage]) -> Path:
@@ -54,17 +39,20 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     """
     rows: dict[str, dict[str, Any]] = {name: {**read_index_row(layout.results, page)} for name, page in pages.items()}
     finished = [name for name, row in rows.items() if row["verdict"] not in (NO_VERDICT, "damaged")]
-    summaries = {name: _summary(ExperimentLayout(layout.results, name)) for name in finished}
+    summaries = {name: read_coordinates(ExperimentLayout(layout.results, name)) for name in finished}
     wanted = _choose(layout.sweep, sweep.quantities, summaries)
     found = {
-        name: [_measure(layout.results, name, summary[label]) if label in summary else None for label in wanted]
+        name: [
+            measure_quantity(ExperimentLayout(layout.results, name), summary[label]) if label in summary else None
+            for label in wanted
+        ]
         for name, summary in summaries.items()
     }
     keys = list(dict.fromkeys(key for settings in sweep.members.values() for key in settings))
     for name, row in rows.items():
         settings = sweep.members[name]
         row["settings"] = [value_text(settings[key]) if key in settings else "" for key in keys]
-        row["quantities"] = [_cell(each) for each in found.get(name, [None] * len(wanted))]
+        row["quantities"] = [quantity_texts(each) for each in found.get(name, [None] * len(wanted))]
     write_text(layout.table, _table(rows, keys, wanted, found))
     shown = list(rows.values())
     has_scores = any(row["score"] for row in shown)
@@ -87,11 +75,6 @@ def _compared(results: Path, members: Sequence[str]) -> dict[str, object]:
     return {"compared": page_context(found), "not_compared": ""}
 
 
-def _summary(layout: ExperimentLayout) -> dict[str, Coordinate]:
-    num_summaries = read_verdict(layout.verdict).num_coordinates.summaries
-    return {each.label: each for each in read_summary(layout.summary, num_summaries)}
-
-
 def _choose(sweep: str, named: Sequence[str], summaries: Mapping[str, Mapping[str, Coordinate]]) -> list[str]:
     """Return the quantities that are named, or by default scalar summaries and the first of the others."""
     known = {label: each for summary in summaries.values() for label, each in summary.items()}
@@ -107,21 +90,6 @@ def _choose(sweep: str, named: Sequence[str], summaries: Mapping[str, Mapping[st
         return list(named)
     identified = [label for label, each in known.items() if each.is_summary]
     return sorted(identified, key=lambda label: known[label].index != ())[:MOST_QUANTITIES]
-
-
-def _measure(results: Path, member: str, coordinate: Coordinate) -> Quantity:
-    draws = DrawReader(ExperimentLayout(results, member).posterior).coordinate(coordinate)
-    if draws is None or not np.isfinite(draws).all():
-        return Quantity(coordinate, math.nan, math.nan)
-    low, high = np.quantile(draws, INTERVAL)
-    return Quantity(coordinate, float(low), float(high))
-
-
-def _cell(quantity: Quantity | None) -> tuple[str, str]:
-    if quantity is None:
-        return formats.NOT_RECORDED, ""
-    mean, error = formats.real(quantity.coordinate.mean), formats.real(quantity.coordinate.mcse_mean, 2)
-    return f"{mean} ± {error}", f"{formats.real(quantity.low)} to {formats.real(quantity.high)}"
 
 
 _COLUMNS = ("quantity", "mean", "mcse_mean", "sd", "q5", "q95", "r_hat", "ess_bulk", "ess_tail")

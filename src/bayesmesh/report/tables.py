@@ -43,8 +43,8 @@ class Coordinate:
 
     def scaled(self, factor: float) -> Coordinate:
         """Return the coordinate in another unit."""
-        of = {"mean": self.mean * factor, "sd": self.sd * factor, "mcse_mean": self.mcse_mean * factor}
-        return dataclasses.replace(self, scale=self.scale * factor, **of)
+        mean, sd, error = (value * factor for value in (self.mean, self.sd, self.mcse_mean))
+        return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, mcse_mean=error)
 
     @property
     def is_named(self) -> bool:
@@ -104,14 +104,12 @@ def read_least_efficient(path: Path, most: int) -> list[Efficiency]:
         row for row in rows if math.isfinite(row.number("ess_quantile")) and math.isfinite(row.number("ess_local"))
     ]
     least = heapq.nsmallest(most, known, key=lambda row: min(row.number("ess_quantile"), row.number("ess_local")))
-    return [
-        Efficiency(
-            _label(row),
-            *map(row.number, numbers),
-            row.number("nested_r_hat") if "nested_r_hat" in row.cells else math.nan,
-        )
-        for row in least
-    ]
+    found = []
+    for row in least:
+        of_quantile, quantile, local, interval = (row.number(name) for name in numbers)
+        nested = row.number("nested_r_hat") if "nested_r_hat" in row.cells else math.nan
+        found.append(Efficiency(_label(row), of_quantile, quantile, local, interval, nested))
+    return found
 
 
 def _label(row: Row) -> str:

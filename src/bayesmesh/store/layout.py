@@ -187,7 +187,7 @@ class ComparisonLayout:
     """
 
     def __init__(self, results: Path, name: str) -> None:
-        self.name = name
+        self.results, self.name = results, name
         self.folder = results / "comparisons"
         self.table = self.folder / f"{name}.csv"
         self.page = self.folder / f"{name}.html"

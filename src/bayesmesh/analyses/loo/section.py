@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +67,17 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         numbers.append(
             KeyNumber("Calibration", "missed", f"LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)}", "warn")
         )
-    return Section(body, numbers, fit_checks(sums))
+    return Section(body, numbers, fit_checks(sums, [*filter(None, impossible)]))
 
 
-def fit_checks(sums: Mapping[str, float]) -> list[FitCheck]:
-    """Return what the sums say about the fit of the model."""
-    checks = []
+def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = ()) -> list[FitCheck]:
+    """Return what the sums say about the fit of the model.
+
+    Args:
+        sums: see `bayesmesh.analyses.loo.sums.COLUMNS`.
+        impossible: sentences on outcomes that have no finite score.
+    """
+    checks = [FitCheck("Outcomes without a finite score", "fail", text) for text in impossible]
     if not math.isnan(sums["pit_p_value"]):
         refuted, words = _misplaced(sums)
         is_missed = sums["pit_p_value"] < LEVEL

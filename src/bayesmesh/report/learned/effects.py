@@ -98,11 +98,11 @@ def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
 
 
 def _change(effects: Effects, words: str, factor: float, each: Estimate, of: str) -> ShownChange:
-    values = [factor * value for value in (each.median, each.low, each.high)]
-    side = int(values[1] > 0) - int(values[2] < 0)
+    median, low, high = (factor * value for value in (each.median, each.low, each.high))
+    side = int(low > 0) - int(high < 0)
     if effects.scale == "ratio":
-        values = [math.exp(min(value, 700.0)) for value in values]
-    return ShownChange(words, of, *values, side)
+        median, low, high = (math.exp(min(value, 700.0)) for value in (median, low, high))
+    return ShownChange(words, of, median, low, high, side)
 
 
 def _sentences(rows: Sequence[ShownChange], *, is_ratio: bool) -> list[str]:
