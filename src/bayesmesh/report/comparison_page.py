@@ -12,7 +12,7 @@ from bayesmesh.files import write_text
 from bayesmesh.report.model_comparison import Member, ModelComparison, sentences
 from bayesmesh.report.model_evidence import ModelProbability
 from bayesmesh.report.page import render
-from bayesmesh.report.quantities import read_shared
+from bayesmesh.report.side_by_side import read_shared
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 
 MOST_DRAWN = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from bayesmesh.figures.fit import Aspect, FitCheck
+from bayesmesh.figures.fit_check import Aspect, FitCheck
 from bayesmesh.store.model_description import ModelDescription
 
 JUDGING = ("predictive_checks", "loo")

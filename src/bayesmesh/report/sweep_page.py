@@ -13,8 +13,8 @@ from bayesmesh.files import write_text
 from bayesmesh.report.comparison_page import page_context
 from bayesmesh.report.index import NO_VERDICT, IndexedPage, read_index_row, tally_text
 from bayesmesh.report.page import render
-from bayesmesh.report.quantities import Quantity, measure_quantity, quantity_texts, read_coordinates
 from bayesmesh.report.row_scores import compare_experiments, find_pointwise
+from bayesmesh.report.side_by_side import Quantity, measure_quantity, quantity_texts, read_coordinates
 from bayesmesh.report.tables import Coordinate
 from bayesmesh.store.layout import ExperimentLayout, SweepLayout
 

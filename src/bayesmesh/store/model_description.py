@@ -51,7 +51,7 @@ class ModelDescription(pydantic.BaseModel):
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
         effects: of predictors on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
-        remedies: way in which predictions are wrong, see `bayesmesh.figures.fit.Aspect` -> what to try.
+        remedies: way in which predictions are wrong, see `bayesmesh.figures.fit_check.Aspect` -> what to try.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")

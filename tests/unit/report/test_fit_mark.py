@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayesmesh.figures.fit import FitCheck
+from bayesmesh.figures.fit_check import FitCheck
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.store.model_description import ModelDescription
 

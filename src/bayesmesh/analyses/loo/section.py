@@ -14,7 +14,7 @@ from bayesmesh.analyses.loo.sums import read_sums
 from bayesmesh.diagnostics.uniformity import assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
-from bayesmesh.figures.fit import Aspect, FitCheck
+from bayesmesh.figures.fit_check import Aspect, FitCheck
 from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 from bayesmesh.store.pointwise import POINTWISE, RowScores, read_pointwise, say_impossible
 

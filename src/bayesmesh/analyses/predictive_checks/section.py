@@ -16,7 +16,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import read_table
-from bayesmesh.figures.fit import Aspect, FitCheck, State
+from bayesmesh.figures.fit_check import Aspect, FitCheck, State
 from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.arrays import open_group, read_part
 

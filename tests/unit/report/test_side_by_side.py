@@ -9,8 +9,8 @@ import pytest
 
 from bayesmesh.config.blocks import GateSettings
 from bayesmesh.diagnostics.diagnosis import diagnose
-from bayesmesh.report import quantities as module
-from bayesmesh.report.quantities import read_shared
+from bayesmesh.report import side_by_side as module
+from bayesmesh.report.side_by_side import read_shared
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import ExperimentLayout
 
