@@ -75,13 +75,13 @@ def build_convergence(
 def _trace_cards(summaries: Sequence[Coordinate], reader: DrawReader, num_traces: int) -> list[dict[str, Any]]:
     """Return the trace and the ranks of coordinates that have draws."""
     found: list[tuple[Coordinate, np.ndarray]] = []
-    for item in summaries:
+    named = [item for item in summaries if item.is_named][: num_traces // 2]
+    for item in (*named, *(item for item in summaries if item not in named)):
         draws = reader.coordinate(item)
         if draws is not None and draws.size:
             found.append((item, draws))
         if len(found) == num_traces:
             break
-    found.sort(key=lambda pair: not pair[0].is_named)
     ranks = [rank_difference(draws) for _, draws in found]
     reach = rank_reach(ranks)
     return [

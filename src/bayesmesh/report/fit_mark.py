@@ -32,6 +32,8 @@ _CONSEQUENCES: Mapping[Aspect, str] = {
 
 _ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zeros", "shape")
 
+_OF_SPREAD: tuple[Aspect, ...] = ("tails", "zeros", "shape")
+
 _REMEDIES: Mapping[Aspect, str] = {
     "bias": "Look for predictors, curves or interactions that the model lacks.",
     "narrow": "Use a distribution of the outcome whose spread has a parameter of its own.",
@@ -81,7 +83,8 @@ def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: Mo
     worst = "fail" if any(each.state == "fail" for each in missed) else "warn" if missed else "pass"
     refuted: set[Aspect] = {aspect for each in missed for aspect in each.refuted}
     cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
-    ordered = [aspect for aspect in _ORDER if aspect in refuted]
+    # What follows from too narrow a spread anyway is not said twice.
+    ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
     follows = [_CONSEQUENCES[aspect] for aspect in ordered]
     if refuted and "bias" in cleared:
         follows.append(

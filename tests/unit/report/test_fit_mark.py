@@ -11,7 +11,7 @@ from bayesmesh.store.model_description import ModelDescription
 NONE = ModelDescription()
 POISSON = ModelDescription(remedies={"narrow": "Try `family: negative_binomial`."})
 NARROW = FitCheck(
-    "Predictive checks", "fail", "Variance / mean 8 observed.", frozenset({"narrow"}), frozenset({"bias", "tails"})
+    "predictive checks", "fail", "Variance / mean 8 observed.", frozenset({"narrow"}), frozenset({"bias", "tails"})
 )
 BOTH = ("predictive_checks", "loo")
 
@@ -24,8 +24,8 @@ def test_unasked_checks_are_named_with_their_keys() -> None:
 
 
 def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
-    passed = FitCheck("Predictive checks", "pass")
-    assert mark_fit([passed], BOTH, NONE).lead == "No check refutes the model (Predictive checks)."
+    passed = FitCheck("predictive checks", "pass")
+    assert mark_fit([passed], BOTH, NONE).lead == "No check refutes the model (predictive checks)."
     mark = mark_fit([passed], ["predictive_checks"], NONE)
     assert (mark.state, mark.badge, mark.caveat) == ("pass", "✓ not refuted", "")
     assert mark.lead.endswith("Add `loo: {}` to ask more.")
@@ -34,7 +34,7 @@ def test_passed_checks_refute_nothing_and_more_can_be_asked() -> None:
 def test_intervals_that_are_too_narrow_are_told_from_a_bias() -> None:
     mark = mark_fit([NARROW, FitCheck("Pareto k", "pass")], BOTH, POISSON)
     assert (mark.state, mark.badge) == ("fail", "✗ refuted")
-    assert mark.lead == "The data refute the model (Predictive checks)."
+    assert mark.lead == "The data refute the model (predictive checks)."
     assert mark.findings == ["Variance / mean 8 observed."]
     assert "too narrow" in mark.consequences[0]
     assert "found no bias" in mark.consequences[1]

@@ -77,14 +77,14 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = ()) -> lis
         sums: see `bayesmesh.analyses.loo.sums.COLUMNS`.
         impossible: sentences on outcomes that have no finite score.
     """
-    checks = [FitCheck("Outcomes without a finite score", "fail", text) for text in impossible]
+    checks = [FitCheck("outcomes without a finite score", "fail", text) for text in impossible]
     if not math.isnan(sums["pit_p_value"]):
         refuted, words = _misplaced(sums)
         is_missed = sums["pit_p_value"] < LEVEL
-        text = f"Predicted without them, {words} (LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)})."
+        text = f"Predicted from all other rows, {words} (LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)})."
         checks.append(FitCheck("LOO-PIT", "fail", text, refuted) if is_missed else FitCheck("LOO-PIT", "pass"))
     if _has_excess(sums):
-        checks.append(FitCheck("Effective parameters", "warn", _flexibility(sums)))
+        checks.append(FitCheck("effective parameters", "warn", _flexibility(sums)))
     if num_high := sums["num_high_k"]:
         text = (
             f"Pareto k is high for {formats.count(num_high)} of {formats.count(sums['num_rows'])} rows: "
@@ -216,7 +216,8 @@ def _misplaced(sums: Mapping[str, float]) -> tuple[frozenset[Aspect], str]:
     width = (sums["pit_sd"] - math.sqrt(1 / 12)) / math.sqrt(1 / 60 / num_rows)
     found: dict[Aspect, str] = {}
     if abs(bias) > 3:
-        found["bias"] = f"outcomes tend to be {'larger' if bias > 0 else 'smaller'} than predicted"
+        # Not a bias of means: of skewed outcomes, most lie on one side of their mean.
+        found["shape"] = f"outcomes lie too {'high' if bias > 0 else 'low'} in their predictive distributions"
     if abs(width) > 3:
         side: Aspect = "narrow" if width > 0 else "wide"
         found[side] = f"predictions are too {side}"

@@ -91,7 +91,7 @@ def fit_check(table: pd.DataFrame) -> FitCheck:
     text = "Outcomes simulated from the posterior differ from the observed ones: " + "; ".join(map(_difference, missed))
     state: State = "fail" if missed else "pass"
     return FitCheck(
-        "Predictive checks", state, f"{text}." if missed else "", frozenset(refuted), frozenset(looked_at - refuted)
+        "predictive checks", state, f"{text}." if missed else "", frozenset(refuted), frozenset(looked_at - refuted)
     )
 
 

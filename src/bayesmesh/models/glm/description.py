@@ -191,7 +191,7 @@ def _priors(plan: Plan, options: Any, spec: SpecLike, original: Original | None)
         centre = family.link(constants["outcome_mean"] / constants["trials_mean"]) - constants["offset_mean"]
         default = f"normal({shift + scale * centre:.3g}, {DEFAULT_SCALE * unit:.3g})"
         written = f"{given['intercept']}{as_given}" if "intercept" in given else default
-        yield f"intercept {written}, where columns have their means"
+        yield f"intercept {written} at the means of the columns"
     for name in plan.parts:
         if (key := name if name in given else "coefficients") in given:
             is_changed = original is not None

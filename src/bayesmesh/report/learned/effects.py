@@ -39,13 +39,15 @@ class ShownEffects:
     """Changes of predictors as the template shows them.
 
     Attributes:
-        verb: of the column of numbers.
+        verb: heading of the column of numbers.
+        has_of: whether changes act on different things, which the table then says.
         rows: of the table.
         sentences: of changes whose interval excludes no effect.
         note: how the numbers follow from coefficients.
     """
 
     verb: str
+    has_of: bool
     rows: Sequence[ShownChange]
     sentences: Sequence[str]
     note: str
@@ -63,28 +65,27 @@ def build_effects(effects: Effects | None, estimates: Sequence[Estimate], *, may
         return None
     rows: list[ShownChange] = []
     spoken: dict[tuple[str, str], ShownChange] = {}
-    for change in effects.changes:
-        for each in estimates:
+    for each in estimates:
+        for change in effects.changes:
             level = _level_of(each, change.summary, change.entry)
-            if level is None or not math.isfinite(each.median):
-                continue
-            row = _change(effects, change.words, change.factor, each, effects.of.replace("{level}", level))
-            rows.append(row)
-            spoken.setdefault((change.summary, each.item.label), row)
+            if level is not None and math.isfinite(each.median):
+                row = _change(effects, change.words, change.factor, each, effects.of.replace("{level}", level))
+                rows.append(row)
+                spoken.setdefault((change.summary, each.item.label), row)
     if not rows:
         return None
-    is_ratio = effects.scale == "ratio"
-    verb = "Multiplies" if is_ratio else "Adds"
+    is_ratio, of = effects.scale == "ratio", {row.of for row in rows}
+    what = f" {rows[0].of}" if len(of) == 1 else ""
+    verb = f"Multiplies{what} by" if is_ratio else f"Adds to{what}" if what else "Adds"
     note = (
         "Exponentials of coefficients, as medians and 90% intervals of the draws: a change multiplies by the same factor wherever the "
         "other predictors are, and twice the change by its square."
         if is_ratio
         else "Medians and 90% intervals of the draws, in the unit of the outcome."
     )
-    note += (
-        " Listed are predictors of one term; of those in several terms no single coefficient says what a change does."
-    )
-    return ShownEffects(verb, rows, _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else [], note)
+    note += " Predictors in several terms are left out: no single coefficient says what a change of them does."
+    said = _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else []
+    return ShownEffects(verb, len(of) > 1, rows, said, note)
 
 
 def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
@@ -118,13 +119,13 @@ def _sentences(rows: Sequence[ShownChange], *, is_ratio: bool) -> list[str]:
     if rest:
         said.append(f"The intervals of {formats.count(rest)} more changes exclude {1 if is_ratio else 0}.")
     if none:
-        which = (
-            "The interval of the other change contains"
-            if none == 1 and clear
-            else f"The intervals of {formats.count(none)} changes contain"
-        )
-        which = "The interval of the change contains" if len(rows) == 1 else which
-        said.append(f"{which} {1 if is_ratio else 0}: the data do not say whether it raises or lowers {of}.")
+        which, does = f"The intervals of {formats.count(none)} changes contain", "whether they raise or lower"
+        if none == 1:
+            which, does = (
+                f"The interval of {'the other' if clear else 'the'} change contains",
+                "whether it raises or lowers",
+            )
+        said.append(f"{which} {1 if is_ratio else 0}: the data do not say {does} {of}.")
     return said
 
 

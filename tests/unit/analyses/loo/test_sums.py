@@ -58,7 +58,7 @@ def test_more_effective_parameters_than_the_model_has_are_a_symptom_of_misfit() 
         "8.0 ± 2.0, more than the 2 that the model has. This is a symptom of misfit, not of flexibility: single rows surprise the model."
     )
     assert [(each.name, each.state) for each in fit_checks(sums)] == [
-        ("Effective parameters", "warn"),
+        ("effective parameters", "warn"),
         ("Pareto k", "warn"),
     ]
     within = {**sums, "p_loo_se": 3.5, "num_high_k": 0}

@@ -27,9 +27,10 @@ def test_a_ratio_is_the_exponential_of_each_quantile() -> None:
     effects = Effects(scale="ratio", of="the mean of y", changes=(DOSE, SOIL, DOSE.model_copy(update={"factor": 2.0})))
     shown = build_effects(effects, ESTIMATES, may_speak=True)
     assert shown is not None
-    dose, soil, twice = shown.rows
+    dose, twice, soil = shown.rows
     assert (dose.low, dose.median, dose.high) == pytest.approx([math.exp(x) for x in (0.1, 0.2, 0.3)])
     assert (dose.side, soil.side) == (1, 0)
+    assert (shown.verb, shown.has_of) == ("Multiplies the mean of y by", False)
     assert twice.median == pytest.approx(dose.median**2)
     assert shown.sentences == [
         "One more unit of dose multiplies the mean of y by 1.22 (90% interval 1.11 to 1.35).",
