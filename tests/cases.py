@@ -73,6 +73,7 @@ def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **opt
     from bayesmesh.config.registry import component_path, list_components, load_component, read_options
     from bayesmesh.data.base import DataSpec, FieldSpec
     from bayesmesh.data.prepared_shards import prepare_rows
+    from bayesmesh.errors import ConfigError
 
     model_class: Any = load_component("model", name)
     model_options = read_options(component_path("model", name))(**{**OPTIONS.get(name, {}), **options})
@@ -92,7 +93,7 @@ def make_case(name: str, dtype: str = "float64", num_rows: int = NUM_ROWS, **opt
         try:
             latents = jax.eval_shape(lambda case=case: case.model.prior(case.spec).sample(seed=jax.random.key(0)))
             jax.eval_shape(case.model.log_likelihood, latents, case.arrays)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except (ConfigError, KeyError, ValueError, TypeError, AttributeError) as error:
             refusals.append(f"{source}: {type(error).__name__} {error}")
             continue
         return case.with_dtype(dtype)
