@@ -1,4 +1,4 @@
-"""Let Snakemake's directive `benchmark` measure a job together with the fork that does its work.
+"""Let forks do the stages of a cluster job, and Snakemake's directive `benchmark` measure them.
 
 Snakemake measures a process and its descendants. A fork descends from the server of forks, which Snakemake has started,
 and is named after its job. Descendants are read from Linux's lists of children, because a look at all processes of the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,29 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 from snakemake.benchmark import BenchmarkTimer
 
-from bayesmesh.running.fork_server import fork_name
+from bayesmesh.running.fork_server import fork_name, start_server
+
+
+def serve(workflow: Any) -> None:
+    """Start the process whose forks do the jobs on this machine; within a cluster job, if that has several stages.
+
+    Args:
+        workflow: Snakemake's.
+    """
+    # The executor for Slurm may start another Snakemake within the job, which then runs the stages.
+    if workflow.dryrun or not workflow.local_exec:
+        return
+    stages = frozenset(target.rulename for target in workflow.dag_settings.target_jobs)
+    if workflow.is_main_process:
+        _start(frozenset())
+    elif workflow.remote_exec and len(stages) > 1:
+        _start(stages)
+
+
+@functools.cache
+def _start(stages: frozenset[str]) -> subprocess.Popen[bytes] | None:
+    """Start the process once, and keep it, because it ends once its ``stdin`` is closed."""
+    return start_server(stages=stages)
 
 
 def measure_forks() -> None:

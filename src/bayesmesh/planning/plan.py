@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,6 @@ from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_min
 from bayesmesh.planning.site import Site, load_site
 from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
 from bayesmesh.planning.stage_code import code_key, files_without_components, stage_fingerprint
-from bayesmesh.running.fork_server import start_server
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.input_files import is_of_mirror
@@ -116,7 +114,6 @@ class Plan(Overview):
                 _log.warning("warning: left out: %s", error)
         self._checked: set[Path] = set()
         self._codes: dict[tuple[object, ...], str] = {}
-        self._server: subprocess.Popen[bytes] | None = None
         self._of_data = {
             (self.dataset(name), split): name for name in self.experiments for split in (None, self.split(name))
         }
@@ -274,7 +271,9 @@ class Plan(Overview):
         def inputs(wildcards: Wildcards) -> tuple[Path | str, ...]:
             name = self._name(wildcards)
             job = job_of(self.specification(stage, name), dict(wildcards.items()).get("group", ""))
-            if self.is_unchecked(job):
+            if self._is_alone:
+                self.start_server()
+            elif self.is_unchecked(job):
                 self._force_if_lost(job, stage, name)
             # No refit is sampled before the model and the analyses of its experiment have been checked.
             wholes = [each for each, refits in self.refits.items() if stage == "compile" and name in refits]
@@ -300,9 +299,10 @@ class Plan(Overview):
             self.start_server()
 
     def start_server(self) -> None:
-        """Start the process whose forks do the jobs, unless they start elsewhere, as on a cluster."""
-        if self.workflow.is_main_process and self.workflow.local_exec and not self.workflow.dryrun:
-            self._server = self._server or start_server()
+        """Start the process whose forks do the jobs of this machine, or the stages of this cluster job."""
+        from bayesmesh.planning.forked_jobs import serve
+
+        serve(self.workflow)
 
     def force(self, job: Job, why: str) -> None:
         _log.warning("%s runs again: %s", f"{job.owner} {job.name}".lstrip(), why)

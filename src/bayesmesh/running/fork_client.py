@@ -27,7 +27,8 @@ READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+"""What is passed on to the fork."""
 
 
 class Request(TypedDict):
@@ -78,11 +79,11 @@ def run_in_fork(words: Sequence[str]) -> int | None:
         except OSError:
             # Snakemake has gone, and its server ends, or is on another node.
             return None
-        for number in _SIGNALS:
+        for number in SIGNALS:
             signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
         with contextlib.suppress(ConnectionResetError), connection.makefile() as replies:
             reply = replies.readline()
-        for number in _SIGNALS:
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
     if reply == DECLINED:
         signal.signal(signal.SIGINT, signal.default_int_handler)

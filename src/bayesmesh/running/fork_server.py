@@ -1,6 +1,6 @@
 """A process that has imported what stages need, and forks each job of a workflow: imports are made once.
 
-The workflow starts it while it plans, and it ends with the workflow. A job stays the command in its log: where the variable
+The workflow starts it while it plans, and it ends with the workflow; on a cluster, Snakemake within a job of several stages does. A job stays the command in its log: where the variable
 `ADDRESS` names a server, ``bayesmesh`` hands over its arguments, folder, environment, files and signals, and ends as the
 fork does. Without a server, or with one whose forks would differ from a new process, it does the work itself. The
 server only imports: JAX's backends, and their threads, start in the forks. A fork may stay for the next job of its
@@ -30,23 +30,14 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from bayesmesh.errors import UserError
 from bayesmesh.running import staying
-from bayesmesh.running.fork_client import ADDRESS, DECLINED, Request, identity_of, send
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, SIGNALS, Request, identity_of, send
+from bayesmesh.running.prepared_imports import prepare, what_to_prepare
 from bayesmesh.running.progress import FILE
-
-PREPARED = (
-    "bayesmesh.stages.job", "bayesmesh.config.experiment:experiment_class", "bayesmesh.cli:make_parser",
-    "bayesmesh.planning.stage_code:read_stages", "bayesmesh.stages.fetch", "bayesmesh.stages.shard", "jax.numpy", "bayesmesh.stages.compile",
-    "tensorflow_probability.substrates.jax.distributions", "bayesmesh.stages.sample", "bayesmesh.stages.assemble",
-    "pandas", "bayesmesh.stages.diagnose", "jinja2", "bayesmesh.stages.report", "bayesmesh.stages.analyse",
-)  # fmt: skip
-"""Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them; a
-job forked before the last one does the others itself."""
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
 _OF_ONE_JOB = ("_", "SHLVL", FILE)
@@ -76,18 +67,21 @@ def fork_name(job: int) -> str:
     return f"job-{job}"
 
 
-def start_server(environ: MutableMapping[str, str] = os.environ) -> subprocess.Popen[bytes] | None:
+def start_server(
+    environ: MutableMapping[str, str] = os.environ, stages: Collection[str] = ()
+) -> subprocess.Popen[bytes] | None:
     """Start a server, and write its address into the environment of jobs; None if that has one already.
 
     It ends with this process, or once its ``stdin`` is closed.
 
     Args:
         environ: environment of the jobs, and of the server.
+        stages: those that will run, by their verbs, to prepare only what they need; all if empty.
     """
     if ADDRESS in environ or sys.platform != "linux":
         return None
     folder = tempfile.mkdtemp(prefix="bayesmesh-")
-    command = [sys.executable, "-m", "bayesmesh.running.fork_server", folder]
+    command = [sys.executable, "-m", "bayesmesh.running.fork_server", folder, *sorted(stages)]
     # Threads of OpenBLAS would be missing in forks.
     environment = {**environ, _NUM_THREADS: "1"}
     environ[ADDRESS] = str(Path(folder, "socket"))
@@ -170,6 +164,8 @@ class Server:
     def _fork(self, request: Request, connection: socket.socket, files: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
         if (process := os.fork()) == 0:
+            for number in SIGNALS:
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             for key in self._events.get_map().values():
                 os.close(key.fd)
             ours.close()
@@ -348,25 +344,18 @@ def _set_blas_threads(number: int) -> None:
                 getattr(library, name)(number)
 
 
-def prepare(named: str) -> None:
-    """Import a module; if a function follows its name, after a colon, call that."""
-    module, _, function = named.partition(":")
-    imported = importlib.import_module(module)
-    # A file that is not valid is the business of the jobs that read it.
-    with contextlib.suppress(UserError):
-        if function:
-            getattr(imported, function)()
-
-
 def main() -> None:
     """Serve while importing and afterwards, to the end of Snakemake and of the last job."""
+    for number in SIGNALS:
+        # A scheduler sends them to all processes of its job. The server ends with Snakemake and the last fork.
+        signal.signal(number, lambda _number, _frame: None)
     server = Server(Path(sys.argv[1]))
     # The one thread is that of Arrow's allocator, which restores itself in forks.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Imported modules live to the end, so no garbage collection need walk through them.
     gc.disable()
-    waiting = list(PREPARED)
+    waiting = what_to_prepare(sys.argv[2:])
     while server.is_needed:
         server.serve(0 if waiting else None)
         if waiting:

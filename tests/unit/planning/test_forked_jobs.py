@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 from snakemake.benchmark import BenchmarkRecord, BenchmarkTimer
 
-from bayesmesh.planning.forked_jobs import measure_forks
+from bayesmesh.planning import forked_jobs
+from bayesmesh.planning.forked_jobs import measure_forks, serve
 from bayesmesh.running.fork_server import fork_name
 
 SLEEPS = "import time; time.sleep(60)"
@@ -31,6 +34,34 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen
             below.kill()
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("facts", "started"),
+    [
+        ({}, [()]),
+        ({"dryrun": True}, []),
+        ({"local_exec": False}, []),
+        ({"is_main_process": False, "remote_exec": True, "targets": ("diagnose", "report")}, [("diagnose", "report")]),
+        ({"is_main_process": False, "remote_exec": True, "targets": ("sample",)}, []),
+        ({"is_main_process": False, "remote_exec": True, "targets": ("diagnose", "report"), "local_exec": False}, []),
+        ({"is_main_process": False, "targets": ("diagnose", "report")}, []),
+    ],
+    ids=["here", "dry run", "login node", "group", "one stage", "outer", "subprocess"],
+)
+def test_a_server_is_started_once_where_forks_save_imports(
+    facts: dict[str, Any], started: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(forked_jobs, "start_server", lambda stages: asked.append(tuple(sorted(stages))))
+    forked_jobs._start.cache_clear()
+    about = {"dryrun": False, "local_exec": True, "is_main_process": True, "remote_exec": False} | facts
+    targets = [SimpleNamespace(rulename=name) for name in about.pop("targets", ())]
+    workflow = SimpleNamespace(**about, dag_settings=SimpleNamespace(target_jobs=targets))
+    serve(workflow)
+    serve(workflow)
+    forked_jobs._start.cache_clear()
+    assert asked == started
 
 
 def begin(processes: list[subprocess.Popen[bytes]], code: str, name: str = "a job") -> int:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -129,6 +130,22 @@ def test_a_signal_to_a_job_ends_its_fork(
         wait_for(lambda: not forks_of(job.pid))
 
 
+def test_a_signal_to_all_processes_of_a_cluster_job_ends_its_forks_but_not_the_server(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(environment[ADDRESS])
+        (server,) = struct.unpack("i8x", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    with waiting(folder, environment, "shard") as job:
+        (fork,) = wait_for(lambda: forks_of(job.pid))
+        for process in (server, fork, job.pid):
+            os.kill(process, signal.SIGTERM)
+        assert job.wait() == -signal.SIGTERM
+    with waiting(folder, environment, "shard") as job:
+        assert wait_for(lambda: forks_of(job.pid)), "the server is gone"
+        job.kill()
+
+
 def test_a_job_that_is_killed_while_it_asks_does_no_harm(folder: Path, environment: dict[str, str]) -> None:
     for sent in (b"", (100).to_bytes(8, "big"), (100).to_bytes(8, "big") + b"{"):
         with socket.socket(socket.AF_UNIX) as connection:
@@ -172,7 +189,7 @@ def test_a_job_after_an_edit_or_with_other_variables_of_jax_does_its_work_itself
 
 def test_imports_start_no_backend_of_jax_and_no_thread_that_a_fork_would_miss(environment: dict[str, str]) -> None:
     code = (
-        "import pathlib, jax._src.xla_bridge as bridge; from bayesmesh.running.fork_server import PREPARED, prepare\n"
+        "import pathlib, jax._src.xla_bridge as bridge; from bayesmesh.running.prepared_imports import PREPARED, prepare\n"
         "for named in PREPARED: prepare(named)\n"
         "print(bridge.backends_are_initialized(), *{p.read_text().strip() for p in pathlib.Path('/proc/self/task').glob('*/comm')})"
     )

@@ -1,0 +1,42 @@
+"""What the server of forks imports, and calls for what it remembers, before it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Collection
+
+from bayesmesh.errors import UserError
+
+_LIGHT = ("fetch", "shard", "diagnose", "report")
+"""Stages that do not import JAX."""
+
+PREPARED = {
+    "bayesmesh.stages.job": "", "bayesmesh.config.experiment:experiment_class": "", "bayesmesh.cli:make_parser": "",
+    "bayesmesh.planning.stage_code:read_stages": "", "bayesmesh.stages.fetch": "fetch", "bayesmesh.stages.shard": "shard",
+    "jax.numpy": "-", "bayesmesh.stages.compile": "compile", "tensorflow_probability.substrates.jax.distributions": "-",
+    "bayesmesh.stages.sample": "sample", "bayesmesh.stages.assemble": "assemble", "pandas": "diagnose",
+    "bayesmesh.stages.diagnose": "diagnose", "jinja2": "report", "bayesmesh.stages.report": "report", "bayesmesh.stages.analyse": "-",
+}  # fmt: skip
+"""Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them -> the
+stage that needs it; empty for all, ``-`` for those that compute. A job forked before the last one does the others itself."""
+
+
+def what_to_prepare(stages: Collection[str]) -> list[str]:
+    """Return what to prepare for some stages, all of it if there are none.
+
+    >>> what_to_prepare(["diagnose"])[-3:]
+    ['bayesmesh.planning.stage_code:read_stages', 'pandas', 'bayesmesh.stages.diagnose']
+    """
+    needed = {"", *stages, "-"} if set(stages) - set(_LIGHT) else {"", *stages}
+    return [name for name, stage in PREPARED.items() if stage in needed or not stages]
+
+
+def prepare(named: str) -> None:
+    """Import a module; if a function follows its name, after a colon, call that."""
+    module, _, function = named.partition(":")
+    imported = importlib.import_module(module)
+    # A file that is not valid is the business of the jobs that read it.
+    with contextlib.suppress(UserError):
+        if function:
+            getattr(imported, function)()
