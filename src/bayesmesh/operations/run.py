@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 from bayesmesh.planning.site import is_profile_given
 from bayesmesh.running.fork_server import start_server
 
-_ELSEWHERE = re.compile(r"(-e|--executor)(=|$)|-e\w")
-"""Options with which jobs do not run as processes of this machine."""
+_ELSEWHERE = re.compile(r"(-e|--executor|--mode)(=|$)|-e\w")
+"""Options with which jobs do not run as processes of this machine, and that with which Snakemake is itself in a job of a cluster."""
 
 _ONLY_SAYS = re.compile(
     r"-n\w*|-[hlDv]|--(dry-?run|help|version|list\S*|lint|unlock|summary|detailed-summary|report|dag|rulegraph|filegraph|d3dag"

@@ -1,6 +1,6 @@
 """Record a job's overhead in the ledger: waiting in the queue, starting, ending.
 
-A cluster job starts Snakemake twice and Python once before a stage begins. Slurm knows when a job was submitted,
+A cluster job starts Snakemake, and that Python, before a stage begins. Slurm knows when a job was submitted,
 started and ended, and the system knows when this process began; the remaining time is Snakemake's. Stages do not import
 this module, so a change here makes no stage run again.
 """
@@ -38,7 +38,7 @@ def process_started(proc: Path = Path("/proc")) -> float | None:
 def add_start(ledger: Ledger, environ: Mapping[str, str]) -> None:
     """Add the phases before a job's work; called just before the work begins.
 
-    `queue` is the time from submission to start or restart. `launch` is the time of Snakemake's processes: from the
+    `queue` is the time from submission to start or restart. `launch` is the time of Snakemake: from the
     start of the job, or from the end of the previous stage in the same job, to the start of this process. `start` is
     the time of this process: Python, imports, and waiting for a GPU.
 

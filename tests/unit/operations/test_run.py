@@ -57,7 +57,13 @@ def test_a_page_that_is_missing_needs_jobs(folder: Path, words: list[str]) -> No
             ["--report=x.html"],
             ["--help"],
         ),
-        *(["--profile", "profiles/slurm-cpu", "new"], ["-e", "slurm", "new"], ["--executor=slurm"], ["-eslurm"]),
+        *(
+            ["--profile", "profiles/slurm-cpu", "new"],
+            ["-e", "slurm", "new"],
+            ["--executor=slurm"],
+            ["-eslurm"],
+            ["--mode", "remote"],
+        ),
     ],
 )
 def test_no_server_is_started_that_nothing_would_use(folder: Path, words: list[str]) -> None:
