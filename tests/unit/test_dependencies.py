@@ -30,6 +30,7 @@ NOT_IMPORTED = {
 """Dependency that the source does not import -> what needs it."""
 
 TOOLS = {
+    "axe-core-python",  # a file of it is read
     "import-linter",
     "mypy",
     "pandas-stubs",
