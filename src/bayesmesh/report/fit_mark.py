@@ -87,9 +87,7 @@ def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: Mo
     ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
     follows = [_CONSEQUENCES[aspect] for aspect in ordered]
     if refuted and "bias" in cleared:
-        follows.append(
-            "The checks of means found no bias: they call the widths of intervals into question, not their centres."
-        )
+        follows.append("The checks of means found no bias. They do not test every estimate.")
     remedies = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
     lead = _lead(worst, checks)
     if worst != "fail" and (more := [name for name in JUDGING if name not in asked]):

@@ -54,7 +54,7 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
     if others:
         worst = max(others, key=lambda each: each.r_hat)
         listed = f"{_counted(len(others), 'coordinate')} of latents" if len(others) > 1 else "a latent"
-        said.append(f"Of {listed} that they do not read, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
+        said.append(f"Among {listed} that they do not monitor, the largest R-hat is {worst.r_hat:.4f} ({worst.label}).")
     return " ".join(said)
 
 

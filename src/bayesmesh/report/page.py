@@ -32,7 +32,7 @@ from bayesmesh.report.repeat import Project, build_repeat
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import DESCRIBED, ExperimentLayout
 from bayesmesh.store.model_description import ModelDescription
 from bayesmesh.store.sealed import read_sealed
 
@@ -152,7 +152,7 @@ def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dic
     attributes = reader.attributes if reader else {}
     return {
         "specs": read_specs(layout),
-        "origin": list_facts(attributes),
+        "origin": list_facts({name: value for name, value in attributes.items() if name != DESCRIBED}),
         "identity": str(attributes.get("identity", "")),
     }
 

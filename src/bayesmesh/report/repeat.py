@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -112,7 +112,9 @@ def build_repeat(
         "Identity of the chains": origin.get("identity"),
     }
     return {
-        "steps": [] if layout.settings.exists() else _steps(layout.experiment, data, versions, locks, project),
+        "steps": []
+        if layout.settings.exists()
+        else _steps(layout.experiment, data, _data_files(config), versions, locks, project),
         "repeat": [(name, str(value)) for name, value in facts.items() if value not in (None, "")],
         "files": _files(layout, config),
     }
@@ -127,7 +129,12 @@ class Step(NamedTuple):
 
 
 def _steps(
-    experiment: str, data: Mapping[str, object], versions: Mapping[str, str], locks: Mapping[str, str], project: Project
+    experiment: str,
+    data: Mapping[str, object],
+    files: str,
+    versions: Mapping[str, str],
+    locks: Mapping[str, str],
+    project: Project,
 ) -> list[Step]:
     """Return what to do for the same draws, in order."""
     commit, _, changes = project.commit.partition(" ")
@@ -148,25 +155,37 @@ def _steps(
         )
     else:
         install = Step(
-            f"With {python}, install the packages whose versions draws depend on:",
+            f"With {python}, install the packages that determine the draws; Bayesmesh brings Snakemake along:",
             f"python -m pip install {' '.join(packages)}",
         )
     steps = [get, *([install] if packages else [])]
     if fingerprint := data.get("fingerprint"):
         steps.append(
             Step(
-                f"Put the data in their place. Their fingerprint must be {fingerprint}; the page of the new run shows it."
+                f"Put the data in their place{f' ({files})' if files else ''}. Their fingerprint must be {fingerprint}; the page of the new run "
+                "shows it."
             )
         )
     run = Step(
-        "In the folder of the project, run:",
+        "In the folder of the project, with an empty folder results, run:",
         f"snakemake --cores all {experiment}",
-        "It makes again what is missing or out of date, and nothing else: begin with an empty folder of results to sample again.",
+        "With earlier results there, only what is missing or out of date runs again.",
     )
     same = Step(
-        "Compare the identity of the chains with the one below. If it is the same, and the kind of device too, so are the draws, bit by bit."
+        "Compare the identity of the chains with the one below.",
+        note="The identity is a digest of data, settings, seed, mesh, code and versions. Where it and the kind of device are the same, the "
+        "draws are the same bit for bit.",
     )
     return [*steps, run, same]
+
+
+def _data_files(config: Mapping[str, object]) -> str:
+    """Return the files of the data as the experiment names them; empty if it names none."""
+    data = config.get("data")
+    found = data.get("files") if isinstance(data, Mapping) else None
+    return (
+        ", ".join(map(str, found)) if isinstance(found, Sequence) and not isinstance(found, str) else str(found or "")
+    )
 
 
 def _files(layout: ExperimentLayout, config: Mapping[str, object]) -> list[tuple[str, str]]:

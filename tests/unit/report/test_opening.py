@@ -40,5 +40,5 @@ def test_the_largest_r_hat_beyond_the_gates_is_named() -> None:
     said = say_scope(verdict, [coordinate("s", 1.5, is_summary=True), *latents])
     assert said == (
         "The gates judge the sampling, by 39 monitored quantities. "
-        "Of 2 coordinates of latents that they do not read, the largest R-hat is 1.0200 (b)."
+        "Among 2 coordinates of latents that they do not monitor, the largest R-hat is 1.0200 (b)."
     )

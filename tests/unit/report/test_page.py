@@ -159,7 +159,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     write_receipts(complete.results, "diagnose everything", [complete.verdict])
     manifest = complete.results / "data" / "digits" / "sharded.json"
     project = Project("abc123 with changes", {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}, bootstrap=True)
-    config = {"sampling": {"seed": 77}}
+    config = {"sampling": {"seed": 77}, "data": {"files": ["data/a.csv"]}}
     path = write_page(complete, config, "T", "", manifest, ReportSettings(num_traces=1), project)
     page = path.read_text(encoding="utf-8")
     box = text_of(page[page.index('id="repeat"') : page.index('id="time"')])
@@ -167,6 +167,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     for said in (
         "snakemake --cores all everything",
         "git checkout abc123",
+        "Put the data in their place (data/a.csv)",
         "Files differed from this commit",
         "With Python 3.12.1, install the packages of the lock: tools/bootstrap.sh cuda",
         "sha256 of envs/cuda.txt 1f2e",

@@ -203,7 +203,7 @@ def _calibration(sums: Mapping[str, float]) -> str:
             f"distribution (p = {formats.real(p_value, 2)})."
         )
     return (
-        "The model is wrong about where outcomes lie: their places in the predictive distributions (LOO-PIT) are not uniform "
+        "The predictive distributions are wrong: the places of the outcomes in them (LOO-PIT) are not uniform "
         f"(p = {formats.real(p_value, 2)}); {_misplaced(sums)[1]}."
     )
 
@@ -217,7 +217,8 @@ def _misplaced(sums: Mapping[str, float]) -> tuple[frozenset[Aspect], str]:
     found: dict[Aspect, str] = {}
     if abs(bias) > 3:
         # Not a bias of means: of skewed outcomes, most lie on one side of their mean.
-        found["shape"] = f"outcomes lie too {'high' if bias > 0 else 'low'} in their predictive distributions"
+        half = "upper" if bias > 0 else "lower"
+        found["shape"] = f"too many outcomes lie in the {half} half of their predictive distributions"
     if abs(width) > 3:
         side: Aspect = "narrow" if width > 0 else "wide"
         found[side] = f"predictions are too {side}"
@@ -235,9 +236,9 @@ def draw_pit(pit: np.ndarray) -> Panel:
         axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         axes.plot(found.points, found.shares - found.points, color=series(0), linewidth=1.6)
         axes.set_xlabel("predicted probability of a smaller outcome (LOO-PIT)")
-        axes.set_ylabel("share of rows below it, less itself")
+        axes.set_ylabel("share of rows below, minus uniform")
 
-    note = f"Of a right model the line stays within the band with {formats.share(1 - LEVEL, 0)} probability at all points together."
+    note = f"If the model is right, the whole line lies within the band with {formats.share(1 - LEVEL, 0)} probability."
     label = f"Distribution function of LOO-PIT less the uniform one, p = {found.p_value:.2g}"
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 

@@ -90,6 +90,15 @@ class Learned:
     others: Sequence[Coordinate]
     num_others: int
 
+    @property
+    def headline(self) -> str:
+        """First sentence of the section, for the top of the page; empty where none may be said."""
+        said = [
+            *(self.effects.sentences if self.effects else ()),
+            *(one for each in self.findings for one in each.sentences),
+        ]
+        return said[0] if said and not self.trust else ""
+
 
 def build_learned(
     coordinates: Sequence[Coordinate],

@@ -60,7 +60,7 @@ def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
         if side
     ]
     parts += [f"{formats.count(rest)} {'contain' if rest > 1 else 'contains'} it"] if rest else []
-    return f"90% intervals: {', '.join(parts)}. No allowance is made for their number."
+    return f"90% intervals: {', '.join(parts)}. They are not adjusted for multiple comparisons."
 
 
 def say_truth(estimates: Sequence[Estimate]) -> str:

@@ -1,4 +1,4 @@
-"""What changes of predictors do, in numbers and words."""
+"""Effects of predictors, in numbers and words."""
 
 from __future__ import annotations
 

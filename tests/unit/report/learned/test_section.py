@@ -60,10 +60,10 @@ def build(tmp_path: Path) -> Build:
 def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(build: Build) -> None:
     found, _ = build()
     coefficients, effects = found.findings
-    assert found.trust == ""
+    assert (found.trust, found.headline) == ("", coefficients.sentences[0])
     assert [panel.title for panel in coefficients.densities] == ["b[0]", "b[1]"]
     assert coefficients.sentences == [
-        "90% intervals: that of b[0] lies above 0, 1 contains it. No allowance is made for their number."
+        "90% intervals: that of b[0] lies above 0, 1 contains it. They are not adjusted for multiple comparisons."
     ]
     assert (len(effects.rows), len(effects.panels), effects.densities) == (20, 2, [])
     assert [each.item.index[0] for each in effects.rows] == [*range(10), *range(50, 60)]

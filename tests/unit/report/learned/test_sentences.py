@@ -29,11 +29,11 @@ def estimate(name: str, low: float, high: float, reference: float | None = 0.0, 
         ([("age", 0.5, 1)], "The 90% interval of age lies above 0."),
         (
             [("age", 0.5, 1), ("rain", -9, -8), ("elm", -1, 1), ("oak", 4, 5), ("base", 1, 2, None)],
-            "90% intervals: those of oak and age lie above 0, that of rain lies below 0, 1 contains it. No allowance is made for their number.",
+            "90% intervals: those of oak and age lie above 0, that of rain lies below 0, 1 contains it. They are not adjusted for multiple comparisons.",
         ),
         (
             [(f"level {n}", 1, 2) for n in range(9)] + [("last", -1, 1), ("other", -1, 1)],
-            "90% intervals: 9 lie above 0, 2 contain it. No allowance is made for their number.",
+            "90% intervals: 9 lie above 0, 2 contain it. They are not adjusted for multiple comparisons.",
         ),
     ],
 )
