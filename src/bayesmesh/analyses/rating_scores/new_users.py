@@ -104,8 +104,15 @@ def predict_new(bound: BoundModel, posterior: Posterior, divided: Divided, most_
 
 
 def _coded(rating: np.ndarray, scales: RatingScales) -> np.ndarray:
-    """Return ratings, or of ordered ones the numbers of their levels, as floats."""
-    return np.searchsorted(scales.levels, rating).astype(np.float64) if len(scales.levels) else rating
+    """Return ratings, or of ordered ones the numbers of the nearest levels, as floats: the experiment's dtype has rounded ratings.
+
+    >>> levels = np.array([0.1, 0.2, 0.7])
+    >>> _coded(levels.astype(np.float32), RatingScales(1, 1, levels)).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    if not len(scales.levels):
+        return rating
+    return np.searchsorted((scales.levels[1:] + scales.levels[:-1]) / 2, rating).astype(np.float64)
 
 
 def _predict(one: FoldedDraw, draws: FactorDraws, hidden: Cells, place: np.ndarray, scales: RatingScales) -> np.ndarray:
