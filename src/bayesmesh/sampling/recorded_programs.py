@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 from jax.extend.mlir import ir
@@ -182,22 +183,26 @@ def digest_density(program: Program) -> str:
     jaxpr = jax.make_jaxpr(use)(program.position_shapes, of_one, program.data_shapes, key)
     found = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", f"{jaxpr} {of_one} {program.kernel.options!r}").encode())
     for constant in _constants(jaxpr):
-        found.update(np.asarray(constant).tobytes())
+        found.update(constant.tobytes())
     return found.hexdigest()
 
 
-def _constants(jaxpr: ClosedJaxpr) -> Iterator[Any]:
+def _constants(jaxpr: ClosedJaxpr) -> Iterator[np.ndarray]:
     """Yield the values that a jaxpr and those within it hold, which its text shows in part or not at all."""
-    yield from jaxpr.consts
+    values = [*jaxpr.consts]
     for equation in equations_of(jaxpr):
-        yield from (variable.val for variable in equation.invars if isinstance(variable, Literal))
+        values += [variable.val for variable in equation.invars if isinstance(variable, Literal)]
         for value in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, ClosedJaxpr)):
-            yield from getattr(value, "consts", ())
+            values += getattr(value, "consts", ())
+    for value in values:
+        is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        yield np.asarray(jax.random.key_data(value) if is_key else value)
 
 
 def _is_traced_whole(model: Model) -> bool:
     """Return whether programs take nothing from a model besides what `digest_density` traces."""
-    return type(model).observed_information is Model.observed_information and not model.unit_groups
+    has_units = model.unit_groups or model.normal_groups
+    return type(model).observed_information is Model.observed_information and not has_units
 
 
 def _is_of_package(kind: str, spec: StageSpec) -> bool:
@@ -281,7 +286,11 @@ def describe_tree(tree: Any) -> JSON:
 
 
 def restore_tree(found: Mapping[str, JSON]) -> Any:
-    """Return what `describe_tree` described."""
+    """Return what `describe_tree` described.
+
+    Raises:
+        StoreError: it names anything else than a named tuple of this package.
+    """
     if "shape" in found:
         return jax.ShapeDtypeStruct(tuple(found["shape"]), np.dtype(found["dtype"]))
     if "none" in found:
@@ -292,4 +301,10 @@ def restore_tree(found: Mapping[str, JSON]) -> Any:
     if "type" not in found:
         return tuple(parts)
     module, _, name = found["type"].partition(":")
-    return getattr(importlib.import_module(module), name)(*parts)
+    made = getattr(importlib.import_module(module), name, None) if module.startswith("bayesmesh.") else None
+    if not (isinstance(made, type) and issubclass(made, tuple)):
+        raise StoreError(
+            f"a record of programs names '{found['type']}', which no record holds",
+            "remove `.cache/programs` in the folder of results",
+        )
+    return made(*parts)

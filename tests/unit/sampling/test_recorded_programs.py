@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 import yaml
 
+from bayesmesh.data.base import DataSpec, FieldSpec
+from bayesmesh.errors import StoreError
+from bayesmesh.models.gaussian import Gaussian
+from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.sampling import recorded_programs
 from bayesmesh.sampling.recorded_programs import describe_tree, restore_tree
 
@@ -155,10 +159,35 @@ def test_constants_within_a_jaxpr_are_part_of_its_digest() -> None:
     def constants(value: float) -> list[bytes]:
         inner = jax.jit(lambda x: x + np.full(50, value))
         jaxpr = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 3, lambda _, y: inner(y), x))(np.zeros(50))
-        return [np.asarray(each).tobytes() for each in recorded_programs._constants(jaxpr)]
+        return [each.tobytes() for each in recorded_programs._constants(jaxpr)]
 
     assert np.full(50, 1.5).tobytes() in constants(1.5)
     assert constants(1.5) != constants(2.5)
+
+
+def test_a_key_that_a_model_keeps_is_part_of_the_digest() -> None:
+    def constants(seed: int) -> list[bytes]:
+        key = jax.random.key(seed)
+        jaxpr = jax.make_jaxpr(lambda x: x + jax.random.normal(key, x.shape))(np.zeros(2))
+        return [each.tobytes() for each in recorded_programs._constants(jaxpr)]
+
+    assert constants(0) != constants(1)
+
+
+def test_a_model_of_which_programs_take_more_than_its_density_is_not_recorded() -> None:
+    class Normals(Gaussian):
+        @property
+        def normal_groups(self) -> tuple[str, ...]:
+            return ("local",)
+
+    options, spec = GaussianOptions(), DataSpec(4, {"x": FieldSpec((), "float32")}, {}, "float32")
+    assert [recorded_programs._is_traced_whole(each(options, spec)) for each in (Gaussian, Normals)] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["builtins:list", "bayesmesh.files:write_text", "bayesmesh.kernels.base:Missing"])
+def test_a_record_that_names_anything_but_a_named_tuple_is_refused(name: str) -> None:
+    with pytest.raises(StoreError, match=f"names '{name}'"):
+        restore_tree({"type": name, "parts": []})
 
 
 def test_calls_of_python_are_not_recorded() -> None:
