@@ -177,8 +177,6 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     spec, later, ledger, _, shards, data_spec = work
     if (found := records.find()) is None:
         return None
-    latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
-    check_later(later, model, data_spec, shards, latents)
     with ledger.phase("condense"):
         sampled = shards.condensed()
     sampled_spec = sampled.spec(spec.compute.dtype)
@@ -187,6 +185,9 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
         compiled = records.load(found, program)
     if compiled is None:
         return None
+    # Only now: the latents of a model that depends on more than fingerprints see may be others than those recorded.
+    latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
+    check_later(later, model, data_spec, shards, latents)
     growth, data = _check_growth(spec, found["sizes"], sampled_spec), _read(work, program, sampled)
     none = {"trace_seconds": 0.0, "lower_seconds": 0.0, "compile_seconds": 0.0, "cache": "recorded"}
     about = {name: {**facts, **none} for name, facts in found["about"].items()}
