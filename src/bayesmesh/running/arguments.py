@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bayesmesh.errors import ConfigError
+
 Option = tuple[str, dict[str, Any]]
 """Name of an option or positional argument, and its settings for ``add_argument``."""
 
@@ -45,6 +47,16 @@ def add_options(parser: argparse._ActionsContainer, options: Iterable[Option]) -
     """Add options to a parser or argument group."""
     for name, settings in options:
         parser.add_argument(name, **settings)
+
+
+def refuse_overwriting(read: Path, written: Path) -> None:
+    """Refuse to write the file of ``--output`` over one that the same command reads.
+
+    Raises:
+        ConfigError: both are one file.
+    """
+    if read.exists() and written.exists() and read.samefile(written):
+        raise ConfigError(f"--output {written}: this is the file to read", "name another file")
 
 
 def command_of(words: Sequence[str], changed: Sequence[str] = ()) -> list[str]:

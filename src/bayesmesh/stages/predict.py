@@ -21,6 +21,7 @@ from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec, component_sources
+from bayesmesh.running.arguments import refuse_overwriting
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.stages.context import model_of, shards_of
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             "predict with an experiment of one dataset, such as `rows: site == 'Bonn'` instead of `replicates: site`",
         )
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
+    refuse_overwriting(table, output)
     with explaining(component_sources(spec)):
         num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)

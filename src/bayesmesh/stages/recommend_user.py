@@ -16,6 +16,7 @@ from bayesmesh.analyses.recommendation.new_user import known_user, new_user
 from bayesmesh.analyses.recommendation.shown_list import FilmList, as_text, check_output_name, write_list
 from bayesmesh.data.split import Interactions
 from bayesmesh.errors import ConfigError
+from bayesmesh.running.arguments import refuse_overwriting
 from bayesmesh.stages import recommend_ratings
 from bayesmesh.stages.film_lists import (
     MAX_DRAWS,
@@ -56,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(given) > 1:
         raise ConfigError(f"--{given[0]} and --{given[1]} are both given", "a user is one of the data, or a new one")
     check_output_name(arguments.output)
+    if arguments.output is not None and given[0] != "user":
+        refuse_overwriting(Path(getattr(arguments, given[0])), Path(arguments.output))
     layout = ExperimentLayout(Path("results"), arguments.experiment)
     asked = Asked(arguments.top, arguments.depth, arguments.order)
     found = FOR_USERS[given[0]](layout, getattr(arguments, given[0]), asked)

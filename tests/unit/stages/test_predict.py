@@ -207,6 +207,7 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
             "no posterior of an experiment 'odl' in results/odl\n  remedy: did you mean 'old'?",
         ),
         (["old", "--table", "new.csv", "--interval", "90"], "not between 0 and 1"),
+        (["old", "--table", "new.csv", "--output", "./new.csv"], "--output new.csv: this is the file to read"),
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err

@@ -121,13 +121,16 @@ def test_neither_jax_nor_tfp_is_imported(latents: dict[str, np.ndarray]) -> None
         (["club", "--user", "3", "--output", "list.xls"], 2, "--output list.xls: neither .csv nor .json"),
         (["--spec", "{}", "--user", "3"], 2, "--user is not for a specification"),
         (["club", "--user", "3", "--watched", "w.txt"], 2, "--user and --watched are both given"),
+        (["club", "--watched", "w.csv", "--output", "./w.csv"], 2, "--output w.csv: this is the file to read"),
     ],
 )
 def test_mistakes_are_named(
     latents: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str], words: list[str], error: int, message: str
 ) -> None:
+    Path("w.csv").write_text("1\n")
     assert main(["recommend", *words]) == error
     assert message in capsys.readouterr().err
+    assert Path("w.csv").read_text() == "1\n"
 
 
 def test_a_call_needs_one_of_both(latents: dict[str, np.ndarray]) -> None:
