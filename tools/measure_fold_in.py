@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.analyses.recommendation.film_draws import read_factors
+from bayesmesh.analyses._film_draws import read_factors
 from bayesmesh.analyses.recommendation.unseen_scores import score_unseen
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.split import UnseenUsers, hold_out_interactions

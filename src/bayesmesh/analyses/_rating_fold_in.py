@@ -2,7 +2,7 @@
 
 Given films, mean and noise, bias and embedding of a user with normal ratings are exactly normal, and drawn so. Ordered
 ratings have the log-concave posterior of a cumulative logit regression, to which Newton's method and the independence
-sampler of `recommendation.fold_in` apply. The films' posterior stays that of the training users. NumPy alone.
+sampler of `_fold_in` apply. The films' posterior stays that of the training users. NumPy alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws
-from bayesmesh.analyses.recommendation.fold_in import (
+from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses._fold_in import (
     NUM_PROPOSALS,
     Films,
     FoldedUsers,
@@ -25,7 +25,7 @@ from bayesmesh.analyses.recommendation.fold_in import (
     sample_at_mode,
     sigmoid,
 )
-from bayesmesh.analyses.recommendation.unseen_users import SEED, FoldedDraw
+from bayesmesh.analyses._unseen_users import SEED, FoldedDraw
 
 LOGISTIC_SD = math.pi / math.sqrt(3)
 

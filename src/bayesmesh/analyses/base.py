@@ -99,7 +99,7 @@ class Analysis(ABC):
             (the tables of the diagnose stage). Other changes do not run it again.
         needs_of_source, needs_of_model: entries required in ``offers`` of the data source and the model. An experiment
             whose components lack one is refused before any job starts.
-        checks_model: whether it says how well the model fits; pages name these beside the verdict, which does not.
+        checks_model: whether its section judges the fit of the model; pages name it where no such check was asked for.
         options: its settings. If they have a field ``experiments``, a tuple of names, it also reads these experiments.
     """
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from bayesmesh.config.declarations import list_analyses
 from bayesmesh.figures.fit_check import Aspect, FitCheck
 from bayesmesh.store.model_description import ModelDescription
-
-JUDGING = ("predictive_checks", "loo")
-"""Analyses that say whether the data refute the model."""
 
 _BADGES = {
     "fail": ("fail", "✗ refuted"),
@@ -90,12 +88,17 @@ def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: Mo
         follows.append("The checks of means found no bias. They do not test every estimate.")
     remedies = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
     lead = _lead(worst, checks)
-    if worst != "fail" and (more := [name for name in JUDGING if name not in asked]):
+    if worst != "fail" and (more := [name for name in _judging() if name not in asked]):
         lead += f" Add {_keys(more)} to ask more."
     caveat = " ".join(follows) if worst == "fail" else ""
     return FitMark(
         *_BADGES[worst], lead, [each.text for each in missed if each.text], follows, [*dict.fromkeys(remedies)], caveat
     )
+
+
+def _judging() -> list[str]:
+    """Return the analyses that say whether the data refute the model."""
+    return [each.name for each in list_analyses() if each.checks_model]
 
 
 def _lead(worst: str, checks: Sequence[FitCheck]) -> str:
@@ -119,9 +122,9 @@ def _keys(names: Sequence[str]) -> str:
 
 
 def _not_checked(asked: Collection[str]) -> str:
-    if any(name in asked for name in JUDGING):
+    if any(name in asked for name in _judging()):
         return "The checks that the experiment asks for have no results."
     return (
-        f"The experiment does not ask whether the model fits the data. Add {_keys(JUDGING)} to it: the same draws then answer, "
+        f"The experiment does not ask whether the model fits the data. Add {_keys(_judging())} to it: the same draws then answer, "
         "without sampling again."
     )

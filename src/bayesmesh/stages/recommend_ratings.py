@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses._film_draws import FactorDraws, read_factors
 from bayesmesh.analyses._rating_fold_in import GivenRatings, RatingScales, expected_ratings, fold_in_run, scales_of
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws, read_factors
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
 from bayesmesh.analyses.recommendation.new_user import NUM_PROPOSALS, known_user
 from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, read_rated

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bayesmesh.analyses.recommendation.film_draws import read_factors
+from bayesmesh.analyses._film_draws import read_factors
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
 from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
 from bayesmesh.analyses.recommendation.new_user import known_user, new_user

@@ -16,7 +16,6 @@ class KFold(Analysis):
     pretty_name = "Cross-validation"
     outputs = ("k_fold.csv", "folds.csv", "pointwise.zarr")
     message = "Score the folds of {experiment}"
-    checks_model = True
     options: Options
 
     def check(self, bound: BoundModel, latents: Shapes) -> None:

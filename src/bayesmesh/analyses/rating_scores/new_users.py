@@ -7,6 +7,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from scipy.special import ndtr
 
+from bayesmesh.analyses._film_draws import FactorDraws, read_factors
+from bayesmesh.analyses._fold_in import sigmoid
 from bayesmesh.analyses._rating_fold_in import (
     GivenRatings,
     RatingOptions,
@@ -16,11 +18,9 @@ from bayesmesh.analyses._rating_fold_in import (
     fold_in_run,
     scales_of,
 )
+from bayesmesh.analyses._unseen_users import FoldedDraw, over_draws
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.rating_scores.hidden_ratings import Cells, Predicted
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws, read_factors
-from bayesmesh.analyses.recommendation.fold_in import sigmoid
-from bayesmesh.analyses.recommendation.unseen_users import FoldedDraw, over_draws
 from bayesmesh.data.split import held_out_count
 from bayesmesh.store.posterior_reader import Posterior
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws
-from bayesmesh.analyses.recommendation.fold_in import sigmoid
-from bayesmesh.analyses.recommendation.unseen_users import fold_in_run, over_draws
+from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses._fold_in import sigmoid
+from bayesmesh.analyses._unseen_users import fold_in_run, over_draws
 
 NUM_FOLDS = 5
 

@@ -10,9 +10,9 @@ import logging
 
 import numpy as np
 
+from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses._fold_in import Films, films_of, find_modes
 from bayesmesh.analyses.recommendation.baselines import Baseline
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws
-from bayesmesh.analyses.recommendation.fold_in import Films, films_of, find_modes
 
 _log = logging.getLogger("bayesmesh")
 

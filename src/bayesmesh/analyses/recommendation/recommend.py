@@ -12,10 +12,10 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bayesmesh.analyses._film_draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.base import check_chosen
 from bayesmesh.analyses.recommendation import tables, user_tables
 from bayesmesh.analyses.recommendation.baselines import Baseline, fit_baselines, read_matrix
-from bayesmesh.analyses.recommendation.film_draws import FILM_LATENTS, USER_LATENTS, read_factors
 from bayesmesh.analyses.recommendation.held_out import ACCUMULATOR_BYTES, score_held_out
 from bayesmesh.analyses.recommendation.hidden_cells import Calibration, calibrate
 from bayesmesh.analyses.recommendation.logits import KEY, check_inputs

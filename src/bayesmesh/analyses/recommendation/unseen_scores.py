@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayesmesh.analyses._film_draws import FactorDraws
+from bayesmesh.analyses._fold_in import sigmoid
+from bayesmesh.analyses._unseen_users import NUM_RUNS, fold_in_run, over_draws
 from bayesmesh.analyses.recommendation.baselines import Baseline
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws
-from bayesmesh.analyses.recommendation.fold_in import sigmoid
 from bayesmesh.analyses.recommendation.ranked_lists import (
     Ranked,
     join_users,
@@ -20,7 +21,6 @@ from bayesmesh.analyses.recommendation.ranked_lists import (
     rank_randomly,
 )
 from bayesmesh.analyses.recommendation.ranking_scores import self_information
-from bayesmesh.analyses.recommendation.unseen_users import NUM_RUNS, fold_in_run, over_draws
 from bayesmesh.data.split import Interactions, UnseenUsers
 
 SUM_BYTES = 256 * 2**20

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from bayesmesh.analyses._film_draws import FactorDraws
 from bayesmesh.analyses.recommendation import baselines as module
 from bayesmesh.analyses.recommendation.baselines import als, ease, fit_baselines, gram_matrix, solve_factors
-from bayesmesh.analyses.recommendation.film_draws import FactorDraws
 from bayesmesh.analyses.recommendation.posterior_mode import posterior_mode
 from bayesmesh.data.sources.films import Options, Source
 
