@@ -32,6 +32,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayesmesh.config.registry import component_files
 from bayesmesh.config.source_imports import PACKAGE_ROOT
+from bayesmesh.config.source_imports import fingerprint as fingerprint_files
 from bayesmesh.errors import StoreError
 from bayesmesh.models.base import Model
 from bayesmesh.planning.observed import note_read, present_digests
@@ -53,6 +54,9 @@ _KNOWN_TARGETS = re.compile(r"lapack_\w+|Sharding|SPMD\w+|LayoutConstraint|annot
 
 _PLACES = ("jax_compilation_cache_dir",)
 """Settings of JAX that do not change with what is computed: a project may be moved."""
+
+_CONFIG = PACKAGE_ROOT / "config"
+"""No stage counts it as its code, and it decides the order and dtypes of the numbers that programs are called with."""
 
 _log = logging.getLogger("bayesmesh")
 
@@ -96,11 +100,12 @@ class Records:
         model_class, _ = spec.component("model")
         devices = Mesh(np.array(jax.devices()), ("device",))
         about = {
-            "config": spec.config, "chains": spec.num_chains, "data": fingerprint, "code": stage_fingerprint(spec),
+            "config": spec.config, "chains": spec.num_chains, "data": fingerprint, "code": [stage_fingerprint(spec), fingerprint_files(_CONFIG.glob("*.py"))],
             "environment": environment(devices, [*_requirements(), *model_class.packages]),
             # A user's module may have changed them.
-            "jax": {name: value for name, value in jax.config.values.items() if name not in _PLACES},
+            "jax": _settings(),
         }  # fmt: skip
+        self._settings = about["jax"]
         key = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()
         self._path = Path(spec.results) / ".cache" / "programs" / f"{key}.json"
         self._is_possible = jax.process_count() == 1 and _is_of_package("kernel", spec)
@@ -156,7 +161,9 @@ class Records:
             observed: file -> stamp of what the job has read besides, see `Observation.files`.
             facts: what else the compile stage needs of a record.
         """
-        is_possible = self._is_possible and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
+        # An analysis of a user, imported since, may have changed them too.
+        is_possible = self._is_possible and self._settings == _settings()
+        is_possible = is_possible and is_on_cpu(program) and not isinstance(program, DatasetPrograms)
         # Also a file of this package may import a user's code, which is observed.
         is_own = self._is_own or bool(observed)
         if not is_possible or (is_own and not _is_traced_whole(program.target.model)):
@@ -169,6 +176,11 @@ class Records:
         density = digest_density(program) if is_own else ""
         content = {"observed": digests, "density": density, "state": state, "programs": programs}
         write_sealed(self._path, {**facts, **content})
+
+
+def _settings() -> dict[str, object]:
+    """Return the settings of JAX as they are now."""
+    return {name: value for name, value in jax.config.values.items() if name not in _PLACES}
 
 
 def digest_density(program: Program) -> str:
