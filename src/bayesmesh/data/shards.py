@@ -146,7 +146,7 @@ class Shards:
                 counts = np.zeros(len(about.levels), np.int64)
                 for start in range(0, self.num_rows, BLOCK_ROWS):
                     codes = self._read(f"rows/{name}", slice(start, min(self.num_rows, start + BLOCK_ROWS)))
-                    counts += np.bincount(codes, minlength=len(counts))
+                    counts += np.bincount(np.asarray(codes, np.int64), minlength=len(counts))
                 found[name] = dict(zip(about.levels, counts.tolist(), strict=True))
         return found
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bayesmesh.kernels.base import Position
+from bayesmesh.models.base import Model
 from bayesmesh.sampling.unit_density import LOCAL, Arrays, BoundGroups, ModelTarget
 
 
@@ -26,11 +27,12 @@ class BoundNormals(BoundGroups):
         data: as `Target.data_shapes` says.
 
     Raises:
-        ConfigError: the model has no block of the name of a group.
+        ConfigError: the model has no block of the name of a group, latents that nothing moves, or grouped latents with limits.
     """
 
     def __init__(self, target: ModelTarget, data: Arrays) -> None:
-        super().__init__(target, data, target.model.normal_groups)
+        model = type(target.model)
+        super().__init__(target, data, "normal_groups", moves_rest=model.redraw_rest is not Model.redraw_rest)
 
     def draw(self, key: Key[Array, " chain"], position: Position, group: int) -> Position:
         """Draw all units of a group anew, given all other coordinates of positions (chain, ...)."""

@@ -47,15 +47,18 @@ class BoundGroups:
     Args:
         target: the model's.
         data: as `Target.data_shapes` says.
-        groups: ``local`` or names of the model's blocks.
+        declared: property of the model that names the groups: ``local`` or blocks.
+        moves_rest: whether the model moves the latents outside of all groups.
 
     Raises:
-        ConfigError: the model has no such block.
+        ConfigError: the model has no such block, latents that nothing moves, or latents in groups that are not real numbers.
     """
 
-    def __init__(self, target: ModelTarget, data: Arrays, groups: tuple[str, ...]) -> None:
-        self.target, self.data, self.groups = target, dict(data), groups
-        self.names = {group: _names_of(target, group) for group in groups}
+    def __init__(self, target: ModelTarget, data: Arrays, declared: str, *, moves_rest: bool = False) -> None:
+        self.target, self.data = target, dict(data)
+        self.groups: tuple[str, ...] = getattr(target.model, declared)
+        self.names = {group: _names_of(target, group, declared) for group in self.groups}
+        _check_groups(target, self.names, declared, moves_rest=moves_rest)
 
     @property
     def num_groups(self) -> int:
@@ -145,8 +148,7 @@ class BoundUnits(BoundGroups):
     """
 
     def __init__(self, target: ModelTarget, data: Arrays) -> None:
-        super().__init__(target, data, target.model.unit_groups)
-        _check_groups(target, self.names)
+        super().__init__(target, data, "unit_groups")
 
     def given(self, position: Position, group: int) -> ModelConditional:
         """Return the units of a group, given all other coordinates of positions (chain, ...)."""
@@ -322,30 +324,31 @@ def _wide(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float64)
 
 
-def _names_of(target: ModelTarget, group: str) -> list[str]:
+def _names_of(target: ModelTarget, group: str, declared: str) -> list[str]:
     """Return the latents of a group in the order of their coordinates."""
     model = target.model
     if group == LOCAL:
         return list(target.position.local)
     if group not in model.blocks:
         raise ConfigError(
-            f"{type(model).__name__}.unit_groups names '{group}', and `blocks` has {', '.join(model.blocks) or 'none'}",
+            f"{type(model).__name__}.{declared} names '{group}', and `blocks` has {', '.join(model.blocks) or 'none'}",
             "name `local`, or a block that the model declares (docs/contracts/model.md)",
         )
     return sorted(model.blocks[group])
 
 
-def _check_groups(target: ModelTarget, names: dict[str, list[str]]) -> None:
-    """Refuse groups without some latent, and latents that are not real numbers."""
+def _check_groups(target: ModelTarget, names: dict[str, list[str]], declared: str, *, moves_rest: bool) -> None:
+    """Refuse latents that nothing moves, and latents in groups that are not real numbers."""
     model, found = type(target.model).__name__, [name for group in names.values() for name in group]
-    if left := [name for name in target.position.shapes if name not in found]:
+    left = [] if moves_rest else [name for name in target.position.shapes if name not in found]
+    if left:
         raise ConfigError(
-            f"{model}: no group of `unit_groups` has the latents {', '.join(left)}, which would never move",
+            f"{model}: no group of `{declared}` has the latents {', '.join(left)}, which would never move",
             "give them a group, or use another kernel",
         )
     with jax.ensure_compile_time_eval():
         z = {k: jnp.full(s, -1.5, jnp.float64) for k, s in target.position.shapes.items()}
-        moved = [k for k, v in dict(target.bijector.forward(z)).items() if not np.array_equal(v, z[k])]
+        moved = [k for k, v in dict(target.bijector.forward(z)).items() if k in found and not np.array_equal(v, z[k])]
     if moved:
         raise ConfigError(
             f"{model}: the latents {', '.join(moved)} have limits, and units need real numbers",

@@ -17,6 +17,7 @@ from bayesmesh.data.prepared_shards import prepare_rows
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.kernels.gibbs import Options as GibbsOptions
+from bayesmesh.models.base import Model
 from bayesmesh.models.rating_factorization import Options, RatingFactorization
 from bayesmesh.sampling.density import BoundTarget, Target
 from bayesmesh.sampling.normal_units import draw_normals
@@ -151,6 +152,20 @@ def test_ordered_ratings_are_refused() -> None:
         ConfigError, match="gibbs draws units from exact normals, and the model declares no such groups"
     ):
         kernel.step(keys, state, target, ())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"redraw_rest": Model.redraw_rest}, "no group of `normal_groups` has the latents .*sigma"),
+        ({"normal_groups": ("local", "shelves")}, "normal_groups names 'shelves'"),
+    ],
+)
+def test_latents_that_nothing_moves_are_refused(attributes: dict[str, Any], said: str) -> None:
+    target = bound("one place").target
+    other = type("Other", (RatingFactorization,), attributes)(target.model.options, target.spec)
+    with pytest.raises(ConfigError, match=said):
+        _ = Target(other, target.spec, target.layout).bind(bound("one place").data).normals
 
 
 def test_programs_on_several_devices_make_the_same_chains(build, make_case) -> None:
