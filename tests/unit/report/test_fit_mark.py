@@ -19,7 +19,7 @@ BOTH = ("predictive_checks", "loo")
 def test_unasked_checks_are_named_with_their_keys() -> None:
     mark = mark_fit([], ["averaging"], NONE)
     assert (mark.state, mark.badge) == ("none", "not checked")
-    assert "Add `predictive_checks: {}` and `loo: {}` to it" in mark.lead
+    assert "Add `loo: {}` and `predictive_checks: {}` to it" in mark.lead
     assert mark_fit([], ["loo"], NONE).lead == "The checks that the experiment asks for have no results."
 
 
