@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 Aspect = Literal["bias", "narrow", "wide", "uneven", "tails", "zeros", "shape"]
@@ -22,6 +23,7 @@ class FitCheck:
         text: a sentence with the numbers that decided; empty if it passed.
         refuted: how predictions are wrong.
         cleared: what was looked at and found right.
+        spread: by how much outcomes scatter around their predictions, in units of what the model says; NaN where it was not measured.
     """
 
     name: str
@@ -29,3 +31,4 @@ class FitCheck:
     text: str = ""
     refuted: frozenset[Aspect] = frozenset()
     cleared: frozenset[Aspect] = frozenset()
+    spread: float = math.nan

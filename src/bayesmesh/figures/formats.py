@@ -129,6 +129,20 @@ def share(value: float, decimals: int = 1) -> str:
     return f"< {least:.{decimals}f}%" if 0 < value * 100 < least / 2 else f"{value * 100:.{decimals}f}%"
 
 
+def p_value(value: float, least: float, *, sign: str = "") -> str:
+    """Return a p value from simulations, which cannot fall below the least that their number allows.
+
+    Args:
+        value: the p value.
+        least: 1 / (number of simulations + 1), twice that for two sides.
+        sign: what stands before a value that is not the least.
+
+    >>> p_value(0.0123, 1 / 4001), p_value(1 / 4001, 1 / 4001), p_value(0.5, 0.002, sign="= ")
+    ('0.012', '≤ 0.00025', '= 0.50')
+    """
+    return f"≤ {real(value, 2)}" if value <= least * (1 + 1e-9) else f"{sign}{real(value, 2)}"
+
+
 def to_error(value: float, error: float) -> str:
     """Return a number to the first digit of its error; with four digits where the error is not known or 0.
 

@@ -90,15 +90,19 @@ def html_table(table: pd.DataFrame, label: str) -> Markup:
     True
     """
     is_number = [dtype.kind in "iuf" for dtype in table.dtypes]
-    rows = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    is_whole = [
+        number and all(float(value).is_integer() for value in table.iloc[:, n].dropna())
+        for n, number in enumerate(is_number)
+    ]
+    rows = [[_cell(*each) for each in zip(row, is_whole, strict=True)] for row in table.itertuples(index=False)]
     columns = list(zip(table.columns, is_number, strict=True))
     return render(_MACROS / "table.html", label=label, columns=columns, rows=rows)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, is_whole: bool) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     number = float(value)
     if math.isnan(number):
         return ""
-    return formats.count(number) if number.is_integer() else formats.real(number)
+    return formats.count(number) if is_whole else formats.real(number)

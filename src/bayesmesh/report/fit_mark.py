@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from bayesmesh.config.declarations import list_analyses
+from bayesmesh.figures import formats
 from bayesmesh.figures.fit_check import Aspect, FitCheck
 from bayesmesh.store.model_description import ModelDescription
 
@@ -17,7 +20,7 @@ _BADGES = {
 }
 
 _CONSEQUENCES: Mapping[Aspect, str] = {
-    "narrow": "Outcomes scatter more than the model allows. Intervals on this page assume the smaller scatter and are likely too narrow.",
+    "narrow": "Outcomes scatter {times} the model allows. Intervals on this page assume the smaller scatter and are likely too narrow{rule}.",
     "wide": "Outcomes scatter less than the model says. Intervals on this page assume the larger scatter and are likely too wide.",
     "uneven": "The scatter of outcomes depends on the rows in a way that the model lacks: intervals are likely too narrow for some quantities and "
     "too wide for others.",
@@ -26,7 +29,12 @@ _CONSEQUENCES: Mapping[Aspect, str] = {
     "zeros": "There are more zeros than the model allows, so that predicted probabilities of zero are too small.",
     "shape": "The distribution of the outcomes has another shape, so that predicted probabilities are wrong.",
 }
-"""Way in which predictions are wrong -> what follows, the most serious first."""
+"""Way in which predictions are wrong -> what follows, the most serious first; ``{times}`` and ``{rule}`` say how much, where it is known."""
+
+MOST_GROUPS = 6
+"""Columns that a remedy names."""
+
+_GROUP = "(1 | group)"
 
 _ORDER: tuple[Aspect, ...] = ("bias", "narrow", "wide", "uneven", "tails", "zeros", "shape")
 
@@ -67,13 +75,19 @@ class FitMark:
     caveat: str = ""
 
 
-def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: ModelDescription) -> FitMark:
+def mark_fit(
+    checks: Sequence[FitCheck],
+    asked: Collection[str],
+    description: ModelDescription,
+    groups: Mapping[str, int] = MappingProxyType({}),
+) -> FitMark:
     """Return the mark for the fit of the model.
 
     Args:
         checks: results of all checks.
         asked: names of the analyses that the experiment asks for.
         description: of the model, which names remedies.
+        groups: columns whose levels the model does not use, which may be the groups of a remedy -> number of levels.
     """
     if not checks:
         return FitMark(*_BADGES["none"], _not_checked(asked))
@@ -83,10 +97,12 @@ def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: Mo
     cleared: set[Aspect] = {aspect for each in checks for aspect in each.cleared} - refuted
     # What follows from too narrow a spread anyway is not said twice.
     ordered = [each for each in _ORDER if each in refuted and not (each in _OF_SPREAD and "narrow" in refuted)]
-    follows = [_CONSEQUENCES[aspect] for aspect in ordered]
+    spread = next((each.spread for each in missed if math.isfinite(each.spread)), math.nan)
+    follows = [_consequence(aspect, spread) for aspect in ordered]
     if refuted and "bias" in cleared:
         follows.append("The checks of means found no bias. They do not test every estimate.")
-    remedies = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
+    proposed = [description.remedies.get(aspect, _REMEDIES[aspect]) for aspect in ordered]
+    remedies = [_with_groups(each, groups) for each in proposed]
     lead = _lead(worst, checks)
     if worst != "fail" and (more := [name for name in _judging() if name not in asked]):
         lead += f" Add {_keys(more)} to ask more."
@@ -94,6 +110,30 @@ def mark_fit(checks: Sequence[FitCheck], asked: Collection[str], description: Mo
     return FitMark(
         *_BADGES[worst], lead, [each.text for each in missed if each.text], follows, [*dict.fromkeys(remedies)], caveat
     )
+
+
+def _consequence(aspect: Aspect, spread: float) -> str:
+    """Return what follows, with how much too narrow intervals are, where it is known.
+
+    Standard errors of a generalised linear model grow with the spread of the outcomes (McCullagh and Nelder 1989, section 9.2).
+    """
+    if aspect != "narrow" or not spread > 1:
+        return _CONSEQUENCES[aspect].format(times="more widely than", rule="")
+    by = formats.real(spread, 2)
+    rule = f"; as a rule of thumb, {by} times as wide would be right"
+    return _CONSEQUENCES[aspect].format(times=f"about {by} times as widely as", rule=rule)
+
+
+def _with_groups(remedy: str, groups: Mapping[str, int]) -> str:
+    """Name the columns that may be the group of a remedy, or say that there are none."""
+    if _GROUP not in remedy:
+        return remedy
+    if not groups:
+        return f"{remedy} No column of the data that the formula leaves out names groups."
+    first = next(iter(groups))
+    named = [f"`{name}` ({formats.count(levels)} levels)" for name, levels in [*groups.items()][:MOST_GROUPS]]
+    which = f"{'Columns' if len(groups) > 1 else 'The column'} of the data that may name groups: {', '.join(named)}"
+    return f"{remedy.replace(_GROUP, f'(1 | {first})')} {which}{' and more' if len(groups) > len(named) else ''}."
 
 
 def _judging() -> list[str]:

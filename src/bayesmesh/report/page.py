@@ -27,14 +27,17 @@ from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.fit_mark import mark_fit
 from bayesmesh.report.learned.section import build_learned
-from bayesmesh.report.opening import describe_setup, say_scope
+from bayesmesh.report.opening import describe_setup, say_scope, unused_levels
 from bayesmesh.report.repeat import Project, build_repeat
 from bayesmesh.report.stopping_section import build_stopping
 from bayesmesh.report.tables import Coordinate, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.time_spent import DRAWING, Phase, TimeSpent, read_time, sampling_seconds, write_ledger
-from bayesmesh.store.layout import DESCRIBED, ExperimentLayout
+from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.model_description import ModelDescription
 from bayesmesh.store.sealed import read_sealed
+
+_ORIGIN = ("experiment", "identity", "model", "kernel", "device", "mesh", "versions", "changed_environment")
+"""Attributes of the posterior that say where its draws come from; others are shown elsewhere, or are for programs."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -91,7 +94,10 @@ def write_page(
     analyses = build_analyses(layout, config)
     numbers = [number for each in analyses for number in each.section.numbers]
     description = reader.description if reader else ModelDescription()
-    fit = mark_fit([check for each in analyses for check in each.section.fit], [*requested(config)], description)
+    checks = [check for each in analyses for check in each.section.fit]
+    fit = mark_fit(
+        checks, [*requested(config)], description, unused_levels(config, reader.attributes if reader else {})
+    )
     document = render(
         "page.html",
         title=title,
@@ -152,7 +158,7 @@ def _describe_origin(layout: ExperimentLayout, reader: DrawReader | None) -> dic
     attributes = reader.attributes if reader else {}
     return {
         "specs": read_specs(layout),
-        "origin": list_facts({name: value for name, value in attributes.items() if name != DESCRIBED}),
+        "origin": list_facts({name: attributes[name] for name in _ORIGIN if attributes.get(name)}),
         "identity": str(attributes.get("identity", "")),
     }
 

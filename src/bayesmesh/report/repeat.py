@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 import subprocess
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import yaml
 
 from bayesmesh.config.declarations import declared
 from bayesmesh.config.experiment import requested
@@ -28,11 +34,13 @@ class Project:
         commit: its commit, and whether files differ from it; empty if unknown.
         locks: file that pins packages -> its sha256.
         bootstrap: whether the project installs its locks by ``tools/bootstrap.sh``.
+        repository: address from which it can be cloned; empty if unknown.
     """
 
     commit: str = ""
     locks: Mapping[str, str] = MappingProxyType({})
     bootstrap: bool = False
+    repository: str = ""
 
     def locks_for(self, device: str) -> Mapping[str, str]:
         """Return the locks, of several for devices the one for the device of the chains."""
@@ -57,14 +65,62 @@ LOCKS = (
 def describe_project(folder: Path) -> Project:
     """Return what the page says of the project in a folder."""
     locks = {name: hash_file(folder / name) for name in LOCKS if (folder / name).is_file()}
-    return Project(describe_commit(folder), locks, (folder / "tools" / "bootstrap.sh").is_file())
+    has_bootstrap = (folder / "tools" / "bootstrap.sh").is_file()
+    return Project(describe_commit(folder), locks, has_bootstrap, find_repository(folder))
+
+
+def find_repository(folder: Path) -> str:
+    """Return the address of a project's repository: as its metadata name it, or the remote ``origin`` of Git; empty if unknown.
+
+    Folders of a machine are not addresses, and names and passwords are left out.
+    """
+    named = [*_named_in_pyproject(folder / "pyproject.toml"), *_named_in_citation(folder / "CITATION.cff")]
+    for address in (*named, _ask_git(folder, "remote", "get-url", "origin")):
+        if found := _without_secrets(address):
+            return found
+    return ""
+
+
+def _without_secrets(address: str) -> str:
+    """Return an address as others may use it; empty for a folder."""
+    if re.fullmatch(r"[\w.-]+@[\w.-]+:[^\s:]+", address):
+        return address
+    parts = urlsplit(address)
+    if parts.scheme not in ("https", "http", "ssh", "git") or not parts.hostname:
+        return ""
+    user = f"{parts.username}@" if parts.scheme == "ssh" and parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}"
+
+
+def _named_in_pyproject(path: Path) -> list[str]:
+    try:
+        urls = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {}).get("urls", {})
+    except (OSError, ValueError):
+        return []
+    by_name = {str(name).lower(): str(address) for name, address in urls.items()} if isinstance(urls, Mapping) else {}
+    return [by_name[name] for name in ("repository", "source", "source code") if name in by_name]
+
+
+def _named_in_citation(path: Path) -> list[str]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    address = found.get("repository-code") if isinstance(found, Mapping) else None
+    return [address] if isinstance(address, str) else []
 
 
 def describe_commit(project: Path) -> str:
     """Return the commit of a project, and whether files differ from it; empty outside of a Git repository or without Git."""
+    return _ask_git(project, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= with changes")
+
+
+def _ask_git(project: Path, *question: str) -> str:
+    """Return what Git answers; empty if it cannot."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(project), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty= with changes"],
+            ["git", "-C", str(project), *question],
             capture_output=True, text=True, timeout=MOST_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -105,6 +161,7 @@ def build_repeat(
         "Machine of the verdict": made.get("machine"),
         "Device of the chains": device,
         "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,
+        "Repository": project.repository,
         "Commit of the project, when this page was written": project.commit,
         "Versions": ", ".join(f"{name} {value}" for name, value in versions.items()),
         **{f"sha256 of {name}": digest for name, digest in locks.items()},
@@ -143,9 +200,7 @@ def _steps(
     )
     if commit:
         note = "Files differed from this commit when the page was written. Configuration, below, has all settings of this run."
-        get = Step(
-            "In a clone of the project, take its files as they were:", f"git checkout {commit}", note if changes else ""
-        )
+        get = _get(project.repository, commit, note if changes else "")
     packages = [f"{name}=={value}" for name, value in versions.items() if name != "python"]
     python = f"Python {versions['python']}" if "python" in versions else "the same Python"
     if project.bootstrap and locks:
@@ -177,6 +232,17 @@ def _steps(
         "draws are the same bit for bit.",
     )
     return [*steps, run, same]
+
+
+def _get(repository: str, commit: str, note: str) -> Step:
+    """Return how to get the files of a commit."""
+    if not repository:
+        words = (
+            "In a clone of the project, whose address neither its metadata nor Git names, take its files as they were:"
+        )
+        return Step(words, f"git checkout {commit}", note)
+    clone = f"git clone {shlex.quote(repository)} project\ncd project\ngit checkout {commit}"
+    return Step("Take the files of the project as they were:", clone, note)
 
 
 def _data_files(config: Mapping[str, object]) -> str:

@@ -55,3 +55,20 @@ def test_doubts_are_no_refutation(asked: list[str]) -> None:
     mark = mark_fit([FitCheck("Pareto k", "warn", "High.")], asked, NONE)
     assert (mark.state, mark.badge, mark.caveat) == ("warn", "! doubtful", "")
     assert ("Add `predictive_checks: {}`" in mark.lead) == (asked == ["loo"])
+
+
+def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> None:
+    measured = FitCheck("LOO-PIT", "fail", "Too narrow.", frozenset({"narrow"}), spread=1.55)
+    (first, *_), (unmeasured, *_) = (mark_fit([each], BOTH, NONE).consequences for each in (measured, NARROW))
+    assert first.startswith("Outcomes scatter about 1.6 times as widely as the model allows.")
+    assert first.endswith("as a rule of thumb, 1.6 times as wide would be right.")
+    assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
+    assert unmeasured.endswith("likely too narrow.")
+
+
+def test_a_proposed_group_is_one_of_the_columns() -> None:
+    model = ModelDescription(remedies={"narrow": "Try `(1 | group)`."})
+    (named,) = mark_fit([NARROW], BOTH, model, {"site": 12, "town": 3}).remedies
+    assert named == "Try `(1 | site)`. Columns of the data that may name groups: `site` (12 levels), `town` (3 levels)."
+    (none,) = mark_fit([NARROW], BOTH, model).remedies
+    assert none == "Try `(1 | group)`. No column of the data that the formula leaves out names groups."

@@ -158,7 +158,8 @@ def test_page_needs_nothing_beside_it(whole_page: str) -> None:
 def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: ExperimentLayout) -> None:
     write_receipts(complete.results, "diagnose everything", [complete.verdict])
     manifest = complete.results / "data" / "digits" / "sharded.json"
-    project = Project("abc123 with changes", {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}, bootstrap=True)
+    locks = {"envs/cuda.txt": "1f2e", "envs/cpu.txt": "3d4c"}
+    project = Project("abc123 with changes", locks, bootstrap=True, repository="https://host.example/a.git")
     config = {"sampling": {"seed": 77}, "data": {"files": ["data/a.csv"]}}
     path = write_page(complete, config, "T", "", manifest, ReportSettings(num_traces=1), project)
     page = path.read_text(encoding="utf-8")
@@ -166,7 +167,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     receipt = json.loads(receipt_file(complete.verdict).read_text())
     for said in (
         "snakemake --cores all everything",
-        "git checkout abc123",
+        "git clone https://host.example/a.git project cd project git checkout abc123",
         "Put the data in their place (data/a.csv)",
         "Files differed from this commit",
         "With Python 3.12.1, install the packages of the lock: tools/bootstrap.sh cuda",
@@ -198,6 +199,17 @@ def test_the_commit_is_that_of_the_project(tmp_path: Path) -> None:
     subprocess.run(["git", "-C", str(tmp_path), "add", "file"], check=True)
     assert describe_commit(tmp_path) == f"{commit} with changes"
     (tmp_path / "uv.lock").write_text("")
+    assert describe_project(tmp_path).repository == ""
+    subprocess.run(
+        ["git", "-C", str(tmp_path), "remote", "add", "origin", "https://me:secret@host.example/a/b.git"], check=True
+    )
+    assert describe_project(tmp_path).repository == "https://host.example/a/b.git"
+    subprocess.run(["git", "-C", str(tmp_path), "remote", "set-url", "origin", str(tmp_path)], check=True)
+    assert describe_project(tmp_path).repository == "", "a folder is not an address for others"
+    (tmp_path / "CITATION.cff").write_text("repository-code: ssh://git:secret@host.example:22/c")
+    assert describe_project(tmp_path).repository == "ssh://git@host.example:22/c"
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://host.example/d"')
+    assert describe_project(tmp_path).repository == "https://host.example/d"
     assert describe_project(tmp_path).locks == {"uv.lock": hashlib.sha256(b"").hexdigest()}
 
 

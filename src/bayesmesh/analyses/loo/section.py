@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from scipy.stats import norm
 
 from bayesmesh.analyses.loo.sums import read_sums
-from bayesmesh.diagnostics.uniformity import assess_uniformity
+from bayesmesh.diagnostics.uniformity import NUM_SIMULATIONS, assess_uniformity
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.fit_check import Aspect, FitCheck
@@ -23,6 +24,9 @@ MOST_POINTS = 2_000
 
 LEVEL = 0.01
 """Of the test of calibration."""
+
+INTERVAL = 0.9
+"""Probability of the predictive intervals whose outcomes are counted."""
 
 MOST_REFITS = 20
 """Rows without each of which it is suggested to sample again."""
@@ -64,25 +68,41 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         of_rows = f"of {formats.count(sums['num_rows'])} rows"
         numbers.append(KeyNumber("Rows with high Pareto k", formats.count(num_high), of_rows, "warn"))
     if sums["pit_p_value"] < LEVEL:
-        numbers.append(
-            KeyNumber("Calibration", "missed", f"LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)}", "warn")
-        )
-    return Section(body, numbers, fit_checks(sums, [*filter(None, impossible)]))
+        numbers.append(KeyNumber("Calibration", "missed", f"LOO-PIT, {_p_value(sums)}", "warn"))
+    return Section(body, numbers, fit_checks(sums, [*filter(None, impossible)], share_inside(scores)))
 
 
-def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = ()) -> list[FitCheck]:
+def share_inside(scores: RowScores) -> float:
+    """Return the share of outcomes within their 90% predictive intervals, from LOO-PIT; NaN without it."""
+    known = np.zeros(0) if scores.pit is None else scores.pit[np.isfinite(scores.pit)]
+    return float((np.abs(known - 0.5) <= INTERVAL / 2).mean()) if len(known) else math.nan
+
+
+def spread_of(inside: float) -> float:
+    """Return how many times as wide as predicted a normal outcome scatters, of which 90% intervals hold a share; NaN if none or all.
+
+    >>> round(spread_of(0.9), 3), round(spread_of(0.7102), 2)
+    (1.0, 1.55)
+    """
+    return float(norm.ppf((1 + INTERVAL) / 2) / norm.ppf((1 + inside) / 2)) if 0 < inside < 1 else math.nan
+
+
+def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = (), inside: float = math.nan) -> list[FitCheck]:
     """Return what the sums say about the fit of the model.
 
     Args:
         sums: see `bayesmesh.analyses.loo.sums.COLUMNS`.
         impossible: sentences on outcomes that have no finite score.
+        inside: share of outcomes within their 90% predictive intervals, or NaN.
     """
     checks = [FitCheck("outcomes without a finite score", "fail", text) for text in impossible]
     if not math.isnan(sums["pit_p_value"]):
         refuted, words = _misplaced(sums)
         is_missed = sums["pit_p_value"] < LEVEL
-        text = f"Predicted from all other rows, {words} (LOO-PIT, p = {formats.real(sums['pit_p_value'], 2)})."
-        checks.append(FitCheck("LOO-PIT", "fail", text, refuted) if is_missed else FitCheck("LOO-PIT", "pass"))
+        text = f"Predicted from all other rows, {words}{_say_inside(inside)} (LOO-PIT, {_p_value(sums)})."
+        spread = spread_of(inside) if refuted & {"narrow", "wide"} else math.nan
+        missed = FitCheck("LOO-PIT", "fail", text, refuted, spread=spread)
+        checks.append(missed if is_missed else FitCheck("LOO-PIT", "pass"))
     if _has_excess(sums):
         checks.append(FitCheck("effective parameters", "warn", _flexibility(sums)))
     if num_high := sums["num_high_k"]:
@@ -94,6 +114,18 @@ def fit_checks(sums: Mapping[str, float], impossible: Sequence[str] = ()) -> lis
     else:
         checks.append(FitCheck("Pareto k", "pass"))
     return checks
+
+
+def _say_inside(inside: float) -> str:
+    return (
+        ""
+        if math.isnan(inside)
+        else f": intervals that should hold 90% of the outcomes hold {formats.share(inside, 0)}"
+    )
+
+
+def _p_value(sums: Mapping[str, float]) -> str:
+    return f"p {formats.p_value(sums['pit_p_value'], 1 / (1 + NUM_SIMULATIONS), sign='= ')}"
 
 
 def describe(files: Mapping[str, Path]) -> str:
@@ -126,7 +158,8 @@ def sentences(sums: Mapping[str, float], scores: RowScores | None = None) -> lis
             f"Rows that were not used for the fit have {formats.real(held[0])} ± {formats.real(held[1], 2)} nats on average "
             f"({formats.count(sums['held_out_rows'])} rows)."
         )
-    return [*filter(None, (*said, _trust(sums), _refits(sums, scores), _calibration(sums)))]
+    inside = math.nan if scores is None else share_inside(scores)
+    return [*filter(None, (*said, _trust(sums), _refits(sums, scores), _calibration(sums, inside)))]
 
 
 def _has_excess(sums: Mapping[str, float]) -> bool:
@@ -192,7 +225,7 @@ def _refits(sums: Mapping[str, float], scores: RowScores | None) -> str:
     return " ".join(said)
 
 
-def _calibration(sums: Mapping[str, float]) -> str:
+def _calibration(sums: Mapping[str, float], inside: float) -> str:
     """Say whether outcomes lie where their predictions say; empty for classes."""
     p_value = sums["pit_p_value"]
     if math.isnan(p_value):
@@ -200,11 +233,11 @@ def _calibration(sums: Mapping[str, float]) -> str:
     if p_value >= LEVEL:
         return (
             "Outcomes lie where they were predicted: their places in the predictive distributions (LOO-PIT) are compatible with a uniform "
-            f"distribution (p = {formats.real(p_value, 2)})."
+            f"distribution ({_p_value(sums)}){_say_inside(inside)}."
         )
     return (
         "The predictive distributions are wrong: the places of the outcomes in them (LOO-PIT) are not uniform "
-        f"(p = {formats.real(p_value, 2)}); {_misplaced(sums)[1]}."
+        f"({_p_value(sums)}); {_misplaced(sums)[1]}{_say_inside(inside)}."
     )
 
 
@@ -239,7 +272,7 @@ def draw_pit(pit: np.ndarray) -> Panel:
         axes.set_ylabel("share of rows below, minus uniform")
 
     note = f"If the model is right, the whole line lies within the band with {formats.share(1 - LEVEL, 0)} probability."
-    label = f"Distribution function of LOO-PIT less the uniform one, p = {found.p_value:.2g}"
+    label = f"Distribution function of LOO-PIT less the uniform one, p {formats.p_value(found.p_value, 1 / (1 + NUM_SIMULATIONS), sign='= ')}"
     return draw("loo-pit", plot, size=(520, 240), label=label, title="Calibration", note=note)
 
 

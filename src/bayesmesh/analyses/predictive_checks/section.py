@@ -57,7 +57,7 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         places = [i for i in order if chosen[i]][:MOST_PANELS]
         return [draw_quantity(table.iloc[i], values[:, i]) for i in sorted(places)]
 
-    rows = table.to_dict("records")
+    rows = [{**row, "p": _p_text(row, len(values))} for row in table.to_dict("records")]
     bins = read_bins(files["bins.csv"])
     body = render(
         Path(__file__).with_name("section.html"),
@@ -71,6 +71,11 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
         "Predictive checks missed", f"{len(missed)} of {len(table)}", ", ".join(missed), "warn" if missed else ""
     )
     return Section(body, [number], [fit_check(table)])
+
+
+def _p_text(row: Mapping[Hashable, Any], num_simulated: int) -> str:
+    sides = 1 if row["quantity"] in OF_RESIDUALS else 2
+    return formats.p_value(row["p_value"], sides / (num_simulated + 1))
 
 
 ASPECTS: Mapping[str, tuple[Aspect, Aspect]] = {

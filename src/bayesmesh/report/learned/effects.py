@@ -12,7 +12,8 @@ from bayesmesh.store.model_description import Effects
 
 MOST_SENTENCES = 4
 
-_DIGITS = 3
+_SMALL = (0.5, 2.0)
+"""Factors between which a change is said in percent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,13 @@ class ShownChange:
     low: float
     high: float
     side: int
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Median and ends of the interval, to a tenth of its width."""
+        error = (self.high - self.low) / 10
+        median, low, high = (formats.to_error(value, error) for value in (self.median, self.low, self.high))
+        return median, low, high
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,14 +72,14 @@ def build_effects(effects: Effects | None, estimates: Sequence[Estimate], *, may
     if effects is None:
         return None
     rows: list[ShownChange] = []
-    spoken: dict[tuple[str, str], ShownChange] = {}
+    spoken: dict[tuple[str, str], list[ShownChange]] = {}
     for each in estimates:
         for change in effects.changes:
             level = _level_of(each, change.summary, change.entry)
             if level is not None and math.isfinite(each.median):
                 row = _change(effects, change.words, change.factor, each, effects.of.replace("{level}", level))
                 rows.append(row)
-                spoken.setdefault((change.summary, each.item.label), row)
+                spoken.setdefault((change.summary, each.item.label), []).append(row)
     if not rows:
         return None
     is_ratio, of = effects.scale == "ratio", {row.of for row in rows}
@@ -106,14 +114,16 @@ def _change(effects: Effects, words: str, factor: float, each: Estimate, of: str
     return ShownChange(words, of, median, low, high, side)
 
 
-def _sentences(rows: Sequence[ShownChange], *, is_ratio: bool) -> list[str]:
-    """Return sentences on the changes whose interval excludes no effect, and how many there are besides."""
-    clear = [row for row in rows if row.side]
-    said = []
-    for row in clear[:MOST_SENTENCES]:
-        median, low, high = (formats.real(value, _DIGITS) for value in (row.median, row.low, row.high))
-        what = f"multiplies {row.of} by {median}" if is_ratio else f"adds {median} to {row.of}"
-        said.append(f"{row.words[0].upper()}{row.words[1:]} {what} (90% interval {low} to {high}).")
+def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> list[str]:
+    """Return sentences on the changes whose interval excludes no effect, and how many there are besides.
+
+    Args:
+        changes: of one coefficient each, which have the same side.
+        is_ratio: whether changes multiply.
+    """
+    rows = [several[0] for several in changes]
+    clear = [several for several in changes if several[0].side]
+    said = [_sentence(several, is_ratio=is_ratio) for several in clear[:MOST_SENTENCES]]
     of = rows[0].of if len({row.of for row in rows}) == 1 else "them"
     rest, none = len(clear) - len(said), len(rows) - len(clear)
     if rest:
@@ -127,6 +137,32 @@ def _sentences(rows: Sequence[ShownChange], *, is_ratio: bool) -> list[str]:
             )
         said.append(f"{which} {1 if is_ratio else 0}: the data do not say {does} {of}.")
     return said
+
+
+def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:
+    """Return what changes of one predictor do, in percent where they are small."""
+    first = changes[0]
+    as_share = is_ratio and all(_SMALL[0] < end < _SMALL[1] for each in changes for end in (each.low, each.high))
+    if as_share:
+        verb, to = f"{'raises' if first.side > 0 else 'lowers'} {first.of} by", ""
+    else:
+        verb, to = (f"multiplies {first.of} by", "") if is_ratio else ("adds", f" to {first.of}")
+    parts = []
+    for n, each in enumerate(changes):
+        median, low, high = _shares(each) if as_share else each.texts
+        interval = f"{'90% interval ' if n == 0 else ''}{low} to {high}"
+        parts.append(
+            f"{each.words} {verb if n == 0 else 'by' if is_ratio else 'adds'} {median}{to if n == 0 else ''} ({interval})"
+        )
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _shares(row: ShownChange) -> list[str]:
+    """Return by how much a change raises or lowers, and the ends of the interval, the lower first."""
+    ends = sorted([row.side * (row.low - 1), row.side * (row.high - 1)])
+    values = [row.side * (row.median - 1), *ends]
+    return [f"{formats.to_error(100 * value, 10 * (ends[1] - ends[0]))}%" for value in values]
 
 
 def meanings_of(names: Sequence[str], meanings: Mapping[str, str]) -> list[tuple[str, str]]:

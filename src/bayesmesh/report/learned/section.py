@@ -207,18 +207,24 @@ def _figures(
     """Return densities of a few coordinates, or a forest, with all intervals where it cannot show them."""
     name, heading = f"learned-{number}", finding.heading or "quantities"
     is_many = len(finding.coordinates) > len(rows)
+    # An intercept is compared with nothing and far from the others: it has a panel and no place on their axis.
+    is_compared = any(each.reference is not None for each in rows)
+    apart = [each for each in rows if is_compared and each.reference is None]
+    half = [each for each in rows[: (MOST_ROWS - 4) // 2] if each not in apart]
+    every, rows = rows, [each for each in rows if each not in apart]
     if not is_many and (len(rows) <= FEW or not _share_scale(rows)):
-        return _densities(name, finding, rows[:MOST_DENSITIES], reader), []
+        return _densities(name, finding, every[:MOST_DENSITIES], reader), []
     names = [finding.names[each.item.label] for each in rows]
     if level_rows:
         names = [
             f"{name} ({formats.count(level_rows[each.item.label])})" for name, each in zip(names, rows, strict=True)
         ]
-    gap = (MOST_ROWS - 4) // 2 if is_many else 0
+    gap = len(half) if is_many else 0
     panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
-    if is_many and len(estimates) > len(rows):
-        panels.append(draw_all(f"{name}-all", estimates, f"All {len(estimates)} 90% intervals by mean: {heading}"))
-    return [], panels
+    if is_many and len(estimates) > len(every):
+        others = [each for each in estimates if not is_compared or each.reference is not None]
+        panels.append(draw_all(f"{name}-all", others, f"All {len(others)} 90% intervals by mean: {heading}"))
+    return _densities(name, finding, apart[:MOST_DENSITIES], reader), panels
 
 
 def _densities(name: str, finding: Finding, rows: Sequence[Estimate], reader: DrawReader) -> list[Panel]:

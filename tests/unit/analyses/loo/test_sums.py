@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from bayesmesh.analyses.loo.section import build_section, fit_checks, rows_by_k, rows_by_score, sentences
+from bayesmesh.analyses.loo.section import build_section, fit_checks, rows_by_k, rows_by_score, sentences, share_inside
 from bayesmesh.analyses.loo.sums import COLUMNS, read_sums, summarise, write_sums
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import StoreError
@@ -81,3 +82,16 @@ def test_without_a_table_there_is_nothing_and_another_number_of_rows_is_damage(t
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     with pytest.raises(StoreError, match="2 rows instead of one"):
         read_sums(path)
+
+
+def test_too_narrow_predictions_say_how_many_outcomes_they_hold() -> None:
+    pit = norm.cdf(1.5 * norm.ppf((np.arange(400) + 0.5) / 400))
+    scores = RowScores(
+        np.full(400, -1.0), "d", True, 1000, pareto_k=np.zeros(400), effective_parameters=np.zeros(400), mcse=np.zeros(400),
+        pit=pit,
+    )  # fmt: skip
+    inside = share_inside(scores)
+    assert inside == pytest.approx(0.7275, abs=0.01)
+    check = next(each for each in fit_checks(summarise(scores, None), inside=inside) if each.name == "LOO-PIT")
+    assert check.spread == pytest.approx(1.5, abs=0.03)
+    assert "intervals that should hold 90% of the outcomes hold 72% (LOO-PIT, p ≤ 0.00025)" in check.text

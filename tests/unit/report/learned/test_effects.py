@@ -33,17 +33,28 @@ def test_a_ratio_is_the_exponential_of_each_quantile() -> None:
     assert (shown.verb, shown.has_of) == ("Multiplies the mean of y by", False)
     assert twice.median == pytest.approx(dose.median**2)
     assert shown.sentences == [
-        "One more unit of dose multiplies the mean of y by 1.22 (90% interval 1.11 to 1.35).",
+        "One more unit of dose raises the mean of y by 22% (90% interval 11% to 35%); one more unit of dose by 49% (22% to 82%).",
         "The interval of the other change contains 1: the data do not say whether it raises or lowers the mean of y.",
     ]
     assert build_effects(effects, ESTIMATES, may_speak=False).sentences == []
+
+
+def test_a_small_effect_has_the_digits_that_tell_it_from_none_and_a_large_one_is_a_factor() -> None:
+    effects = Effects(scale="ratio", of="the mean of y", changes=(DOSE,))
+    small = build_effects(effects, [estimate("dose", -0.0149, -0.0122, -0.0094)], may_speak=True)
+    large = build_effects(effects, [estimate("dose", 0.9, 1.0, 1.1)], may_speak=True)
+    assert small is not None
+    assert large is not None
+    assert small.sentences == ["One more unit of dose lowers the mean of y by 1.21% (90% interval 0.94% to 1.48%)."]
+    assert small.rows[0].texts == ("0.9879", "0.9852", "0.9906")
+    assert large.sentences == ["One more unit of dose multiplies the mean of y by 2.72 (90% interval 2.46 to 3.00)."]
 
 
 def test_a_difference_is_added_and_levels_of_the_outcome_are_named() -> None:
     effects = Effects(scale="difference", of="the mean of y", changes=(DOSE,))
     shown = build_effects(effects, ESTIMATES, may_speak=True)
     assert shown is not None
-    assert shown.sentences == ["One more unit of dose adds 0.200 to the mean of y (90% interval 0.100 to 0.300)."]
+    assert shown.sentences == ["One more unit of dose adds 0.20 to the mean of y (90% interval 0.10 to 0.30)."]
     effects = Effects(scale="ratio", of="the odds of {level} against a", changes=(DOSE,))
     shown = build_effects(
         effects, [estimate("dose,b", 0.1, 0.2, 0.3), estimate("dose,c", 0.1, 0.2, 0.3)], may_speak=True

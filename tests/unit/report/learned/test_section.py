@@ -73,6 +73,27 @@ def test_few_coordinates_have_densities_and_many_a_forest_of_their_extremes(buil
     assert [item.variable for item in found.others] == ["unused"]
 
 
+def test_an_intercept_does_not_stretch_the_axis_of_the_other_coefficients(tmp_path: Path) -> None:
+    b = np.random.default_rng(3).normal([500.0, 1.0, 2.0, 3.0, 4.0], 0.5, (4, 300, 5))
+    layout = ExperimentLayout(tmp_path, "one")
+    root = open_group(layout.posterior, "w")
+    root.attrs["shown"] = [{"name": "b", "heading": "Coefficients", "reference": 0.0, "apart": ["intercept"]}]
+    write_array(root.require_group("summaries"), "b", b, ("chain", "draw", "column"))
+    write_texts(root["summaries"], "column", ["intercept", "u", "v", "w", "x"], ["column"])
+    write_array(root.require_group("posterior"), "unused", b[..., 0], ("chain", "draw"))
+    write_array(root.require_group("sample_stats"), "lp", b[..., 0], ("chain", "draw"))
+    root["sample_stats"].attrs["statistics"] = []
+    verdict = diagnose(layout.posterior, GateSettings(), layout)
+    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries)
+    found = build_learned(coordinates, verdict, DrawReader(layout.posterior))
+    assert found is not None
+    (coefficients,) = found.findings
+    assert [panel.title for panel in coefficients.densities] == ["intercept"]
+    (forest,) = coefficients.panels
+    assert "intercept" not in forest.svg
+    assert len(coefficients.rows) == 5, "the table has it"
+
+
 def test_effects_of_levels_are_in_another_unit_in_natural_order_with_their_rows(tmp_path: Path) -> None:
     levels = ["site 1", "site 10", "site 2"]
     effects = np.random.default_rng(3).normal([1.0, 2.0, 3.0], 0.1, (4, 300, 3))
