@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from bayesmesh.figures.fit_check import FitCheck
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bayesmesh.figures.canvas import Panel
 
 _MACROS = Path(__file__).parent / "templates"
 
@@ -35,6 +37,19 @@ class KeyNumber:
 
 
 @dataclasses.dataclass(frozen=True)
+class FiguresByColumn:
+    """Figures that the page draws of the columns that it chooses.
+
+    Attributes:
+        draw: column -> figure, from the name of the outcome.
+        note: how to read all of them.
+    """
+
+    draw: Mapping[str, Callable[[str], Panel]]
+    note: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Section:
     """A section of a page; the page adds the heading.
 
@@ -42,11 +57,13 @@ class Section:
         body: HTML.
         numbers: numbers to show below the verdict.
         fit: what it says about the fit of the model, for the mark beside the verdict.
+        by_column: figures of the outcome by columns of the data.
     """
 
     body: Markup
     numbers: Sequence[KeyNumber] = ()
     fit: Sequence[FitCheck] = ()
+    by_column: FiguresByColumn | None = None
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from bayesmesh.report.convergence_section import NUM_WORST, build_convergence
 from bayesmesh.report.draw_summaries import DrawReader
 from bayesmesh.report.fact_rows import list_facts, tabulate_facts
 from bayesmesh.report.fit_mark import mark_fit
+from bayesmesh.report.learned.outcomes import choose_outcomes
 from bayesmesh.report.learned.section import build_learned
 from bayesmesh.report.opening import describe_setup, say_scope, unused_levels
 from bayesmesh.report.repeat import Project, build_repeat
@@ -111,6 +112,7 @@ def write_page(
         fit=fit,
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
         learned=build_learned(coordinates, verdict, reader, _image_shape(config)),
+        outcomes=choose_outcomes([each.section for each in analyses], config),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces, description.meanings),
         least_efficient=read_least_efficient(layout.efficiency, NUM_WORST),
         datasets=read_verdicts(layout.verdicts) if verdict.datasets else [],

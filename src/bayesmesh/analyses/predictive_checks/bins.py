@@ -20,6 +20,9 @@ MOST_LEVELS = 200
 
 MOST_VARIABLES = 32
 
+MIDDLE = (0.05, 0.95)
+"""Quantiles between which the middle 90% of the outcomes of a bin lie, and predictive intervals of single rows."""
+
 MIN_ROWS = 2 * BIN_ROWS
 """Fewest rows that are binned."""
 
@@ -36,12 +39,16 @@ class Variable(NamedTuple):
     Attributes:
         name: of the column.
         codes: (row,) int16, bin of each row; -1 for none.
-        labels: one for each bin.
+        labels: one for each bin, in the unit of the table.
+        at: mean of the numbers in each bin; empty for levels.
+        middle: (bin, 2), quantiles of the outcome in each bin between which the middle 90% lie; empty where they were not computed.
     """
 
     name: str
     codes: Int[np.ndarray, " row"]
     labels: tuple[str, ...]
+    at: tuple[float, ...] = ()
+    middle: tuple[tuple[float, float], ...] = ()
 
 
 def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | None:
@@ -68,7 +75,10 @@ def bin_numbers(name: str, values: Shaped[np.ndarray, " row"]) -> Variable | Non
     if len(labels) < 2:
         return None
     codes = np.where(is_known, np.searchsorted(edges, values, side="right"), -1)
-    return Variable(name, codes.astype(np.int16), tuple(labels))
+    inside = codes[is_known]
+    sums, counts = (np.bincount(inside, weights, len(labels)) for weights in (known, None))
+    at = np.divide(sums, counts, out=np.full(len(labels), np.nan), where=counts > 0)
+    return Variable(name, codes.astype(np.int16), tuple(labels), tuple(at.tolist()))
 
 
 def bin_levels(name: str, codes: Int[np.ndarray, " row"], levels: tuple[str, ...]) -> Variable | None:
@@ -110,12 +120,22 @@ def bin_columns(shards: Shards, outcome: Shaped[np.ndarray, " row"]) -> list[Var
             if about is not None and about.kind == "category":
                 made = bin_levels(column.label, in_order, about.levels)
             else:
-                made = bin_numbers(column.label, in_order)
+                in_unit = in_order if about is None else in_order * about.scale + about.mean
+                made = bin_numbers(column.label, in_unit)
             if made is not None:
-                found.append(made)
+                found.append(made._replace(middle=_middle(made, outcome)))
         if len(found) == MOST_VARIABLES:
             break
     return found
+
+
+def _middle(variable: Variable, outcome: Shaped[np.ndarray, " row"]) -> tuple[tuple[float, float], ...]:
+    """Return `Variable.middle`."""
+    in_order = outcome[np.lexsort((outcome, variable.codes))].astype(np.float64)
+    ends = np.searchsorted(np.sort(variable.codes), np.arange(len(variable.labels) + 1))
+    parts = [in_order[start:stop] for start, stop in itertools.pairwise(ends)]
+    found = [np.quantile(part, MIDDLE) if len(part) else np.full(2, np.nan) for part in parts]
+    return tuple((float(low), float(high)) for low, high in found)
 
 
 class _Column(NamedTuple):

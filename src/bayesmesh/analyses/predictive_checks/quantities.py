@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -15,8 +16,39 @@ LEVEL = 0.04
 
 MOST_CLASSES = 20
 
+OF_CLASS = "share of class "
+"""Beginning of the names of quantities of classes."""
+
 FITTED = "(predicted)"
 """Variable of bins that holds the predicted mean."""
+
+
+class Bin(NamedTuple):
+    """The rows of one bin of a variable, for the calibration plot.
+
+    Attributes:
+        variable, label: of the bin.
+        num_rows: rows in it.
+        predicted: their predicted mean outcome, or probability of a class.
+        observed: their observed mean outcome, or share of rows in it.
+        low, high: band that holds the observed values of all bins of the variable together with 95% probability.
+        at: mean of the variable; NaN of levels.
+        interval_low, interval_high: ends of the 90% predictive intervals of rows, as means; NaN where an outcome is 0 or 1.
+        middle_low, middle_high: quantiles between which 90% of the observed outcomes lie, likewise.
+    """
+
+    variable: str
+    label: str
+    num_rows: int
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    at: float = math.nan
+    interval_low: float = math.nan
+    interval_high: float = math.nan
+    middle_low: float = math.nan
+    middle_high: float = math.nan
 
 
 def sum_powers(values: Float[np.ndarray, "draw value"], centre: float, scale: float) -> Float[np.ndarray, "draw sum"]:

@@ -6,36 +6,16 @@ each is 1 or 0, minus its probability.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from bayesmesh.analyses.predictive_checks.bins import Variable, bin_numbers
-from bayesmesh.analyses.predictive_checks.quantities import FITTED, MOST_CLASSES, Kind
+from bayesmesh.analyses.predictive_checks.bins import MIDDLE, Variable, bin_numbers
+from bayesmesh.analyses.predictive_checks.quantities import FITTED, MOST_CLASSES, Bin, Kind
 
 LEVEL_OF_BANDS = 0.95
-
-
-class Bin(NamedTuple):
-    """The rows of one bin of a variable, for the calibration plot.
-
-    Attributes:
-        variable, label: of the bin.
-        num_rows: rows in it.
-        predicted: their predicted mean outcome, or probability of a class.
-        observed: their observed mean outcome, or share of rows in it.
-        low, high: band that holds the observed values of all bins of the variable together with 95% probability.
-    """
-
-    variable: str
-    label: str
-    num_rows: int
-    predicted: float
-    observed: float
-    low: float
-    high: float
 
 
 class Residuals:
@@ -50,6 +30,7 @@ class Residuals:
     def __init__(self, kind: Kind, variables: Sequence[Variable], num_classes: int = 0) -> None:
         self._kind, self._columns = kind, list(variables)
         self._num_parts = min(num_classes, MOST_CLASSES) if kind == "class" else 1
+        self._has_intervals = kind in ("real", "whole")
         self._edges: np.ndarray | None = None
         self._sums: dict[tuple[str, int], np.ndarray] = {}
 
@@ -74,12 +55,14 @@ class Residuals:
             values = self._part(every, part)
             mean, scale = _predicted(values[1:], self._kind)
             residual = (values - mean) / scale
+            ends = np.quantile(values[1:], MIDDLE, axis=0) if self._has_intervals else np.full((2, len(mean)), np.nan)
+            of_rows = (residual, values, np.stack([mean, *ends]))
             if self._edges.size:
                 codes = np.searchsorted(self._edges, mean, side="right")
-                self._add_to((FITTED, 0), codes, len(self._edges) + 1, (residual, values, mean))
+                self._add_to((FITTED, 0), codes, len(self._edges) + 1, of_rows)
             for column in self._columns:
                 codes = column.codes[start : start + len(mean)]
-                self._add_to((column.name, part), codes, len(column.labels), (residual, values, mean))
+                self._add_to((column.name, part), codes, len(column.labels), of_rows)
 
     def _part(self, every: Shaped[np.ndarray, "set row"], part: int) -> Float[np.ndarray, "set row"]:
         """Return the outcomes, or of classes whether they are a certain one."""
@@ -88,15 +71,16 @@ class Residuals:
     def _add_to(
         self, key: tuple[str, int], codes: np.ndarray, num_bins: int, of_rows: tuple[np.ndarray, np.ndarray, np.ndarray]
     ) -> None:
-        """Add, for each bin: sums of residuals, of outcomes, of squared and fourth powers of residuals, rows, predicted means."""
-        residual, values, mean = of_rows
-        is_in = np.zeros((len(mean), num_bins))
+        """Add, for each bin: sums of residuals, of squared residuals, of outcomes, of fourth powers of residuals, rows, predicted
+        means, and ends of predictive intervals."""
+        residual, values, predicted = of_rows
+        is_in = np.zeros((values.shape[1], num_bins))
         at = np.flatnonzero(codes >= 0)
         is_in[at, codes[at]] = 1.0
         square = np.square(residual)
         sums = np.stack([residual @ is_in, square @ is_in, values @ is_in, np.square(square) @ is_in])
-        about = np.stack([is_in.sum(axis=0), mean @ is_in])
-        found = np.concatenate([sums, np.broadcast_to(about[:, None], (2, *sums.shape[1:]))])
+        about = np.stack([is_in.sum(axis=0), *(predicted @ is_in)])
+        found = np.concatenate([sums, np.broadcast_to(about[:, None], (len(about), *sums.shape[1:]))])
         self._sums[key] = self._sums[key] + found if key in self._sums else found
 
     def quantities(self) -> tuple[dict[str, Float[np.ndarray, " set"]], dict[str, str]]:
@@ -107,7 +91,7 @@ class Residuals:
         found: dict[str, np.ndarray] = {}
         worst: dict[str, str] = {}
         of_kind = {"residuals": _of_means}
-        if self._kind in ("real", "whole"):
+        if self._has_intervals:
             of_kind["spread of residuals"] = _of_spreads
         names = [each.name for each in self._columns if (each.name, 0) in self._sums]
         for quantity, measure in of_kind.items():
@@ -133,7 +117,8 @@ class Residuals:
             if parts:
                 worst = int(np.argmax([_of_means(each)[0] for each in parts]))
                 of = f" (class {worst})" if self._kind == "class" else ""
-                found += _bins_of(column.name, [f"{label}{of}" for label in column.labels], parts[worst])
+                made = _bins_of(column.name, [f"{label}{of}" for label in column.labels], parts[worst])
+                found += _with_values(made, column, has_middle=self._has_intervals)
         return found
 
 
@@ -151,8 +136,21 @@ def _bins_of(name: str, labels: Sequence[str], sums: Float[np.ndarray, "sum set 
     used = np.flatnonzero(num_rows > 0).tolist()
     of_sets, predicted = sums[2][:, used] / num_rows[used], sums[5, 0, used] / num_rows[used]
     low, high = simultaneous_band(of_sets[1:])
-    numbers = np.stack([predicted, of_sets[0], low, high], axis=1).tolist()
+    ends = sums[6:8, 0][:, used] / num_rows[used]
+    numbers = np.stack([predicted, of_sets[0], low, high, np.full(len(used), np.nan), *ends], axis=1).tolist()
     return [Bin(name, labels[i], int(num_rows[i]), *each) for i, each in zip(used, numbers, strict=True)]
+
+
+def _with_values(bins: Sequence[Bin], column: Variable, *, has_middle: bool) -> list[Bin]:
+    """Add where bins lie, and where their outcomes do."""
+    place = {label: i for i, label in enumerate(column.labels)}
+    found = []
+    for each in bins:
+        i = place.get(each.label, -1)
+        at = column.at[i] if column.at and i >= 0 else math.nan
+        low, high = column.middle[i] if has_middle and column.middle and i >= 0 else (math.nan, math.nan)
+        found.append(each._replace(at=at, middle_low=low, middle_high=high))
+    return found
 
 
 def _predicted(

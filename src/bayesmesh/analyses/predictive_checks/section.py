@@ -11,7 +11,8 @@ import pandas as pd
 import zarr
 from matplotlib.axes import Axes
 
-from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL
+from bayesmesh.analyses.predictive_checks.outcome_figures import figures_by_column
+from bayesmesh.analyses.predictive_checks.quantities import FITTED, LEVEL, OF_CLASS, Bin
 from bayesmesh.errors import StoreError
 from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
@@ -21,7 +22,7 @@ from bayesmesh.figures.sections import KeyNumber, Section, render
 from bayesmesh.store.arrays import open_group, read_part
 
 NUMBERS = ("observed", "simulated_mean", "low", "high", "p_value")
-BIN_NUMBERS = ("num_rows", "predicted", "observed", "low", "high")
+BIN_NUMBERS = tuple(name for name in Bin._fields if name not in ("variable", "label"))
 
 MOST_PANELS = 6
 
@@ -70,7 +71,8 @@ def build_section(files: Mapping[str, Path]) -> Section | None:
     number = KeyNumber(
         "Predictive checks missed", f"{len(missed)} of {len(table)}", ", ".join(missed), "warn" if missed else ""
     )
-    return Section(body, [number], [fit_check(table)])
+    is_class = bool(table["quantity"].str.startswith(OF_CLASS).any())
+    return Section(body, [number], [fit_check(table)], figures_by_column(bins, is_class=is_class))
 
 
 def _p_text(row: Mapping[Hashable, Any], num_simulated: int) -> str:

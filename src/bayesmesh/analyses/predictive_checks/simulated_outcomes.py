@@ -18,6 +18,8 @@ from bayesmesh.analyses.predictive_checks.bins import Variable, bin_columns
 from bayesmesh.analyses.predictive_checks.quantities import (
     LEVEL,
     MOST_CLASSES,
+    OF_CLASS,
+    Bin,
     Kind,
     add_sums,
     kind_of,
@@ -26,7 +28,7 @@ from bayesmesh.analyses.predictive_checks.quantities import (
     quantities_of,
     sum_powers,
 )
-from bayesmesh.analyses.predictive_checks.residuals import Bin, Residuals
+from bayesmesh.analyses.predictive_checks.residuals import Residuals
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import atomic_folder, write_text
 from bayesmesh.models.base import Latents, Model, Predictive, Rows
@@ -216,7 +218,7 @@ class _Simulator:
             # The rarest classes of very many are left out.
             shares = sums / sums.sum(axis=1, keepdims=True)
             shown = np.sort(np.argsort(-shares[0], kind="stable")[:MOST_CLASSES])
-            values = {f"share of class {code}": shares[:, code] for code in shown}
+            values = {f"{OF_CLASS}{code}": shares[:, code] for code in shown}
         else:
             values = quantities_of(sums, self._kind, self._centre, self._scale)
         if self._residuals is None:

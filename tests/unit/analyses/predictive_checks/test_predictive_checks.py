@@ -23,6 +23,7 @@ from bayesmesh.data.shards import Shards
 from bayesmesh.models.gaussian import Gaussian
 from bayesmesh.models.gaussian import Options as GaussianOptions
 from bayesmesh.models.glm.model import Glm, Options
+from bayesmesh.report.learned.outcomes import choose_outcomes
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
@@ -119,7 +120,8 @@ def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
     rows = {"y": y, "x": x, "z": z, "site": site, "thousands": 1000 * y, "kg": generator.random(num) + 0.5}
     variables = {
         "site": Variable("category", tuple("abcdef")),
-        **{name: Variable("number") for name in ("y", "x", "z", "thousands", "kg")},
+        **{name: Variable("number") for name in ("y", "z", "thousands", "kg")},
+        "x": Variable("number", mean=10.0, scale=2.0),
     }
     shape = (2, 100)
     latents = {
@@ -139,7 +141,18 @@ def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
     assert of_site.loc["f", "observed"] == pytest.approx(y[site == 5].mean())
     assert of_site.loc["f", "observed"] > of_site.loc["f", "high"]
     assert (of_site["low"] < of_site["predicted"]).all()
-    page = build_section(files).body
+    of_x = bins[bins["variable"] == "x"]
+    middles = [np.quantile(each, (0.05, 0.95)) for each in np.array_split(y[np.argsort(x)], 10)]
+    np.testing.assert_allclose(of_x[["middle_low", "middle_high"]], middles)
+    np.testing.assert_allclose(of_x["at"], [10 + 2 * each.mean() for each in np.array_split(np.sort(x), 10)])
+    np.testing.assert_allclose(of_x["interval_high"] - of_x["interval_low"], 2 * 1.645 * 1.14, rtol=0.08)
+    section = build_section(files)
+    figures = choose_outcomes([section], {"model": {"formula": "y ~ x"}})
+    assert figures is not None
+    assert [panel.title for panel in figures.panels] == ["y by x"]
+    assert figures.panels[0].note == f"x ranges from {10 + 2 * x.min():.4g} to {10 + 2 * x.max():.4g} in the data."
+    assert len(choose_outcomes([section], {}).panels) == 3, "without a formula, the first columns"
+    page = section.body
     assert "Outcomes differ from their predictions along the column site" in page
     assert "Observed minus predicted, by site" in page
     assert "by thousands" not in page

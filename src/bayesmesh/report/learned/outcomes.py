@@ -1,0 +1,49 @@
+"""Choose the figures of the outcome by predictors that stand among what was learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+from bayesmesh.figures.canvas import Panel
+from bayesmesh.figures.sections import Section
+
+MOST_FIGURES = 6
+"""Predictors of a formula with a figure."""
+
+MOST_UNASKED = 4
+"""Columns with a figure where no formula says which are predictors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownOutcomes:
+    """Figures of the outcome by predictors, how to read them, and the columns that have none."""
+
+    panels: Sequence[Panel]
+    note: str
+    left_out: Sequence[str]
+
+
+def choose_outcomes(sections: Sequence[Section], config: Mapping[str, object]) -> ShownOutcomes | None:
+    """Return the figures of the predictors of the formula, in its order, or of the first columns; None without any.
+
+    Args:
+        sections: of all analyses.
+        config: whole configuration of the experiment.
+    """
+    found = next((each.by_column for each in sections if each.by_column is not None), None)
+    if found is None:
+        return None
+    model = config.get("model")
+    formula = model.get("formula") if isinstance(model, Mapping) else None
+    if isinstance(formula, str) and "~" in formula:
+        outcome, _, terms = formula.partition("~")
+        places = {
+            name: at.start() for name in found.draw if (at := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", terms))
+        }
+        names, most = sorted(places, key=lambda name: places[name]), MOST_FIGURES
+    else:
+        outcome, names, most = "outcome", [*found.draw], MOST_UNASKED
+    panels = [found.draw[name](outcome.strip()) for name in names[:most]]
+    return ShownOutcomes(panels, found.note, names[most:]) if panels else None
