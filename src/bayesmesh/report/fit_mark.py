@@ -64,6 +64,7 @@ class FitMark:
         consequences: what follows for the numbers of the page, and what does not.
         remedies: what to try.
         caveat: what must stand beside the intervals; empty if nothing.
+        widening: how many times as wide intervals should be; NaN if that is not known.
     """
 
     state: str
@@ -73,6 +74,7 @@ class FitMark:
     consequences: Sequence[str] = ()
     remedies: Sequence[str] = ()
     caveat: str = ""
+    widening: float = math.nan
 
 
 def mark_fit(
@@ -108,7 +110,13 @@ def mark_fit(
         lead += f" Add {_keys(more)} to ask more."
     caveat = " ".join(follows) if worst == "fail" else ""
     return FitMark(
-        *_BADGES[worst], lead, [each.text for each in missed if each.text], follows, [*dict.fromkeys(remedies)], caveat
+        *_BADGES[worst],
+        lead,
+        [each.text for each in missed if each.text],
+        follows,
+        [*dict.fromkeys(remedies)],
+        caveat,
+        spread if "narrow" in refuted and spread > 1 else math.nan,
     )
 
 

@@ -111,7 +111,7 @@ def write_page(
         scope=say_scope(verdict, coordinates),
         fit=fit,
         key_numbers=_key_numbers(verdict, coordinates, time, numbers),
-        learned=build_learned(coordinates, verdict, reader, _image_shape(config)),
+        learned=build_learned(coordinates, verdict, reader, _image_shape(config), fit.widening),
         outcomes=choose_outcomes([each.section for each in analyses], config),
         convergence=build_convergence(coordinates, verdict, reader, settings.num_traces, description.meanings),
         least_efficient=read_least_efficient(layout.efficiency, NUM_WORST),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from bayesmesh.figures import formats
 from bayesmesh.report.learned.estimates import Estimate
-from bayesmesh.store.model_description import Effects
+from bayesmesh.store.model_description import Change, Effects
 
 MOST_SENTENCES = 4
 
@@ -25,6 +25,7 @@ class ShownChange:
         of: what it acts on.
         median, low, high: by what it multiplies that, or what it adds.
         side: 1 where the interval lies above no effect, -1 below, 0 where it contains it.
+        stays: whether it would exclude no effect, too, if it were as much wider as checks of the fit suggest.
     """
 
     words: str
@@ -33,6 +34,7 @@ class ShownChange:
     low: float
     high: float
     side: int
+    stays: bool = True
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -52,6 +54,7 @@ class ShownEffects:
         rows: of the table.
         sentences: of changes whose interval excludes no effect.
         note: how the numbers follow from coefficients.
+        robustness: what would remain of the first sentence if intervals were wider; empty where no check suggests it.
     """
 
     verb: str
@@ -59,15 +62,19 @@ class ShownEffects:
     rows: Sequence[ShownChange]
     sentences: Sequence[str]
     note: str
+    robustness: str = ""
 
 
-def build_effects(effects: Effects | None, estimates: Sequence[Estimate], *, may_speak: bool) -> ShownEffects | None:
+def build_effects(
+    effects: Effects | None, estimates: Sequence[Estimate], *, may_speak: bool, widening: float = math.nan
+) -> ShownEffects | None:
     """Return what changes of predictors do; None where no coefficient says it.
 
     Args:
         effects: as the model describes them.
         estimates: of all findings.
         may_speak: whether sentences may be made of the intervals.
+        widening: how many times as wide intervals should be, NaN if nothing suggests it.
     """
     if effects is None:
         return None
@@ -77,7 +84,7 @@ def build_effects(effects: Effects | None, estimates: Sequence[Estimate], *, may
         for change in effects.changes:
             level = _level_of(each, change.summary, change.entry)
             if level is not None and math.isfinite(each.median):
-                row = _change(effects, change.words, change.factor, each, effects.of.replace("{level}", level))
+                row = _change(effects, change, each, effects.of.replace("{level}", level), widening)
                 rows.append(row)
                 spoken.setdefault((change.summary, each.item.label), []).append(row)
     if not rows:
@@ -93,7 +100,13 @@ def build_effects(effects: Effects | None, estimates: Sequence[Estimate], *, may
     )
     note += " Predictors in several terms are left out: no single coefficient says what a change of them does."
     said = _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else []
-    return ShownEffects(verb, len(of) > 1, rows, said, note)
+    clear = [several[0] for several in spoken.values() if several[0].side]
+    if said and clear and math.isfinite(widening):
+        said.insert(min(len(clear), MOST_SENTENCES), _say_what_stays(clear, widening))
+        first = _say_what_stays(clear[:1], widening)
+    else:
+        first = ""
+    return ShownEffects(verb, len(of) > 1, rows, said, note, first)
 
 
 def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
@@ -106,12 +119,14 @@ def _level_of(each: Estimate, summary: str, entry: str) -> str | None:
     return level if (comma and head == entry) or (not comma and not entry) else None
 
 
-def _change(effects: Effects, words: str, factor: float, each: Estimate, of: str) -> ShownChange:
-    median, low, high = (factor * value for value in (each.median, each.low, each.high))
+def _change(effects: Effects, change: Change, each: Estimate, of: str, widening: float) -> ShownChange:
+    median, low, high = (change.factor * value for value in (each.median, each.low, each.high))
     side = int(low > 0) - int(high < 0)
+    times = widening if math.isfinite(widening) else 1.0
+    stays = (median + times * (low - median)) * (median + times * (high - median)) > 0
     if effects.scale == "ratio":
         median, low, high = (math.exp(min(value, 700.0)) for value in (median, low, high))
-    return ShownChange(words, of, median, low, high, side)
+    return ShownChange(change.words, of, median, low, high, side, stays)
 
 
 def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> list[str]:
@@ -137,6 +152,18 @@ def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> l
             )
         said.append(f"{which} {1 if is_ratio else 0}: the data do not say {does} {of}.")
     return said
+
+
+def _say_what_stays(clear: Sequence[ShownChange], widening: float) -> str:
+    """Return which of the intervals that exclude no effect would do so, too, if they were wider."""
+    lost = [row.words for row in clear if not row.stays]
+    wider = f"{formats.real(widening, 2)} times as wide, as the misfit suggests"
+    if len(clear) == 1:
+        return f"If this interval were {wider}, it would {'no longer' if lost else 'still'} tell the direction of the effect."
+    if not lost:
+        return f"If these intervals were {wider}, all {formats.count(len(clear))} would still tell the direction of their effect."
+    which = ", ".join(lost[:MOST_SENTENCES]) + (" and others" if len(lost) > MOST_SENTENCES else "")
+    return f"If these intervals were {wider}, {formats.count(len(clear) - len(lost))} of {formats.count(len(clear))} would still tell the direction of their effect, but not: {which}."
 
 
 def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:

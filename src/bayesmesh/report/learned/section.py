@@ -105,6 +105,7 @@ def build_learned(
     verdict: Verdict,
     reader: DrawReader | None,
     image_shape: tuple[int, ...] | None = None,
+    widening: float = math.nan,
 ) -> Learned | None:
     """Return the section; None without stored draws.
 
@@ -113,6 +114,7 @@ def build_learned(
         verdict: of the run; a statement is made only where it does not fail.
         reader: of the posterior, or None.
         image_shape: rows and columns of the image that the features of the data form; None if they do not.
+        widening: how many times as wide intervals should be, as checks of the fit suggest; NaN if none does.
 
     Raises:
         StoreError: a chunk is missing or damaged.
@@ -126,7 +128,10 @@ def build_learned(
     if not kept:
         return None
     effects = build_effects(
-        about.effects, [one for each in kept for one in each.estimates], may_speak=_may_speak(verdict)
+        about.effects,
+        [one for each in kept for one in each.estimates],
+        may_speak=_may_speak(verdict),
+        widening=widening,
     )
     named = [item.variable for item in (*(one.item for each in kept for one in each.rows), *others[:MOST_OTHERS])]
     units = draw_units(reader, about.units, image_shape) if image_shape is not None else None

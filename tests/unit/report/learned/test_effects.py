@@ -50,6 +50,25 @@ def test_a_small_effect_has_the_digits_that_tell_it_from_none_and_a_large_one_is
     assert large.sentences == ["One more unit of dose multiplies the mean of y by 2.72 (90% interval 2.46 to 3.00)."]
 
 
+def test_what_would_remain_of_effects_with_wider_intervals_is_said() -> None:
+    effects = Effects(scale="ratio", of="the mean of y", changes=(DOSE, SOIL))
+    estimates = [estimate("dose", 0.1, 0.2, 0.3), estimate("soil[sand]", -0.5, -0.3, -0.1)]
+    shown = build_effects(effects, estimates, may_speak=True, widening=1.6)
+    assert shown is not None
+    assert (
+        shown.robustness
+        == "If this interval were 1.6 times as wide, as the misfit suggests, it would still tell the direction of the effect."
+    )
+    assert shown.sentences[2] == (
+        "If these intervals were 1.6 times as wide, as the misfit suggests, 1 of 2 would still tell the direction of their effect, "
+        "but not: sand instead of clay (soil)."
+    )
+    lost = build_effects(effects, estimates, may_speak=True, widening=2.5)
+    assert lost is not None
+    assert lost.robustness.endswith("it would no longer tell the direction of the effect.")
+    assert len(build_effects(effects, estimates, may_speak=True).sentences) == 2
+
+
 def test_a_difference_is_added_and_levels_of_the_outcome_are_named() -> None:
     effects = Effects(scale="difference", of="the mean of y", changes=(DOSE,))
     shown = build_effects(effects, ESTIMATES, may_speak=True)
