@@ -75,15 +75,21 @@ def make_cells(values: Shaped[np.ndarray, " row"], levels: Sequence[str] = ()) -
     return Cells(np.searchsorted(edges, values, side="right"), labels)
 
 
-def stack_by_cell(log_scores: Float[np.ndarray, "row model"], cells: Cells, seed: int = 0) -> HierarchicalStacking:
+def stack_by_cell(
+    log_scores: Float[np.ndarray, "row model"],
+    cells: Cells,
+    clusters: Shaped[np.ndarray, " row"] | None = None,
+    seed: int = 0,
+) -> HierarchicalStacking:
     """Return weights by cell, whose logits are normal around shared ones, with the spread that predicts best.
 
     The weights maximise the log score of the rows plus the log prior of the logits; the spread is chosen by
-    cross-validation over rows, and so are the log scores, which do not favour the more flexible weights.
+    cross-validation over rows, or whole clusters, and so are the log scores, which do not favour the more flexible weights.
 
     Args:
         log_scores: log predictive density of each row under each model, float64, finite.
         cells: of the rows.
+        clusters: number of the group of each row, where rows of a group are not independent; None where they are.
         seed: of the folds.
 
     Reference:
@@ -91,7 +97,9 @@ def stack_by_cell(log_scores: Float[np.ndarray, "row model"], cells: Cells, seed
         doi:10.1214/21-BA1287; by the mode instead of draws.
     """
     num_rows = len(log_scores)
-    folds = np.random.default_rng([4, seed]).permutation(num_rows) % NUM_FOLDS
+    # Rows of a group stay together, so that no group's scores are predicted from others of its own.
+    unit = np.arange(num_rows) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    folds = (np.random.default_rng([4, seed]).permutation(unit.max() + 1) % NUM_FOLDS)[unit]
     num_cells = len(cells.labels)
     found = np.empty((len(SPREADS), num_rows))
     for fold in range(NUM_FOLDS):

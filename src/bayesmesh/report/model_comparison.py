@@ -202,7 +202,7 @@ def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> Weig
         cells = make_cells(feature.values, feature.levels)
     except ValueError as error:
         raise ConfigError(f"{problem}: {error}", "name a number, or a category with fewer levels") from error
-    found = stack_by_cell(table, cells)
+    found = stack_by_cell(table, cells, scores.cluster)
     counts = np.bincount(cells.codes, minlength=len(cells.labels)).tolist()
     gain = found.log_scores - found.log_scores_same
     rows = list(zip(cells.labels, counts, found.weights.tolist(), strict=True))

@@ -198,6 +198,12 @@ def test_rows_left_out_in_another_way_are_refused_and_groups_make_the_error(base
     assert "The verdict on chains of two-fold-1-of-5 is fail: scores of the rows that they leave out" in said
     assert "chains of two is" not in said
     assert "too small for fewer than 100 groups" in said
+    # Weights by group know nothing of a group that is left out whole, and much of one that has other rows.
+    feature = Feature("group", cluster, tuple(map(str, range(NUM_ROWS // 8))))
+    by_group = compare_models({"one": of_groups(base), "two": of_groups(base + gap)}, feature=feature)
+    by_row = compare_models({"one": scores(base), "two": scores(base + gap)}, feature=feature)
+    assert by_group.by_cell.gain.difference < 20
+    assert by_row.by_cell.gain.difference > 60
     # The bootstrap draws groups: eight equal differences count as one, eight times as large.
     of_one = compare_models({"one": scores(np.zeros(NUM_ROWS // 8)), "two": scores(8 * gap[::8])})
     weights, alone = ({each.name: each.pseudo_bma for each in made.members} for made in (found, of_one))
