@@ -168,10 +168,12 @@ class Predictions:
             if not self.num_classes:
                 simulated[first : first + num_draws] = outcome[:num_draws, :count, 0]
         mean = centres.mean(axis=0)
-        low, high = np.quantile(centres, self._levels, axis=0, overwrite_input=True)
-        if self.num_classes:
-            return Summary(mean, low, high, None, None)
-        outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
+        # Between infinite draws there is no quantile; the caller says in which row.
+        with np.errstate(invalid="ignore"):
+            low, high = np.quantile(centres, self._levels, axis=0, overwrite_input=True)
+            if self.num_classes:
+                return Summary(mean, low, high, None, None)
+            outcome_low, outcome_high = np.quantile(simulated, self._levels, axis=0, overwrite_input=True)
         return Summary(mean, low, high, outcome_low, outcome_high)
 
 

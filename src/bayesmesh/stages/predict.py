@@ -17,6 +17,7 @@ from bayesmesh.config.user_code import explaining
 from bayesmesh.data.base import Variable
 from bayesmesh.data.shards import Shards
 from bayesmesh.data.tables.new_rows import NewRows
+from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
@@ -25,7 +26,7 @@ from bayesmesh.running.arguments import refuse_overwriting
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.predictions import BLOCK_CELLS, Predictions, Summary
 from bayesmesh.stages.context import model_of, shards_of
-from bayesmesh.stages.stored_settings import find_spec
+from bayesmesh.stages.stored_settings import find_spec, refuse_overwriting_data
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.sealed import read_sealed
@@ -78,6 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     output = Path(arguments.output) if arguments.output else table.with_name(f"{table.stem}-predicted.csv")
     refuse_overwriting(table, output)
+    refuse_overwriting_data(spec, output)
+    if layout.verdict.exists() and read_verdict(layout.verdict).verdict == "fail":
+        about = "the verdict on the chains of '%s' is fail: these predictions may be wrong. %s says why"
+        _log.warning(about, spec.experiment, layout.folder / "report.html")
     with explaining(component_sources(spec)):
         num_rows = predict_table(spec, table, output, arguments.interval, takes_new_levels=arguments.new_levels)
     _log.info("%s: predictions for %d rows", output, num_rows)
@@ -123,8 +128,24 @@ def predict_table(
             for start in range(0, new.num_rows, size):
                 stop = min(start + size, new.num_rows)
                 found = predictions.summarise(*rows.make(start, stop, size), start, stop - start)
+                _check_finite(found, table, start)
                 writer.writerows(lines(found, outcome, start, predictions.num_classes))
     return new.num_rows
+
+
+def _check_finite(found: Summary, table: Path, start: int) -> None:
+    """Refuse predictions that are not numbers, such as those that overflow.
+
+    Raises:
+        DataError: names the file and the row.
+    """
+    kinds = (found.mean, found.low, found.high, found.outcome_low, found.outcome_high)
+    columns = [values.reshape(len(found.mean), -1) for values in kinds if values is not None]
+    is_finite = np.isfinite(np.concatenate(columns, axis=1)).all(axis=1)
+    if not is_finite.all():
+        row = start + int(np.argmin(is_finite)) + 1
+        problem = f"{table}, row {row}: the prediction is infinite or not a number, at some draws at least"
+        raise DataError(problem, "check the row: its numbers may lie far outside of those of the experiment's table")
 
 
 class _RowMaker:
@@ -143,14 +164,27 @@ class _RowMaker:
     def _finish(self, raw: dict[str, np.ndarray], size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         group = self._shards.group_field
         entries = np.asarray(raw[group]) if group is not None else np.zeros(size, np.int64)
-        return self._shards.prepare(raw), entries
+        # The check below names the row.
+        with np.errstate(all="ignore"):
+            return self._shards.prepare(raw), entries
 
     def _stand_ins(self, place: int) -> dict[str, np.ndarray]:
         return {name: values[place] for name, values in self._known.items() if name not in self._new.fields}
 
     def make(self, start: int, stop: int, size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return fields and entries of rows, padded to a number of rows by repeating the last one."""
-        return self._finish(self._raw(start, stop, size, self._stand_ins(0)), size)
+        """Return fields and entries of rows, padded to a number of rows by repeating the last one.
+
+        Raises:
+            DataError: a field of a row is infinite or not a number, such as the logarithm of an exposure of 0.
+        """
+        made, entries = self._finish(self._raw(start, stop, size, self._stand_ins(0)), size)
+        for name, values in made.items():
+            cells = np.asarray(values)
+            if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+                row = start + int(np.argwhere(~np.isfinite(cells))[0, 0]) + 1
+                problem = f"{self._path}, row {row}: '{name}', which the model makes of the columns, is infinite or not a number"
+                raise DataError(problem, "correct the row: logarithms, and exposures, need numbers greater than 0")
+        return made, entries
 
     def check_absent(self, predictions: Predictions) -> None:
         """Refuse a table without a column on which predictions depend: then other stand-ins give others.

@@ -31,6 +31,7 @@ from bayesmesh.stages.film_lists import (
     most_draws,
     open_experiment,
 )
+from bayesmesh.stages.stored_settings import find_spec, refuse_overwriting_data
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 
@@ -60,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None and given[0] != "user":
         refuse_overwriting(Path(getattr(arguments, given[0])), Path(arguments.output))
     layout = ExperimentLayout(Path("results"), arguments.experiment)
+    if arguments.output is not None:
+        refuse_overwriting_data(find_spec(layout), Path(arguments.output))
     asked = Asked(arguments.top, arguments.depth, arguments.order)
     found = FOR_USERS[given[0]](layout, getattr(arguments, given[0]), asked)
     for warning in found.warnings:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from bayesmesh.config.experiment_files import experiment_file
-from bayesmesh.errors import ConfigError, StoreError, suggest
+from bayesmesh.errors import ConfigError, DataError, StoreError, suggest
 from bayesmesh.planning.specs import StageSpec, parse_spec
+from bayesmesh.running.arguments import refuse_overwriting
+from bayesmesh.store.input_files import find_files
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.seals import find_seal
 
@@ -22,7 +25,9 @@ def find_spec(layout: ExperimentLayout) -> StageSpec:
         stored = [path.parent.name for path in layout.results.glob("*/posterior.zarr")]
         name, problem = layout.experiment, f"no posterior of an experiment '{layout.experiment}' in {layout.folder}"
         is_configured = experiment_file(Path("config"), name).is_file()
+        members = [each for each in stored if each.startswith(f"{name}-")]
         remedy = f"run it first: snakemake {name}" if is_configured or not stored else suggest(name, stored)
+        remedy += f"; of a sweep, name a member: {', '.join(sorted(members))}" if is_configured and members else ""
         raise ConfigError(problem, remedy)
     made_from = find_seal(layout.results, layout.posterior).specification
     for path in sorted(layout.spec("any").parent.glob("assemble-*.json")):
@@ -31,3 +36,17 @@ def find_spec(layout: ExperimentLayout) -> StageSpec:
             return spec
     problem = f"{layout.spec('any').parent}: the settings with which the posterior was made are gone"
     raise StoreError(problem, "run the assemble stage again")
+
+
+def refuse_overwriting_data(spec: StageSpec, output: Path) -> None:
+    """Refuse to write the file of ``--output`` over one of the experiment's data.
+
+    Raises:
+        ConfigError: it is one of them.
+    """
+    for key, patterns in spec.input_files().patterns.items():
+        for pattern in patterns:
+            # A file that is gone cannot be overwritten.
+            with contextlib.suppress(DataError):
+                for path in find_files((pattern,), key):
+                    refuse_overwriting(path, output)

@@ -15,6 +15,7 @@ from bayesmesh.cli import main
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.sharding import shard
+from bayesmesh.diagnostics.verdict import NumCoordinates, Verdict, write_verdict
 from bayesmesh.errors import DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
 from bayesmesh.stages.predict import _is_same, predict_table
@@ -36,7 +37,8 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., St
     site[:3] = ["bonn", "aachen", "köln"]
     x, y = generator.normal(5, 2, NUM_ROWS), generator.normal(10, 3, NUM_ROWS)
     alive = np.where(generator.random(NUM_ROWS) < 0.5, "yes", "no")
-    pd.DataFrame({"y": y, "x": x, "unused": x**2, "site": site, "alive": alive}).to_csv("old.csv", index=False)
+    table = {"y": y, "x": x, "unused": x**2, "site": site, "alive": alive, "count": np.arange(NUM_ROWS) % 4}
+    pd.DataFrame(table).to_csv("old.csv", index=False)
 
     def train(model: dict[str, Any], latents: dict[str, np.ndarray], **data: Any) -> StageSpec:
         config = {
@@ -211,6 +213,41 @@ def test_a_table_that_does_not_fit_is_refused_with_file_and_row(
     ):
         assert main(["predict", *words]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_rows_without_a_finite_prediction_are_refused_with_their_number(trained: Callable[..., StageSpec]) -> None:
+    """With an exposure of 0, and far outside of the data, where the mean overflows."""
+    model = {"formula": "count ~ x", "family": "poisson", "exposure": "unused"}
+    spec = trained(model, {"intercept": np.zeros(SHAPE), "coefficients": np.ones((*SHAPE, 1))})
+    for row, said in ((["1", "0"], "row 2: 'offset'"), (["1e6", "1"], "row 2: the prediction is infinite")):
+        Path("new.csv").write_text(f"x,unused\n1,1\n{','.join(row)}\n")
+        with pytest.raises(DataError, match=said):
+            predict_table(spec, Path("new.csv"), Path("out.csv"), 0.9)
+    assert not Path("out.csv").exists()
+
+
+def test_a_failed_verdict_is_told_and_the_old_table_is_kept(
+    trained: Callable[..., StageSpec], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = trained(NORMAL, normal_latents())
+    old = Path("old.csv").read_bytes()
+    spec.layout.verdict.parent.mkdir()
+    numbers = NumCoordinates(summaries=7, latents=7, listed=14)
+    write_verdict(spec.layout.verdict, Verdict(
+        verdict="fail", gates=(), experiment="old", num_chains=2, num_draws=150, num_coordinates=numbers,
+        latents={}, num_divergences=0, divergence_share=0.0, bfmi=(), acceptance_rate=None,
+    ))  # fmt: skip
+    Path("new.csv").write_text("x,site,y\n1,bonn,\n")
+    assert main(["predict", "old", "--table", "new.csv", "--output", "old.csv"]) == 2
+    assert "--output old.csv: this is the file to read" in capsys.readouterr().err
+    assert Path("old.csv").read_bytes() == old
+    assert main(["predict", "old", "--table", "new.csv"]) == 3
+    said = capsys.readouterr().err
+    assert "the verdict on the chains of 'old' is fail" in said
+    # Keys of the experiment say how its own table was read, and mend nothing here.
+    assert "row 1: 'y' holds no value" in said
+    assert "leave out the column" in said
+    assert "data:" not in said
 
 
 def test_a_posterior_of_many_datasets_is_refused(

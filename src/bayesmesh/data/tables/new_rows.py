@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,16 @@ from bayesmesh.data.tables.table_fields import fields_of
 from bayesmesh.data.tables.table_files import Format, TableFile
 from bayesmesh.data.tables.table_reader import TableOptions, TableReader
 from bayesmesh.errors import DataError, suggest
+
+
+@contextlib.contextmanager
+def _of_new_table() -> Iterator[None]:
+    """Replace remedies that name keys of the experiment: these settle how its own table was read."""
+    try:
+        yield
+    except DataError as error:
+        remedy = "correct the file, leave out the row, or leave out the column if predictions do not depend on it"
+        raise DataError(error.message, remedy) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +83,8 @@ class NewRows:
         described: Mapping[str, Any] = about["columns"]
         form = options.format if path.suffix.lower() in {Path(name).suffix.lower() for name in options.files} else None
         delimiter = options.delimiter if path.suffix.lower() == ".csv" else None
-        names = TableFile(path, form, delimiter).names
+        with _of_new_table():
+            names = TableFile(path, form, delimiter).names
         present = [name for name in described if name in names]
         if not present:
             raise DataError(f"{path}: none of the columns of the experiment's table", suggest(names[0], described))
@@ -81,7 +93,8 @@ class NewRows:
             types={name: described[name]["kind"] for name in present}, missing_values=options.missing_values,
             indicate_missing=tuple(name for name in present if "missing" in described[name]),
         )  # fmt: skip
-        found = TableReader(table).spool(folder)
+        with _of_new_table():
+            found = TableReader(table).spool(folder)
         spool = Spool(folder, found["numbers"], found["codes"])
         self.num_rows = spool.num_rows
         self.added: dict[str, tuple[str, ...]] = {}
