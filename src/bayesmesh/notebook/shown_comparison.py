@@ -6,7 +6,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from bayesmesh.report.comparison_page import COLUMNS, table_row
-from bayesmesh.report.model_comparison import ModelComparison, sentences
+from bayesmesh.report.comparison_text import sentences
+from bayesmesh.report.model_comparison import ModelComparison
 
 
 class ShownComparison:

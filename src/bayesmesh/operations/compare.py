@@ -16,7 +16,8 @@ from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
 from bayesmesh.report.comparison_page import write_comparison
-from bayesmesh.report.model_comparison import Feature, sentences
+from bayesmesh.report.comparison_text import sentences
+from bayesmesh.report.model_comparison import Feature
 from bayesmesh.report.row_scores import choose_scores, compare_experiments, evidence_of, find_pointwise
 from bayesmesh.store.layout import ComparisonLayout, ExperimentLayout
 from bayesmesh.store.seals import check_output, seal_other
@@ -64,13 +65,19 @@ def expand(plan: Plan, names: Sequence[str]) -> tuple[list[str], list[str]]:
         if name in plan.sweeps:
             for member in plan.sweeps[name].members:
                 (found if find_pointwise(ExperimentLayout(Path(plan.results), member)) else missing).append(member)
-        elif name in plan.experiments or (Path(plan.results) / name).is_dir():
+        elif name in plan.experiments or _is_stored(ExperimentLayout(Path(plan.results), name)):
             found.append(name)
         else:
             raise plan.broken.get(name) or ConfigError(
                 f"no experiment or sweep '{name}'", suggest(name, [*plan.experiments, *plan.sweeps])
             )
     return list(dict.fromkeys(found)), missing
+
+
+def _is_stored(layout: ExperimentLayout) -> bool:
+    """Return whether a name is that of a folder with results of an experiment, which may be in no configuration."""
+    is_name = re.fullmatch(NAME_PATTERN, layout.experiment) is not None
+    return is_name and (layout.posterior.is_dir() or find_pointwise(layout) is not None)
 
 
 def read_feature(plan: Plan, experiment: str, column: str) -> Feature:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
+from bayesmesh.figures import formats
 from bayesmesh.figures.canvas import MUTED, Panel, draw, series
 from bayesmesh.figures.documents import render_csv
 from bayesmesh.files import write_text
-from bayesmesh.report.model_comparison import Member, ModelComparison, sentences
+from bayesmesh.report.comparison_text import sentences
+from bayesmesh.report.model_comparison import Member, ModelComparison
 from bayesmesh.report.model_evidence import ModelProbability
 from bayesmesh.report.page import render
 from bayesmesh.report.side_by_side import read_shared
@@ -72,22 +74,28 @@ def table_row(member: Member, probabilities: Mapping[str, ModelProbability]) -> 
 
 
 def draw_differences(found: ModelComparison) -> Panel:
-    """Draw differences to the best model with intervals, the best above."""
+    """Draw differences to the best model with intervals, the average above; those on held-out rows below each."""
     shown = [*found.averages[:1], *found.members[:MOST_DRAWN]]
     places = range(len(shown))[::-1]
 
     def plot(axes: Axes) -> None:
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
         for place, each in zip(places, shown, strict=True):
-            gap, half = each.difference.difference, found.num_errors * each.difference.error
             colour = series(0) if each.stacking == each.stacking else series(3)
-            axes.hlines(place, gap - half, gap + half, color=colour, linewidth=1.4)
-            axes.plot([gap], [place], color=colour, marker="o", markersize=4)
+            held = each.held_out_difference
+            lower = 0.0 if held is None else 0.16
+            for gap, at, face in ((each.difference, place + lower, colour), (held, place - lower, "none")):
+                if gap is not None:
+                    half = found.num_errors * gap.error
+                    axes.hlines(at, gap.difference - half, gap.difference + half, color=colour, linewidth=1.4)
+                    axes.plot([gap.difference], [at], color=colour, marker="o", markersize=4, markerfacecolor=face)
         axes.set_yticks(list(places), [each.name for each in shown])
         axes.set_xlabel("difference in the sum of log scores, nats")
 
     note = f"Differences to {found.members[0].name}, ± {found.num_errors:.1f} standard errors of the paired difference."
+    if found.num_held_out:
+        note += f" Filled: {formats.count(found.num_rows)} rows, each left out; open: {formats.count(found.num_held_out)} held-out rows."
     if len(found.members) > MOST_DRAWN:
         note += f" The best {MOST_DRAWN} of {len(found.members)} are drawn."
-    size = (560, 70 + 22 * len(shown))
+    size = (560, 70 + (30 if found.num_held_out else 22) * len(shown))
     return draw("differences", plot, size=size, label="Differences of log scores to the best model", note=note)

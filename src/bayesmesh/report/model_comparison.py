@@ -1,4 +1,4 @@
-"""Compare models by their scores of the same rows: differences with paired errors, weights, and what they say."""
+"""Compare models by their scores of the same rows: differences with paired errors, weights, and averages."""
 
 from __future__ import annotations
 
@@ -13,23 +13,15 @@ from bayesmesh.diagnostics.hierarchical_weights import make_cells, stack_by_cell
 from bayesmesh.diagnostics.model_weights import pseudo_bma, share_draws, stack
 from bayesmesh.diagnostics.psis import good_k
 from bayesmesh.errors import ConfigError
-from bayesmesh.figures import formats
 from bayesmesh.figures.comparison import NUM_ERRORS, Comparison
-from bayesmesh.report.model_evidence import ModelProbability, say_probabilities
+from bayesmesh.report.model_evidence import ModelProbability
 from bayesmesh.store.pointwise import SINGLE_ROWS, RowScores, sum_clusters, sum_error
 
 STACKED, WEIGHTED = "(stacking)", "(pseudo-BMA+)"
 """Names of the averages over all models; experiments cannot have them."""
 
-FEW_ROWS = 100
-SMALL_DIFFERENCE = 4.0
-"""Below so many rows, or so many nats, the error of a difference is itself unreliable (Sivula et al. 2020, arXiv:2008.10296)."""
-
 NUM_DRAWS = 1000
 """Draws of an average that are shared among its models."""
-
-MANY_MODELS = 5
-"""From so many models on, the bias of choosing the best is stated."""
 
 
 class Member(NamedTuple):
@@ -74,6 +66,9 @@ class ModelComparison(NamedTuple):
         by_cell: stacking weights that vary with a feature, or None.
         scheme: how rows were left out, in words.
         num_groups: groups that were left out, over which errors are computed; 0 where rows are independent.
+        held_out_best: the model with the highest sum on held-out rows, and how the average with stacking weights differs
+            from it there; None without held-out rows, or where it is the best model.
+        without_held_out: models without scores of held-out rows, where others have them, so that none are compared.
     """
 
     members: list[Member]
@@ -88,6 +83,8 @@ class ModelComparison(NamedTuple):
     by_cell: WeightsByCell | None = None
     scheme: str = SINGLE_ROWS
     num_groups: int = 0
+    held_out_best: tuple[str, Comparison] | None = None
+    without_held_out: tuple[str, ...] = ()
 
     @property
     def num_errors(self) -> float:
@@ -178,12 +175,24 @@ def compare_models(
         mixed = _mixed_noise(shares, noise)
         averages.append(_member(name, (table[:, 0], _mix(table, shares)), (held, at), mixed, clusters))
     num_held_out = 0 if held is None else len(held)
+    lacking = tuple(name for name in order if name not in held_out) if held_out else ()
     by_cell = None if feature is None else _weigh_cells(table, feature, left_out[order[0]])
     failed_refits = tuple(dict.fromkeys(refit for name in order for refit in left_out[name].failed))
     return ModelComparison(
         members, averages, len(table), num_held_out, stacking.residual, tuple(failed), failed_refits,
         by_cell=by_cell, scheme=left_out[order[0]].scheme, num_groups=0 if cluster is None else len(by_group),
+        held_out_best=None if held is None else _best_held_out(held, order, stacking.weights, clusters[1]),
+        without_held_out=lacking,
     )  # fmt: skip
+
+
+def _best_held_out(
+    held: np.ndarray, order: Sequence[str], weights: np.ndarray, clusters: np.ndarray | None
+) -> tuple[str, Comparison] | None:
+    """Return the model that is best on held-out rows, unless it is the first, and the average's difference to it."""
+    best = int(held.sum(axis=0).argmax())
+    gap = _mix(held, weights) - held[:, best]
+    return (order[best], Comparison(float(gap.sum()), sum_error(gap, clusters))) if best else None
 
 
 def _weigh_cells(table: np.ndarray, feature: Feature, scores: RowScores) -> WeightsByCell:
@@ -291,109 +300,3 @@ def _check_same_rows(scores: Mapping[str, RowScores], kind: str) -> None:
         if each.scheme != reference.scheme:
             problem = f"rows of experiment '{first}' are left out as {reference.scheme}, and those of '{name}' as {each.scheme}"
             raise ConfigError(problem, "leave out rows in one way: with the same analysis, folds, fields and seed")
-
-
-def sentences(found: ModelComparison) -> list[str]:
-    """Return what a comparison says, in words that its intervals bear out."""
-    best, *others = found.members
-    alike = [each.name for each in others if found.words(each.difference) == "not different"]
-    errors = formats.fixed(found.num_errors, 1)
-    of_rows = f"on {formats.count(found.num_rows)} rows"
-    of_rows += f" ({found.scheme})" if found.scheme != SINGLE_ROWS else ""
-    if not alike:
-        said = [
-            f"{best.name} predicts best {of_rows}: every other model is worse by more than {errors} standard errors."
-        ]
-    else:
-        named = _listed(alike) if len(alike) <= 5 else f"{len(alike)} other models"
-        plural = "does" if len(alike) == 1 else "do"
-        said = [
-            f"{best.name} has the highest sum of log scores {of_rows}, but {named} {plural} not differ from it by more "
-            f"than {errors} standard errors of the paired difference."
-        ]
-        if len(alike) < len(others):
-            rest = len(others) - len(alike)
-            said.append(f"{rest} other {'model is' if rest == 1 else 'models are'} worse.")
-    said += _doubtful(found)
-    said += _averaged(found)
-    said += _by_cell(found)
-    said += say_probabilities(found.probabilities)
-    return said
-
-
-def _doubtful(found: ModelComparison) -> list[str]:
-    """Return reasons not to trust the scores or the errors."""
-    said = []
-    if found.failed:
-        said.append(f"The verdict on chains of {_listed(found.failed)} is fail: these scores may be wrong.")
-    if found.failed_refits:
-        some = _listed(found.failed_refits)
-        said.append(f"The verdict on chains of {some} is fail: scores of the rows that they leave out may be wrong.")
-    if found.outdated:
-        about = "The results of {} are older than the configuration, their code or their data, or damaged: `bayesmesh status` says which."
-        said.append(about.format(_listed(found.outdated)))
-    if high := [each.name for each in found.members if each.num_high_k]:
-        said.append(f"Pareto k is too high for some rows of {_listed(high)}: their sums are probably too high.")
-    others = found.members[1:]
-    if (found.num_groups or found.num_rows) < FEW_ROWS or any(
-        abs(each.difference.difference) < SMALL_DIFFERENCE for each in others
-    ):
-        said.append(
-            f"Errors of differences are too small for fewer than {FEW_ROWS} {'groups' if found.num_groups else 'rows'}, and for differences below "
-            f"{SMALL_DIFFERENCE:g} nats, which hardly matter for prediction."
-        )
-    if len(found.members) >= MANY_MODELS:
-        said.append(_selection(found))
-    return said
-
-
-def _selection(found: ModelComparison) -> str:
-    """Compare the lead of the best model with that expected of the best of as many equal models.
-
-    Reference:
-        McLatchie and Vehtari 2024, doi:10.1007/s11222-024-10442-4, section 4.
-    """
-    best, *others = found.members
-    middle = found.members[len(found.members) // 2]
-    spread = math.sqrt(float(np.mean([each.difference.error**2 for each in others])))
-    number = len(found.members)
-    chance = spread / math.sqrt(2) * float(ndtri(1 - 0.375 / (number + 0.25)))
-    lead = -middle.difference.difference
-    verdict = "so its lead may be chance alone" if lead < 2 * chance else "so its lead is more than chance"
-    return (
-        f"The best of {number} models was chosen by the same scores that it is judged by. Of {number} equal models the best "
-        f"would lead the middle one by about {formats.real(chance, 2)} nats by chance; {best.name} leads it by "
-        f"{formats.real(lead, 3)}, {verdict}. Its sum is too high by at most about as much."
-    )
-
-
-def _averaged(found: ModelComparison) -> list[str]:
-    """Say how the stacked average compares with the best model, on held-out rows where there are any."""
-    stacked, best = found.averages[0], found.members[0]
-    if best.stacking == 1:
-        return [f"Stacking gives all weight to {best.name}: no average of these models predicts better."]
-    if stacked.held_out_difference is not None:
-        gap, where = stacked.held_out_difference, f"on the {formats.count(found.num_held_out)} held-out rows"
-        note = ""
-    else:
-        gap, where = stacked.difference, "on the rows from which its weights come"
-        note = ", which favours it"
-    words = gap.words("better than", "worse than", "not different from")
-    size = f" ({gap.text(1)} nats)"
-    return [f"The average with stacking weights is {words} {best.name} {where}{note}{size}."]
-
-
-def _by_cell(found: ModelComparison) -> list[str]:
-    """Say whether weights that vary predict better, on rows from which they do not come."""
-    if found.by_cell is None:
-        return []
-    feature, gain = found.by_cell.feature, found.by_cell.gain
-    words = gain.words("better than", "worse than", "not different from")
-    return [
-        f"An average whose weights vary with {feature} is {words} one with the same weights everywhere, cross-validated "
-        f"({gain.text(1)} nats)."
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -158,6 +158,8 @@ def test_what_cannot_be_compared_is_refused(project: Path, capsys: pytest.Captur
     said_all = ""
     for words, said in (
         (["one", "twoo"], "no experiment or sweep 'twoo'"),
+        (["one", "./one"], "no experiment or sweep './one'"),
+        (["one", "seals"], "no experiment or sweep 'seals'"),
         (["one", "scales-prior_scale-3"], "has no scores by row in"),
         (["one", "two", "--name", "../x"], "not a valid name"),
         (["one"], "1 model with scores"),

@@ -12,7 +12,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.figures.documents import read_csv
 from bayesmesh.figures.evidence_table import Estimate
 from bayesmesh.report.comparison_page import write_comparison
-from bayesmesh.report.model_comparison import Feature, compare_models, sentences
+from bayesmesh.report.comparison_text import sentences
+from bayesmesh.report.model_comparison import Feature, compare_models
 from bayesmesh.report.model_evidence import model_probabilities
 from bayesmesh.store.layout import ComparisonLayout
 from bayesmesh.store.pointwise import RowScores
@@ -90,6 +91,21 @@ def test_the_average_is_scored_as_a_mixture(base: np.ndarray) -> None:
     assert stacked.held_out.difference == pytest.approx(expected)
     assert "stacking weights is better than" in sentences(found)[-1]
     assert found.residual < 1e-6
+
+
+def test_the_average_is_also_compared_with_the_best_on_held_out_rows(base: np.ndarray) -> None:
+    """The best on rows left out in turn need not be; and where a model has no scores of held-out rows, that is said."""
+    is_first = np.arange(NUM_ROWS) % 2 == 0
+    one, two = base - np.where(is_first, 0, 2), base - np.where(is_first, 2.1, 0)
+    found = compare_models({"one": scores(one, held_out=base - 0.5), "two": scores(two, held_out=base)})
+    name, gap = found.held_out_best
+    assert (found.members[0].name, name) == ("one", "two")
+    assert gap.difference == pytest.approx(found.averages[0].held_out.difference - base.sum())
+    said = sentences(found)[-1]
+    assert "one on the rows from which its weights come, which favours it" in said
+    assert "The model with the highest sum on the 400 held-out rows is two: the average is worse than it" in said
+    lacking = compare_models({"one": scores(one, held_out=base), "two": scores(two)})
+    assert "Held-out rows are not compared: two has no scores of them." in sentences(lacking)
 
 
 def test_the_best_of_many_equal_models_is_not_called_better() -> None:
