@@ -66,7 +66,7 @@ def make_program(arguments: argparse.Namespace, rows: dict[str, Any], constants:
     compute_class = find("config.compute_settings.ComputeSettings", "experiment.compute.ComputeSettings")
     sampling_class = find("config.sampling_settings.SamplingSettings", "experiment.sampling.SamplingSettings")
     lay_out_rows = find("sampling.rows.lay_out_rows", "sampling.mesh.lay_out_rows")
-    row_tile = find("sampling.sizes.row_tile", "sampling.plan.row_tile")
+    row_tile = find("sampling.costs.row_tile", "sampling.sizes.row_tile", "sampling.plan.row_tile")
     names = find("sampling.program.PROGRAMS", "sampling.program.PHASES")
     build_mesh, configure_jax = find("sampling.mesh.build_mesh"), find("sampling.mesh.configure_jax")
     data_spec, field_spec = find("data.base.DataSpec"), find("data.base.FieldSpec")

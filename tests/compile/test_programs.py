@@ -17,13 +17,8 @@ from bayesmesh.config.registry import list_components
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import POSITION, Axes
 from bayesmesh.models.gaussian import Gaussian
-from bayesmesh.sampling.audit import (
-    check_growth,
-    cost_of_gradient,
-    count_equations,
-    growth_of_equations,
-    memory_of,
-)
+from bayesmesh.sampling.audit import check_growth, count_equations, growth_of_equations, memory_of
+from bayesmesh.sampling.costs import cost_of_gradient
 from bayesmesh.sampling.program import PROGRAMS, place
 from bayesmesh.sampling.rows import lay_out_rows
 from kernel_options import kernels_of_any_target

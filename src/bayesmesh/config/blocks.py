@@ -243,8 +243,8 @@ class ComputeSettings(Settings):
     platform: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     """Device platform; `auto` takes JAX's own choice: TPU, else GPU, else CPU."""
     mesh: MeshSettings | Literal["auto"] = "auto"
-    """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is
-    `sharded`, for chains if it is `independent`. On a CPU a device is a core."""
+    """Devices along `chain` and `data`. `auto` uses every device of the job, for rows if `sampling.mode` is `sharded`, else
+    for chains. On a CPU a device is a core, and rows are shared by at most as many as a gradient has milliseconds of work."""
     processes: int = Field(1, ge=1, le=65_536)
     """Processes that run one program together, each with its share of devices and rows. A launcher such as `srun`, or
     `bayesmesh sample --processes`, starts them."""

@@ -10,13 +10,13 @@ from pathlib import Path
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
-from jax.sharding import Mesh
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.kernels.base import Position, map_parts
 from bayesmesh.models.base import Model
+from bayesmesh.sampling.costs import equations_of, of_chains
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Arrays, Target
 from bayesmesh.sampling.mesh import sharding
@@ -24,7 +24,7 @@ from bayesmesh.sampling.parts import part_shape, to_device
 from bayesmesh.sampling.peers import Peers
 from bayesmesh.sampling.program import GroupKey, Program
 from bayesmesh.sampling.rows import lay_out_rows
-from bayesmesh.sampling.sizes import Lengths, equations_of
+from bayesmesh.sampling.sizes import Lengths
 from bayesmesh.store.sealed import read_sealed
 
 MOST_EQUATIONS = 20_000
@@ -48,7 +48,7 @@ def growth_of_equations(model_class: type[Model], options: Settings, spec: DataS
     for num_rows in (16, 32):
         small = dataclasses.replace(spec, num_rows=num_rows, entry_counts=())
         target = Target(model_class(options, small), small, lay_out_rows(num_rows, 1, num_rows))
-        position = _of_chains(target, 2)
+        position = of_chains(target, 2)
         jaxpr = jax.make_jaxpr(lambda q, d, target=target: target.bind(d).log_density(q))(
             position, target.data_shapes()
         )
@@ -92,33 +92,6 @@ _GROWTH_REMEDY = (
 SHORT_SECONDS = 0.005
 """Of a gradient that is measured in a loop."""
 
-RATES = {"cpu": (5e9, 2e10), "gpu": (5e12, 1e12), "tpu": (5e12, 1e12)}
-"""Platform -> operations and bytes per second: of a host's cores, or of one device."""
-
-LEAST_SECONDS = 1e-4
-"""Of one gradient: the prior, the map from unconstrained space and the start of kernels are not counted."""
-
-
-def cost_of_gradient(target: Target, num_chains: int) -> dict[str, float]:
-    """Return FLOPs and bytes of one gradient of all chains, by XLA's analysis of one tile times the tiles."""
-    # A latent may have another shape than its position: a simplex has one entry more.
-    _, latents = jax.eval_shape(jax.vmap(target.prior_and_latents), _of_chains(target, num_chains))
-    shared = {k: v for k, v in latents.items() if k not in target.model.local_latents}
-    entries = target.layout.tile_entries
-    local = {
-        k: jax.ShapeDtypeStruct((num_chains, entries, *v.shape[2:]), v.dtype)
-        for k, v in latents.items()
-        if k not in shared
-    }
-    data = {k: jax.ShapeDtypeStruct(v.shape[2:], v.dtype) for k, v in target.data_shapes().items()}
-    lowered = jax.jit(jax.vmap(target.tile, in_axes=(0, 0, None))).lower(shared, local, data)
-    analysis = lowered.cost_analysis() or {}
-    tiles = target.layout.num_tiles * target.layout.num_devices
-    return {
-        "flops": float(analysis.get("flops", 0.0)) * tiles,
-        "bytes": float(analysis.get("bytes accessed", 0.0)) * tiles,
-    }
-
 
 def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
     """Return the bytes per device that a compiled program needs, according to XLA."""
@@ -129,20 +102,6 @@ def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
         "temporaries": analysis.temp_size_in_bytes, "code": analysis.generated_code_size_in_bytes,
     }  # fmt: skip
     return {**parts, "peak": parts["arguments"] + parts["outputs"] + parts["temporaries"]}
-
-
-def _of_chains(target: Target, num_chains: int) -> Position:
-    """Return the abstract position of some chains."""
-    return jax.tree.map(lambda s: s.update(shape=(num_chains, *s.shape)), target.position.position_shapes)
-
-
-def expected_seconds(cost: Mapping[str, float], mesh: Mesh) -> float:
-    """Return a rough time of one gradient of all chains, from `cost_of_gradient`: the same in every run."""
-    platform = mesh.devices.flat[0].platform
-    operations, num_bytes = RATES.get(platform, RATES["gpu"])
-    # Simulated devices share the cores of one host.
-    num_devices = 1 if platform == "cpu" else mesh.size
-    return max(LEAST_SECONDS, max(cost["flops"] / operations, cost["bytes"] / num_bytes) / num_devices)
 
 
 def trace_gradients(program: Program) -> jax.stages.Traced:

@@ -24,6 +24,10 @@ DATA_AXIS = "data"
 GIVEN = (*GPUS, "CUDA_VISIBLE_DEVICES")
 """Variables that name or count the GPUs of a job: set by Slurm, or by `--gpus`."""
 
+LEAST_SHARE = 1e-3
+"""Expected seconds of one gradient for each core that shares its rows. Cores meet at every gradient, and repeat all else:
+of a share that is shorter this takes longer than they gain."""
+
 _log = logging.getLogger("bayesmesh")
 
 _arithmetic: dict[str, object] = {}
@@ -135,6 +139,15 @@ def build_mesh(compute: ComputeSettings, *, num_chains: int, is_sharded: bool) -
     each = shape[1] // compute.processes
     columns = [np.reshape(np.array(share[: shape[0] * each]), (shape[0], each)) for share in shares]
     return Mesh(np.concatenate(columns, axis=1), axes[0], axis_types=axes[1])
+
+
+def num_cores(seconds: float) -> int:
+    """Return how many cores should share the rows of a gradient that takes one of them this long, expected seconds.
+
+    >>> num_cores(0.0005), num_cores(0.0025)
+    (1, 2)
+    """
+    return max(1, int(seconds / LEAST_SHARE))
 
 
 def mesh_of_datasets(compute: ComputeSettings, num_datasets: int) -> Mesh:

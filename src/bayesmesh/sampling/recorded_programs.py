@@ -41,10 +41,10 @@ from bayesmesh.planning.stage_code import stage_fingerprint
 from bayesmesh.sampling.cache import load_executable
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation
+from bayesmesh.sampling.costs import equations_of
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu
 from bayesmesh.sampling.program import Program
-from bayesmesh.sampling.sizes import equations_of
 from bayesmesh.store.sealed import read_sealed, write_sealed
 
 type JSON = Any

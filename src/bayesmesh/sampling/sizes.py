@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.sharding import Mesh
 
-from bayesmesh.config.blocks import AUTO, check_chains, check_start
+from bayesmesh.config.blocks import AUTO, ComputeSettings, MeshSettings, check_chains, check_start
 from bayesmesh.config.settings import Settings
 from bayesmesh.data.base import DataSpec
 from bayesmesh.errors import ConfigError
@@ -19,17 +17,15 @@ from bayesmesh.kernels.hamiltonian.metrics.auto import choose_metric
 from bayesmesh.models.base import Model
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.sampling.collective import make_target
+from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds, row_tile
 from bayesmesh.sampling.datasets import DatasetPrograms
 from bayesmesh.sampling.density import Target
-from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh, mesh_of_datasets
+from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, build_mesh, find_devices, mesh_of_datasets, num_cores
 from bayesmesh.sampling.program import Program
 from bayesmesh.sampling.rows import lay_out_rows
 from bayesmesh.sampling.start_points import ReadBlocks, find_points
 
 _log = logging.getLogger("bayesmesh")
-
-TILE_ELEMENTS = {"cpu": 2**19, "gpu": 2**26, "tpu": 2**24}
-"""Largest intermediate of a tile of rows for all chains of a device, in elements."""
 
 MOST_CHAINS_TOGETHER = {"cpu": 32}
 """Chains of many datasets that step together on a device, by platform: each waits for the longest trajectory of all."""
@@ -48,9 +44,20 @@ SEGMENT_DRAWS = 2**14
 
 
 def make_program(
-    spec: StageSpec, data_spec: DataSpec, slice_draws: int, read_blocks: ReadBlocks | None = None
+    spec: StageSpec,
+    data_spec: DataSpec,
+    slice_draws: int,
+    read_blocks: ReadBlocks | None = None,
+    num_devices: int | None = None,
 ) -> Program:
     """Return the program of one chain group as the spec describes it.
+
+    Args:
+        spec: specification of `compile` or `sample`.
+        data_spec: the data.
+        slice_draws: most iterations of a call.
+        read_blocks: reads the rows, for a model that starts from the data.
+        num_devices: devices along the rows, where an earlier run has chosen them; chosen here if None.
 
     Raises:
         DeviceError: its mesh does not fit the devices.
@@ -58,17 +65,8 @@ def make_program(
     """
     compute, sampling = spec.compute, spec.sampling
     (model_class, options), (kernel_class, kernel_options) = spec.component("model"), spec.component("kernel")
-    is_whole = model_class.reads_whole(options)
-    if is_whole:
+    if model_class.reads_whole(options):
         _check_whole(spec)
-    if data_spec.dataset_counts:
-        whole = mesh_of_datasets(compute, len(data_spec.dataset_counts))
-        mesh = Mesh(whole.devices[:1], whole.axis_names, axis_types=whole.axis_types)
-    else:
-        # Condensed rows are few: devices that share the chains need not wait for each other at every step.
-        is_small = data_spec.is_condensed and compute.processes == 1
-        spreads_rows = sampling.mode == "sharded" and not is_whole and not is_small
-        mesh = build_mesh(compute, num_chains=spec.num_chains, is_sharded=spreads_rows)
     model = model_class(options, data_spec)
     where, least, multiple = f"experiment '{spec.experiment}'", kernel_class.min_chains, kernel_class.chain_multiple
     # The spec of the compile stage has the chains of one program alone.
@@ -81,12 +79,7 @@ def make_program(
             f"kernel {spec.kernel.name}: its statistics lack {', '.join(missing)}",
             "declare them in `statistics` and return them in Info: the posterior is made of them",
         )
-    num_devices = mesh.shape[DATA_AXIS]
-    tile = compute.row_tile
-    if tile == "auto":
-        tile = row_tile(model, data_spec, max(1, spec.num_chains // mesh.shape["chain"]), mesh.devices.flat[0].platform)
-    layout = lay_out_rows(data_spec.num_rows, num_devices, tile, data_spec.entry_counts)
-    target = make_target(model, data_spec, layout, mesh, compute.sharding)
+    mesh, target, tile = _lay_out(spec, data_spec, model, num_devices)
     if sampling.initial.method == "laplace" and compute.sharding == "shard_map" and mesh.shape[CHAIN_AXIS] > 1:
         raise ConfigError(
             f"{where}: key 'sampling.initial.method': laplace differentiates at a single mode, which shard_map cannot"
@@ -97,24 +90,55 @@ def make_program(
     kernel = kernel_class(kernel_options, sampling.warmup)
     program = Program(target, kernel, mesh, sampling, spec.num_chains, slice_draws)
     program.points = find_points(where, sampling.initial, target, read_blocks)
-    return _of_datasets(program, spec, whole, tile) if data_spec.dataset_counts else program
+    return _of_datasets(program, spec, tile) if data_spec.dataset_counts else program
 
 
-def _of_datasets(program: Program, spec: StageSpec, mesh: Mesh, tile: int) -> DatasetPrograms:
+def _lay_out(spec: StageSpec, data_spec: DataSpec, model: Model, num_devices: int | None) -> tuple[Mesh, Target, int]:
+    """Return the mesh, the log density with its rows laid out over it, and the tile; of many datasets, those of one."""
+    compute, chains = spec.compute, spec.num_chains
+    # Condensed rows are few: devices that share the chains need not wait for each other at every step.
+    is_few = data_spec.is_condensed and compute.processes == 1
+    shares_rows = spec.sampling.mode == "sharded" and not model.reads_whole(model.options) and not is_few
+
+    def on(compute: ComputeSettings) -> tuple[Mesh, Target, int]:
+        mesh = build_mesh(compute, num_chains=chains, is_sharded=shares_rows)
+        if (tile := compute.row_tile) == "auto":
+            of_device = max(1, chains // mesh.shape[CHAIN_AXIS])
+            tile = row_tile(model, data_spec, of_device, mesh.devices.flat[0].platform)
+        layout = lay_out_rows(data_spec.num_rows, mesh.shape[DATA_AXIS], tile, data_spec.entry_counts)
+        return mesh, make_target(model, data_spec, layout, mesh, compute.sharding), tile
+
+    on_one = compute.model_copy(update={"mesh": MeshSettings()})
+    if data_spec.dataset_counts:
+        return on(on_one)
+    is_open = compute.mesh == AUTO and shares_rows and compute.processes == 1 and compute.sharding == "named"
+    if not is_open or find_devices(compute)[0].platform != "cpu":
+        return on(compute)
+    if num_devices is None:
+        mesh, target, tile = on(on_one)
+        seconds = expected_seconds(cost_of_gradient(target, chains), mesh)
+        num_devices = min(num_cores(seconds), len(find_devices(compute)))
+        if num_devices == 1:
+            return mesh, target, tile
+    return on(compute.model_copy(update={"mesh": MeshSettings(data=num_devices)}))
+
+
+def _of_datasets(program: Program, spec: StageSpec, tile: int) -> DatasetPrograms:
     """Return the programs of all datasets from those of one.
 
     Raises:
         ConfigError: the model has a latent for each row, and the datasets differ in their number of rows.
     """
-    data_spec, platform = program.target.spec, mesh.devices.flat[0].platform
+    data_spec = program.target.spec
     counts = data_spec.dataset_counts
+    mesh = mesh_of_datasets(spec.compute, len(counts))
     if (local := program.target.model.local_latents) and len(set(counts)) > 1:
         raise ConfigError(
             f"experiment '{spec.experiment}': key 'data.replicates': model '{spec.model.name}' has latents with an entry for"
             f" each row ({', '.join(sorted(local))}), and datasets have {min(counts)} to {max(counts)} rows",
             "give it a latent of fixed length, of which a row takes the entry that a field of integers names",
         )
-    most_chains = MOST_CHAINS_TOGETHER.get(platform, spec.num_chains * len(counts))
+    most_chains = MOST_CHAINS_TOGETHER.get(mesh.devices.flat[0].platform, spec.num_chains * len(counts))
     block = max(1, min(tile // data_spec.num_rows, most_chains // spec.num_chains))
     return DatasetPrograms(program, counts, mesh, block)
 
@@ -170,45 +194,6 @@ def resolve_metric(options: Settings, target: Target, *, is_at_mode: bool) -> Se
     return options.model_copy(update={"metric": chosen})
 
 
-def row_tile(model: Model, spec: DataSpec, num_chains: int, platform: str) -> int:
-    """Return how many rows to take at a time, from the largest array that one row brings about.
-
-    Args:
-        model: the model.
-        spec: its data.
-        num_chains: chains of one device.
-        platform: of the devices.
-    """
-    target = Target(model, spec, lay_out_rows(spec.num_rows, 1, spec.num_rows, spec.entry_counts))
-    _, shapes = jax.eval_shape(target.prior_and_latents, target.position.position_shapes)
-    # A model may put the rows on any axis. This is seldom the length of another; where it is, tiles are smaller than need be.
-    rows = 61
-
-    def of_chains(shape: jax.ShapeDtypeStruct, *, is_local: bool) -> jax.ShapeDtypeStruct:
-        entries = (rows, *shape.shape[1:]) if is_local else shape.shape
-        return jax.ShapeDtypeStruct((num_chains, *entries), shape.dtype)
-
-    shared = {k: of_chains(v, is_local=False) for k, v in shapes.items() if k not in model.local_latents}
-    local = {k: of_chains(v, is_local=True) for k, v in shapes.items() if k not in shared}
-    data = {k: jax.ShapeDtypeStruct((rows, *v.shape[3:]), v.dtype) for k, v in target.data_shapes().items()}
-    # Data are there once for all chains, and only what depends on a chain is there for each.
-    jaxpr = jax.make_jaxpr(jax.vmap(target.tile, in_axes=(0, 0, None)))(shared, local, data)
-    arrays = [*jaxpr.jaxpr.invars, *(v for equation in equations_of(jaxpr) for v in equation.outvars)]
-    shapes_of_arrays: list[tuple[int, ...]] = [getattr(v.aval, "shape", ()) for v in arrays]
-    largest = max((math.prod(shape) for shape in shapes_of_arrays if rows in shape), default=rows) / rows
-    return max(1, int(TILE_ELEMENTS.get(platform, TILE_ELEMENTS["gpu"]) / largest))
-
-
-def equations_of(jaxpr: ClosedJaxpr | Jaxpr) -> Iterator[JaxprEqn]:
-    """Yield the equations of a jaxpr, including nested ones; the body of a loop comes once."""
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        yield equation
-        for value in equation.params.values():
-            for item in value if isinstance(value, (list, tuple)) else (value,):
-                if hasattr(item, "eqns") or hasattr(item, "jaxpr"):
-                    yield from equations_of(item)
-
-
 class Lengths(NamedTuple):
     """Numbers of iterations, all powers of two.
 
@@ -231,7 +216,7 @@ def choose_lengths(
     Args:
         program: its kernel says how many gradients a draw takes, its target how large a draw is.
         segment_seconds: aimed time between two commits.
-        expected_seconds: of one gradient of all chains of the program, by `audit.expected_seconds`. The program depends
+        expected_seconds: of one gradient of all chains of the program, by `costs.expected_seconds`. The program depends
             on it, so it must be the same in every run: otherwise a run would not find the programs of the one before.
         measured_seconds: the same, by `audit.seconds_per_gradient`.
     """

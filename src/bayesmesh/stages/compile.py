@@ -20,12 +20,13 @@ from bayesmesh.running.process_rank import ProcessRank, check_num_processes
 from bayesmesh.sampling import audit
 from bayesmesh.sampling.cache import use_cache
 from bayesmesh.sampling.compilation import Compilation, compile_programs
+from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.density import Arrays
 from bayesmesh.sampling.derive import Extent, lower_derived
 from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.kept_programs import keep_programs
 from bayesmesh.sampling.memory import check_memory
-from bayesmesh.sampling.mesh import configure_jax, describe_devices, find_devices, warn_of_idle_gpu
+from bayesmesh.sampling.mesh import DATA_AXIS, configure_jax, describe_devices, find_devices, warn_of_idle_gpu
 from bayesmesh.sampling.model_check import Shapes
 from bayesmesh.sampling.monitored import compile_monitored
 from bayesmesh.sampling.peers import Peers
@@ -77,7 +78,7 @@ def run(
             # The same for all, so that they make calls of the same length.
             seconds = audit.seconds_per_gradient(program, compiled["gradients"], made.data, peers)
         with peers.together():
-            expected = audit.expected_seconds(made.cost, program.mesh)
+            expected = expected_seconds(made.cost, program.mesh)
             lengths = choose_lengths(program, spec.sampling.segment_seconds, expected, seconds)
             facts = _facts(program, made.equations, {**made.cost, "seconds": seconds}, lengths, made.about)
             observed = observation.files()
@@ -116,7 +117,7 @@ class _Made(NamedTuple):
         program, compiled: the programs, and their executables by name, with that of gradients.
         data: rows on the devices.
         about: program -> facts.
-        cost: of a gradient, see `audit.cost_of_gradient`.
+        cost: of a gradient, see `costs.cost_of_gradient`.
         equations, growth: see `_growth`.
         latents: latent -> shape and dtype of one draw.
         compilations: what was compiled; empty if a record had it.
@@ -137,7 +138,7 @@ class _Made(NamedTuple):
     def record(self) -> dict[str, Any]:
         """What a record must hold besides the programs."""
         return {
-            "slice_draws": self.program.slice_draws, "cost": self.cost, "sizes": self.equations,
+            "slice_draws": self.program.slice_draws, "devices": self.program.mesh.shape[DATA_AXIS], "cost": self.cost, "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
         }  # fmt: skip
 
@@ -158,8 +159,8 @@ def _compile(work: _Work) -> _Made:
         probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
         check_values(spec, sampled_spec, sampled, probe.rows_here)
         data = _read(work, probe, sampled)
-    cost = audit.cost_of_gradient(probe.target, probe.num_chains)
-    program = probe.with_slice(slice_length(probe, audit.expected_seconds(cost, probe.mesh)))
+    cost = cost_of_gradient(probe.target, probe.num_chains)
+    program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
     # Wait for each other, so that no process with cached programs exits while another compiles.
     with peers.together():
         derived = _lower_derived(later, program, model, data_spec, shards, latents)
@@ -180,7 +181,7 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     with ledger.phase("condense"):
         sampled = shards.condensed()
     sampled_spec = sampled.spec(spec.compute.dtype)
-    program = make_program(spec, sampled_spec, found["slice_draws"], shards.blocks)
+    program = make_program(spec, sampled_spec, found["slice_draws"], shards.blocks, found["devices"])
     with ledger.phase("load", "recorded programs"):
         compiled = records.load(found, program)
     if compiled is None:

@@ -11,10 +11,7 @@ import pytest
 from bayesmesh.errors import StoreError
 from bayesmesh.files import write_json
 from bayesmesh.sampling.audit import (
-    LEAST_SECONDS,
-    RATES,
     SHORT_SECONDS,
-    expected_seconds,
     read_lengths,
     seconds_per_gradient,
     trace_gradients,
@@ -48,16 +45,6 @@ def test_the_slowest_process_decides_how_gradients_are_measured(
     seconds = seconds_per_gradient(program, run, program.put_data(case.rows), peers)
     assert len(peers.told) == exchanges
     assert seconds == max(peers.told[-1], peers.seconds) > 0
-
-
-def test_a_gradient_is_expected_to_take_the_longer_of_arithmetic_and_memory(
-    make_program: Callable[..., Any], make_case: Callable[..., Any]
-) -> None:
-    mesh = make_program(make_case("gaussian", num_rows=4), "hmc", num_chains=1).mesh
-    operations, num_bytes = RATES["cpu"]
-    assert expected_seconds({"flops": 2 * operations, "bytes": num_bytes}, mesh) == 2.0
-    assert expected_seconds({"flops": operations, "bytes": 3 * num_bytes}, mesh) == 3.0
-    assert expected_seconds({"flops": 0.0, "bytes": 0.0}, mesh) == LEAST_SECONDS
 
 
 def test_lengths_are_read_from_the_audit(tmp_path: Path) -> None:

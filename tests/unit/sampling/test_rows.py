@@ -12,8 +12,8 @@ import pytest
 from jax.scipy.stats import norm
 
 from bayesmesh.kernels.base import POSITION
+from bayesmesh.sampling.costs import row_tile
 from bayesmesh.sampling.rows import RowLayout, lay_out_rows
-from bayesmesh.sampling.sizes import row_tile
 from bayesmesh.sampling.state_leaves import place
 from levels import GROUP_SIZES, groups_case
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.experiment import experiment_class
-from bayesmesh.config.registry import list_components
-from bayesmesh.data.base import FieldSpec
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Position
 from bayesmesh.planning.specs import make_spec
@@ -22,10 +20,8 @@ from bayesmesh.sampling.sizes import (
     SEGMENT_DRAWS,
     SLICE_BYTES,
     SLICE_SECONDS,
-    TILE_ELEMENTS,
     choose_lengths,
     make_program,
-    row_tile,
     slice_length,
 )
 from cases import OPTIONS
@@ -93,42 +89,13 @@ def test_chains_that_are_not_kept_need_no_room(make_case) -> None:
     assert lengths[0] == 2 * lengths[1]
 
 
-@pytest.mark.parametrize("name", list_components("model"))
-def test_a_tile_is_as_large_as_memory_allows(make_case, name) -> None:
-    case = make_case(name)
-    few, many = (row_tile(case.model, case.spec, n, "cpu") for n in (1, 100))
-    assert few >= 1
-    assert few / 100 - 1 <= many <= few
-    assert row_tile(case.model, case.spec, 10_000, "cpu") == pytest.approx(many / 100, abs=1)
-    assert row_tile(case.model, case.spec, 1, "gpu") == pytest.approx(
-        few * TILE_ELEMENTS["gpu"] / TILE_ELEMENTS["cpu"], rel=0.01
-    )
-    # Every field of a row has to fit.
-    widest = max(np.prod(f.shape, initial=1.0) for f in case.spec.fields.values())
-    assert few <= TILE_ELEMENTS["cpu"] / widest
-
-
-def test_data_count_once_and_what_depends_on_a_chain_for_each(make_case) -> None:
-    """Tiles of few rows make narrow matrix products, which take twice the time of wide ones."""
-    case = make_case("softmax_regression")
-    wide = dataclasses.replace(case.spec, fields={**case.spec.fields, "features": FieldSpec((784,), "uint8")})
-    one, sixteen, many = (row_tile(case.model, wide, n, "cpu") for n in (1, 16, 1600))
-    assert one == sixteen == TILE_ELEMENTS["cpu"] // 784
-    assert many == TILE_ELEMENTS["cpu"] // (1600 * case.spec.constants["num_classes"])
-
-
-def test_a_tile_is_never_less_than_a_row(make_case) -> None:
-    case = make_case("matrix_factorization")
-    assert row_tile(case.model, case.spec, 10**9, "cpu") == 1
-
-
-def spec(sharding="named", kernel="chees", metric=None, **sampling):
+def spec(sharding="named", kernel="chees", metric=None, compute=None, **sampling):
     options = {"max_leapfrog_steps": 17} if kernel == "chees" else {}
     options |= {} if metric is None else {"metric": metric}
     config = {
         "title": "Some", "data": {"source": "gaussian"}, "model": {"name": "gaussian", "prior_scale": 3.0},
         "kernel": {"name": kernel, **options}, "sampling": {"chains": 8, "warmup": 21, **sampling},
-        "compute": {"dtype": "float64", "sharding": sharding},
+        "compute": {"dtype": "float64", "sharding": sharding, **(compute or {})},
     }  # fmt: skip
     return make_spec("sample", "some", experiment_class().model_validate(config), "results")
 
@@ -141,8 +108,24 @@ def test_a_program_is_what_its_spec_says(make_case) -> None:
     assert program.sampling.warmup == program.kernel.num_warmup == 21
     assert program.kernel.options.max_leapfrog_steps == 17
     assert program.target.model.options.prior_scale == 3.0
-    assert dict(program.mesh.shape) == {"chain": 1, "data": 8}
-    assert program.target.layout.num_devices == 8
+    assert program.mesh.size == program.target.layout.num_devices == 1
+
+
+@pytest.mark.parametrize(("num_rows", "num_cores"), [(8_000, 1), (20_000, 4), (10**6, 8)])
+def test_cores_share_rows_that_are_many(make_case, num_rows, num_cores) -> None:
+    data = dataclasses.replace(make_case("gaussian").spec, num_rows=num_rows)
+    program = make_program(spec(), data, 16)
+    assert dict(program.mesh.shape) == {"chain": 1, "data": num_cores}
+    assert program.target.layout.num_devices == num_cores
+    again = make_program(spec(), data, 16, num_devices=num_cores)
+    assert again.mesh == program.mesh
+    assert again.target.layout == program.target.layout
+
+
+def test_cores_share_the_rows_where_they_are_told_to(make_case) -> None:
+    few = make_case("gaussian").spec
+    for asked in (spec(compute={"mesh": {"data": 4}}), spec("shard_map")):
+        assert make_program(asked, few, 16).mesh.shape["data"] > 1
 
 
 def whole(prior=True, kernel="hmc", **more):
