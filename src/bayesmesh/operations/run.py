@@ -47,8 +47,25 @@ def run(words: Sequence[str]) -> NoReturn:
     sys.argv = ["snakemake", *words]
     from snakemake.cli import main
 
+    look_at_plain_values_first()
     main()
     raise AssertionError("Snakemake exits by itself")
+
+
+def look_at_plain_values_first() -> None:
+    """Let Snakemake ask only for parameters of a rule that are not plain Python whether they are tables of pandas.
+
+    It would import pandas when the first job ends, for 0.3 s in which no other job starts.
+    """
+    from snakemake.persistence import UNREPRESENTABLE, PersistenceBase
+
+    of_table = PersistenceBase._serialize_param_pandas
+
+    def serialize(self: PersistenceBase, value: object) -> object:
+        said = self._serialize_param_builtin(value)
+        return of_table(self, value) if said is UNREPRESENTABLE else said
+
+    PersistenceBase._serialize_param_pandas = serialize
 
 
 def needs_jobs(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
