@@ -60,7 +60,8 @@ def compile_programs(
         name -> compilation; the ledger gets a row for each of the three steps.
     """
     waiting = {}
-    traces = {name: functools.partial(program.trace, name) for name in names} | others
+    # The segment first, which takes longest to compile.
+    traces = {name: functools.partial(program.trace, name) for name in reversed(names)} | others
     # XLA compiles without the interpreter. Several processes do it in one order, because they may meet in it.
     num_threads = len(traces) + 1 if jax.process_count() == 1 else 1
     with ThreadPoolExecutor(num_threads) as pool, count_misses(of_all_threads=True) as misses:
@@ -69,9 +70,16 @@ def compile_programs(
             traced = trace_program()
             times.append(time.perf_counter())
             lowered = traced.lower()
+            options = program.compiler_options(name) if name in names else None
             times.append(time.perf_counter())
             trace, lower = (b - a for a, b in itertools.pairwise(times))
-            waiting[name] = lowered, count_equations(traced.jaxpr), trace, lower, pool.submit(_compile, lowered)
+            waiting[name] = (
+                lowered,
+                count_equations(traced.jaxpr),
+                trace,
+                lower,
+                pool.submit(_compile, lowered, options),
+            )
         # A miss is known once its program is compiled.
         wait([compilation for *_, compilation in waiting.values()], return_when=FIRST_COMPLETED)
         compiling = [pool.submit(_compile, lowered) for lowered in later] if misses else []
@@ -87,9 +95,11 @@ def compile_programs(
     return found
 
 
-def _compile(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, float, bool, str | None]:
+def _compile(
+    lowered: jax.stages.Lowered, options: dict[str, int] | None = None
+) -> tuple[jax.stages.Compiled, float, bool, str | None]:
     """Return the program, the seconds it took, and whether the persistent cache held it under which key."""
     start = time.perf_counter()
     with count_misses() as misses, note_key() as keys:
-        compiled = lowered.compile()
+        compiled = lowered.compile(options)
     return compiled, time.perf_counter() - start, not misses, next(iter(keys), None)

@@ -24,6 +24,7 @@ from bayesmesh.config.settings import numeric_options
 from bayesmesh.kernels.base import POSITION, Kernel, Position, first_chains
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.chain_steps import can_step_alone, lay_by_chain, step_by_device
+from bayesmesh.sampling.costs import cost_of_gradient, expected_seconds
 from bayesmesh.sampling.density import Target
 from bayesmesh.sampling.kernel_declarations import check_axes, check_fields, check_state, read_statistics
 from bayesmesh.sampling.mesh import DATA_AXIS, compute_once, sharding
@@ -33,6 +34,10 @@ from bayesmesh.sampling.state_leaves import is_finite, name_leaves, place
 
 PROGRAMS = ("initialise", "segment")
 """Names of the programs of a chain group."""
+
+SHORT_SECONDS = 5e-3
+"""Expected seconds of a gradient up to which the start is compiled without optimisation. It takes nine gradients, and compiling them
+takes seconds."""
 
 
 class GroupKey(NamedTuple):
@@ -311,6 +316,14 @@ class Program:
         out_at = (state_at, made_at, self.draw_shardings)
         jitted = jax.jit(self.segment, in_shardings=in_at, out_shardings=out_at)
         return jitted.trace(self._abstract_arguments, data, self.state_shapes, _INDEX, _COUNT)
+
+    def compiler_options(self, name: str) -> dict[str, int] | None:
+        """Return XLA's options for one of `PROGRAMS`; they change rounding, so they follow from the program alone."""
+        is_climbing = self.sampling.initial.method in ("mode", "laplace")
+        if name != "initialise" or is_climbing or self.mesh.devices.flat[0].platform != "cpu":
+            return None
+        seconds = expected_seconds(cost_of_gradient(self.target, self.num_chains), self.mesh)
+        return {"xla_backend_optimization_level": 0} if seconds <= SHORT_SECONDS else None
 
     # -- between this process's host and its devices -----------------------------------------------------------------
 

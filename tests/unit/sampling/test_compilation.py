@@ -18,8 +18,15 @@ from bayesmesh.sampling.compilation import compile_programs
 ONE = jax.ShapeDtypeStruct((), jnp.float32)
 
 
+optimised: list[bool] = []
+"""Of each program, whether it was compiled as usual."""
+
+
 class Adding:
     """Programs that add the length of their names."""
+
+    def compiler_options(self, name: str) -> dict[str, int] | None:
+        return {"xla_backend_optimization_level": 0} if name == "a" else None
 
     def trace(self, name: str) -> jax.stages.Traced:
         return jax.jit(lambda x: x + len(name)).trace(ONE)
@@ -31,13 +38,15 @@ def compile_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
     def run(*, is_cached: bool, **others: Callable[[], jax.stages.Traced]) -> Any:
         misses, made, compile_ = list[str](), list[str](), compilation._compile
+        optimised.clear()
 
         @contextlib.contextmanager
         def count_misses(**_: bool) -> Iterator[list[str]]:
             yield misses
 
-        def compile_and_miss(lowered: jax.stages.Lowered) -> Any:
-            found = compile_(lowered)
+        def compile_and_miss(lowered: jax.stages.Lowered, options: dict[str, int] | None = None) -> Any:
+            optimised.append(options is None)
+            found = compile_(lowered, options)
             # As JAX does: after the program has been compiled.
             misses.extend([] if is_cached else ["one"])
             return found
@@ -65,4 +74,5 @@ def test_later_programs_are_made_where_one_was_missing(compile_all: Callable[...
 def test_further_programs_are_compiled_with_them(compile_all: Callable[..., Any]) -> None:
     compiled, _ = compile_all(is_cached=True, doubling=lambda: jax.jit(lambda x: 2 * x).trace(ONE))
     assert float(compiled["doubling"].compiled(jnp.float32(4))) == 8.0
-    assert list(compiled) == ["a", "ab", "doubling"]
+    assert list(compiled) == ["ab", "a", "doubling"]
+    assert sorted(optimised) == [False, True, True]

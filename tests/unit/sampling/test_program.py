@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -147,6 +148,18 @@ def test_more_draws_extend_the_chains(alone, reference) -> None:
     longer = alone.run(NUM_DRAWS + 6)
     for name, draws in reference.draws.items():
         assert_same(longer.draws[name][:NUM_DRAWS], draws)
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "method", "level"), [(40, "auto", 0), (40, "mode", None), (10**7, "auto", None), (10**7, "mode", None)]
+)
+def test_a_start_of_few_short_gradients_is_not_optimised(make_case, make_program, num_rows, method, level) -> None:
+    case = make_case("gaussian")
+    many = dataclasses.replace(case, spec=dataclasses.replace(case.spec, num_rows=num_rows))
+    program = make_program(many, "hmc", initial={"method": method})
+    expected = None if level is None else {"xla_backend_optimization_level": level}
+    assert program.compiler_options("initialise") == expected
+    assert program.compiler_options("segment") is None
 
 
 def test_a_chain_is_known_by_its_absolute_number(build, make_case) -> None:
