@@ -100,6 +100,14 @@ def explain(path: Path, error: ValidationError, cls: type[Settings], under: str 
     return ConfigError(f"{path}: {message}{also}", remedy)
 
 
+_LIMITS = {
+    "greater_than_equal": ("ge", "a number of at least"),
+    "greater_than": ("gt", "a number above"),
+    "less_than_equal": ("le", "a number of at most"),
+    "less_than": ("lt", "a number below"),
+}
+
+
 def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
     """Return message and remedy of the errors at one position."""
     first = details[0]
@@ -122,7 +130,14 @@ def _say(place: Place, details: Sequence[ErrorDetails]) -> tuple[str, str]:
         remedy = f"write\n{_as_yaml(place.keys, f'[{first["input"]:.80}]')}{_description(place)}"
         return f"key '{name}': should be a list, found the word {first['input']!r:.80}", remedy
     wanted = " or ".join(dict.fromkeys(_wanted(place, detail) for detail in details))
-    return f"key '{name}': {wanted}, found {first['input']!r:.80}", _description(place).strip() or "correct the value"
+    remedy = f"{bound}{_description(place)}" if (bound := _bound(first)) else _description(place).strip()
+    return f"key '{name}': {wanted}, found {first['input']!r:.80}", remedy or "correct the value"
+
+
+def _bound(detail: ErrorDetails) -> str:
+    """Return which numbers fit, where one lies beyond the limit of its key; empty of other errors."""
+    context, words = _LIMITS.get(detail["type"], ("", ""))
+    return f"write {words} {detail['ctx'][context]}" if context else ""
 
 
 def _wanted(place: Place, detail: ErrorDetails) -> str:

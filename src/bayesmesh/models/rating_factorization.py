@@ -299,12 +299,15 @@ class RatingFactorization(Model):
 
     def shown(self) -> Sequence[Shown]:
         """Return what all ratings share, and expectations at probe cells: embeddings rotate."""
-        cells = Shown("expected", "Expected ratings of some cells")
+        own = self.options
+        cells = Shown("expected", f"Expected {own.rating} of some pairs of {own.user} and {own.film}")
         if self._is_ordinal:
-            return Shown("baseline", "Shares of the ratings of an average user and film"), cells
-        unit = "in the unit of the ratings"
+            return Shown(
+                "baseline", f"Shares of the values of {own.rating} for an average {own.user} and {own.film}"
+            ), cells
+        unit = f"in the unit of {own.rating}"
         return (
-            Shown("mean", f"Mean rating of an average user and film, {unit}"),
+            Shown("mean", f"Mean {own.rating} of an average {own.user} and {own.film}, {unit}"),
             Shown("sigma", f"Standard deviation of the noise, {unit}"),
             cells,
         )
@@ -318,8 +321,15 @@ class RatingFactorization(Model):
             f"in standard deviations of {unit}, biases normal(0, {own.bias_scale:g}), and products of embeddings of width "
             f"{own.width} with standard deviation {own.factor_scale:g}"
         )
-        link = "user bias plus film bias plus the product of both embeddings, around what all ratings share"
-        return {"facts": {"Outcome": f"a rating, {kind}: {link}", "Priors": of}}
+        link = f"bias of the {own.user} plus bias of the {own.film} plus the product of both embeddings, around what all ratings share"
+        return {
+            "facts": {"Outcome": f"{own.rating}, {kind}: {link}", "Priors": of},
+            "meanings": {
+                f"mean_{side}_bias": f"mean bias over the levels of {name}"
+                for side, name in (("user", own.user), ("film", own.film))
+            },
+            "cells": {"expected": (own.user, own.film)},
+        }
 
     def summaries(self, latents: Latents, rows: Rows) -> Latents:
         """Return what rotations of the embeddings leave alone: expected ratings, and moments of the biases."""

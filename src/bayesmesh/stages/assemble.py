@@ -21,7 +21,7 @@ from bayesmesh.models.base import Model, Shown
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.cache import use_cache
-from bayesmesh.sampling.derive import Derived, derive, summaries_at_truth
+from bayesmesh.sampling.derive import Derived, derive, spread_evenly, summaries_at_truth
 from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.model_check import check_described
@@ -177,13 +177,25 @@ def _derive(
     derived["summaries"]["log_likelihood"] = np.asarray(posterior.array("sample_stats", "log_likelihood"))
     numbers = {CHAIN: np.arange(posterior.num_chains), DRAW: np.arange(posterior.num_draws)}
     lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
-    named = _write_derived(root, derived, numbers, model.axes(), lead)
+    cells = {} if lead else name_cells(model, data_spec, shards, settings.probe_rows)
+    named = _write_derived(root, derived, numbers, {**model.axes(), **cells}, lead)
     if isinstance(shards, ReplicatedShards):
         _name_datasets(root, shards)
     constants = root.require_group("constant_data")
     for name, value in {**shards.constants, "num_rows": shards.num_observations}.items():
         write_array(constants, name, np.asarray(value), [])
     return named
+
+
+def name_cells(model: Model, data_spec: DataSpec, shards: Shards, probe_rows: int) -> NamedAxes:
+    """Return axes of the summaries whose entries are probe rows that the levels of columns name."""
+    source, numbers = Shards(shards.path), shards.source_rows()[spread_evenly(data_spec.num_rows, probe_rows)]
+    found: dict[str, Sequence[NamedAxis]] = {}
+    for summary, columns in check_described(model).cells.items():
+        rows, place = source.read_chosen(np.sort(numbers)), np.argsort(np.argsort(numbers))
+        levels = [[source.variables[name].levels[code] for code in rows[name][place]] for name in columns]
+        found[summary] = [(" and ".join(columns), tuple(" · ".join(each) for each in zip(*levels, strict=True)))]
+    return found
 
 
 def _name_datasets(root: zarr.Group, shards: ReplicatedShards) -> None:

@@ -76,7 +76,7 @@ def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, asked: Aske
     for place in range(draws.num_draws):
         expected[place] = _expected(predictor[place], draws, place, ratings)
     held = f", {hidden.sum()} more held out" if hidden.any() else ""
-    about = f"User {user_id}: {is_rated.sum()} films rated{held}; {_said(draws, posterior, ratings)}."
+    about = f"User {user_id}: {is_rated.sum()} ratings{held}; {_said(draws, posterior, ratings)}."
     rows = list_rows(_list(expected, is_rated, asked), ratings.columns, hidden)
     return FilmList(about, rows, asked.depth, doubts(layout), VALUE)
 
@@ -111,7 +111,7 @@ def for_rated(
         accepted.append(one.acceptance[0])
     is_rated = np.zeros(ratings.num_films, bool)
     is_rated[films] = True
-    about = f"New user: {len(films)} films rated; {_said(draws, posterior, ratings)}."
+    about = f"New user: {len(films)} ratings; {_said(draws, posterior, ratings)}."
     rows = list_rows(_list(expected, is_rated, asked), ratings.columns, np.zeros(ratings.num_films, bool))
     return FilmList(about, rows, asked.depth, doubts(layout, float(np.mean(accepted))), VALUE)
 

@@ -51,6 +51,7 @@ class ModelDescription(pydantic.BaseModel):
         scales: latent or summary -> factor by which the page multiplies it, to show it in the unit of the outcome.
         effects: of predictors on the outcome.
         units: latent (input, unit) whose inputs may be the pixels of images, and whose units may change places; empty for none.
+        cells: summary with an entry for each probe row -> columns whose levels name a row, such as user and film.
         remedies: way in which predictions are wrong, see `bayesmesh.figures.fit_check.Aspect` -> what to try.
     """
 
@@ -61,4 +62,5 @@ class ModelDescription(pydantic.BaseModel):
     scales: Mapping[str, float] = {}
     effects: Effects | None = None
     units: str = ""
+    cells: Mapping[str, tuple[str, ...]] = {}
     remedies: Mapping[str, str] = {}

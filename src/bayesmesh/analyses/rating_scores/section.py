@@ -14,7 +14,7 @@ from bayesmesh.figures.sections import KeyNumber, Section, html_table, render
 
 NAMES = {
     "posterior_average": "the posterior average", "single_draw": "a single draw",
-    "biases": "biases of users and films", "mean": "the mean of all ratings",
+    "biases": "biases of users and items", "mean": "the mean of all ratings",
 }  # fmt: skip
 """Prediction -> what a sentence calls it."""
 
@@ -100,7 +100,7 @@ def describe_new_users(average: Row) -> list[str]:
         return []
     return [
         f"The chains have not seen these {formats.count(average['num_users'])} users. Each is folded in: given some of the user's ratings, "
-        f"{formats.count(average['num_given'])} in all, and a draw of the films, the user's latents are drawn, and the other ratings predicted."
+        f"{formats.count(average['num_given'])} in all, and a draw of the items, the user's latents are drawn, and the other ratings predicted."
     ]
 
 

@@ -29,6 +29,8 @@ def read_watched(path: Path, columns: Mapping[str, Column], num_films: int) -> l
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file", "name a text file with a title or an id on each line") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: is not a file", "name a text file with a title or an id on each line") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not text in UTF-8: {error.reason}", "save it as UTF-8") from error
     where = {f"{path}, line {number}": line.strip() for number, line in enumerate(lines, 1)}

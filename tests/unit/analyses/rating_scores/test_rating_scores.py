@@ -193,7 +193,7 @@ def test_the_page_says_which_prediction_is_better(files: dict[str, Path]) -> Non
     )
     assert "misses 50 hidden ratings of 7 users by 0.900 in the root mean square (0.800 to 1.000)" in said
     assert "less than a single draw (0.100 to 0.200); more than the mean of all ratings (−0.300 to −0.200)" in said
-    assert "no more or less, as far as users tell, than biases of users and films (−0.100 to 0.100)" in said
+    assert "no more or less, as far as users tell, than biases of users and items (−0.100 to 0.100)" in said
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_unclear_lines_are_refused_with_their_place(tmp_path: Path, text: str, p
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.txt: no such file"):
         read_watched(tmp_path / "none.txt", COLUMNS, 4)
+    with pytest.raises(DataError, match=r"(?s)is not a file.*remedy: name a text file"):
+        read_watched(tmp_path, COLUMNS, 4)
 
 
 @pytest.fixture
