@@ -35,6 +35,8 @@ from bayesmesh.stages.stored_settings import find_spec, refuse_overwriting_data
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 
+_KEY = "recommendation"
+
 _log = logging.getLogger("bayesmesh")
 
 
@@ -49,9 +51,17 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.experiment = arguments.experiment or arguments.name
     given = [key for key in ("user", "watched", "rated") if getattr(arguments, key) is not None]
     if not given:
-        # Imported here, since it prepares to run with JAX.
+        # Imported here, since they prepare to run with JAX.
+        from bayesmesh.planning.plan import Plan
         from bayesmesh.stages.job import run as run_job
 
+        name = arguments.experiment
+        if name is not None and _KEY not in Plan(is_partial=True).experiments[name].requested_analyses():
+            raise ConfigError(
+                f"no user is given, and experiment '{name}' does not ask for scores of rankings",
+                "name a user of the data by --user ID, or a new user's file by --rated FILE (ratings) or --watched FILE (watches); for scores of "
+                f"rankings of watches, add {_KEY}: {{}} to the experiment",
+            )
         return run_job(arguments)
     if arguments.experiment is None:
         raise ConfigError(f"--{given[0]} is not for a specification", "name the experiment instead of --spec")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -185,6 +186,20 @@ def test_mistakes_in_a_file_are_named(stars: Stars, capsys: pytest.CaptureFixtur
         said = capsys.readouterr().err
         assert message in said
         assert "remedy" in said
+    Path("mine.csv").mkdir()
+    assert main(["recommend", "stars", "--rated", "mine.csv"]) == 3
+    assert "mine.csv: is not a file\n  remedy: name a CSV file" in capsys.readouterr().err
+
+
+def test_without_a_user_the_ways_to_name_one_are_listed(stars: Stars, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config/experiments").mkdir(parents=True)
+    Path("config/config.yaml").write_text("experiments: [stars]")
+    Path("config/experiments/stars.yaml").write_text(json.dumps(CONFIG))
+    assert main(["recommend", "stars"]) == 2
+    said = capsys.readouterr().err
+    assert "no user is given" in said
+    assert "--user ID" in said
+    assert "--rated FILE" in said
 
 
 def test_mistakes_in_a_call_are_named(stars: Stars) -> None:

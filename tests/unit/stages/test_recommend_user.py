@@ -116,7 +116,6 @@ def test_neither_jax_nor_tfp_is_imported(latents: dict[str, np.ndarray]) -> None
     ("words", "error", "message"),
     [
         (["club", "--user", "31"], 2, "--user 31: no such user in the data of 'club'"),
-        (["club", "--rated", "."], 2, "--rated"),
         (["clubs", "--user", "3"], 2, "no posterior of an experiment 'clubs'"),
         (["club", "--watched", "none.txt"], 3, "none.txt: no such file"),
         (["club", "--user", "3", "--output", "list.xls"], 2, "--output list.xls: neither .csv nor .json"),
