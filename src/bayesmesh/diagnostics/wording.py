@@ -41,4 +41,4 @@ def wording(name: str) -> Wording:
     """Return the words of a gate; of one that only another version has, its name."""
     plain = name.replace("_", " ")
     remedy = "Use more draws, a longer warmup, or another parametrisation of the model; then check the same gate again."
-    return WORDINGS.get(name) or Wording(plain, plain, plain, "at most", "", (remedy,))
+    return WORDINGS.get(name) or Wording(plain, plain.capitalize(), plain, "at most", "", (remedy,))

@@ -78,7 +78,7 @@ def for_user(layout: ExperimentLayout, opened: Opened, user_id: str, asked: Aske
     held = f", {hidden.sum()} more held out" if hidden.any() else ""
     about = f"User {user_id}: {is_rated.sum()} ratings{held}; {_said(draws, posterior, ratings)}."
     rows = list_rows(_list(expected, is_rated, asked), ratings.columns, hidden)
-    return FilmList(about, rows, asked.depth, doubts(layout), VALUE)
+    return FilmList(about, rows, asked.depth, doubts(layout), VALUE, options.film)
 
 
 def for_rated(
@@ -113,7 +113,7 @@ def for_rated(
     is_rated[films] = True
     about = f"New user: {len(films)} ratings; {_said(draws, posterior, ratings)}."
     rows = list_rows(_list(expected, is_rated, asked), ratings.columns, np.zeros(ratings.num_films, bool))
-    return FilmList(about, rows, asked.depth, doubts(layout, float(np.mean(accepted))), VALUE)
+    return FilmList(about, rows, asked.depth, doubts(layout, float(np.mean(accepted))), VALUE, options.film)
 
 
 def _about(opened: Opened, training: np.ndarray) -> Ratings:

@@ -47,9 +47,9 @@ def read_rated(path: Path, film: str, rating: str) -> dict[str, tuple[str, str]]
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file", "name a CSV file with the columns film and rating") from error
+        raise DataError(f"{path}: no such file", f"name a CSV file with the columns {film} and {rating}") from error
     except IsADirectoryError as error:
-        raise DataError(f"{path}: is not a file", "name a CSV file with the columns film and rating") from error
+        raise DataError(f"{path}: is not a file", f"name a CSV file with the columns {film} and {rating}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not text in UTF-8: {error.reason}", "save it as UTF-8") from error
     header = next((line for line in lines if line.strip()), "")

@@ -23,6 +23,7 @@ class FilmList(NamedTuple):
         depth: of the column ``p_top``.
         warnings: what to doubt.
         value: heading of what is listed.
+        item: what is rated or watched.
     """
 
     about: str
@@ -30,15 +31,18 @@ class FilmList(NamedTuple):
     depth: int
     warnings: tuple[str, ...]
     value: str = "watch probability"
+    item: str = "film"
 
 
 def as_text(found: FilmList) -> str:
     """Return a list as a table for a terminal."""
     if not found.rows:
-        return f"{found.about}\nNo film is left to list."
-    lines = [("", "film", "genres", found.value, "", "best", f"top {found.depth}"), *map(_cells, found.rows)]
+        return f"{found.about}\nNo {found.item} is left to list."
+    lines = [("", found.item, "genres", found.value, "", "best", f"top {found.depth}"), *map(_cells, found.rows)]
+    if not any(row["genres"] for row in found.rows):
+        lines = [(*line[:2], *line[3:]) for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_text = [0 < place < 5 for place in range(len(widths))]
+    is_text = [0 < place < len(widths) - 2 for place in range(len(widths))]
     aligned = [
         [
             cell.ljust(width) if left else cell.rjust(width)
