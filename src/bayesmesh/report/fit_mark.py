@@ -128,7 +128,7 @@ def _consequence(aspect: Aspect, spread: float) -> str:
     if aspect != "narrow" or not spread > 1:
         return _CONSEQUENCES[aspect].format(times="more widely than", rule="")
     by = formats.real(spread, 2)
-    rule = f"; as a rule of thumb, {by} times as wide would be right"
+    rule = f"; as a rule of thumb, {by} times as wide would be right if rows are independent, and wider still if they come in groups"
     return _CONSEQUENCES[aspect].format(times=f"about {by} times as widely as", rule=rule)
 
 

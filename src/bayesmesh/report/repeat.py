@@ -160,6 +160,7 @@ def build_repeat(
         "Date of the verdict": made.get("written_at"),
         "Machine of the verdict": made.get("machine"),
         "Device of the chains": device,
+        "Mesh of devices": _mesh(origin.get("mesh")),
         "Seed": sampling.get("seed") if isinstance(sampling, Mapping) else None,
         "Repository": project.repository,
         "Commit of the project, when this page was written": project.commit,
@@ -175,6 +176,11 @@ def build_repeat(
         "repeat": [(name, str(value)) for name, value in facts.items() if value not in (None, "")],
         "files": _files(layout, config),
     }
+
+
+def _mesh(found: object) -> str:
+    """Return the sizes of the axes; empty where a posterior records none."""
+    return ", ".join(f"{axis} {size}" for axis, size in found.items()) if isinstance(found, Mapping) else ""
 
 
 class Step(NamedTuple):
@@ -210,26 +216,26 @@ def _steps(
         )
     else:
         install = Step(
-            f"With {python}, install the packages that determine the draws; Bayesmesh brings Snakemake along:",
+            f"With {python}, install the packages that determine the draws (pip installs Snakemake with Bayesmesh):",
             f"python -m pip install {' '.join(packages)}",
         )
     steps = [get, *([install] if packages else [])]
     if fingerprint := data.get("fingerprint"):
         steps.append(
             Step(
-                f"Put the data in their place{f' ({files})' if files else ''}. Their fingerprint must be {fingerprint}; the page of the new run "
-                "shows it."
+                f"Place the data{f' at {files}' if files else ' where they were'}. The page of the new run shows their fingerprint, "
+                f"which must be {fingerprint}."
             )
         )
     run = Step(
-        "In the folder of the project, with an empty folder results, run:",
+        "In the folder of the project, with results/ absent or empty, run:",
         f"snakemake --cores all {experiment}",
         "With earlier results there, only what is missing or out of date runs again.",
     )
     same = Step(
         "Compare the identity of the chains with the one below.",
-        note="The identity is a digest of data, settings, seed, mesh, code and versions. Where it and the kind of device are the same, the "
-        "draws are the same bit for bit.",
+        note="The identity is a digest of data, settings, seed and code. Where it, the versions, the kind of processor and the mesh of devices are the "
+        "same, the draws are the same bit for bit.",
     )
     return [*steps, run, same]
 

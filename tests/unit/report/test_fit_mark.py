@@ -61,7 +61,7 @@ def test_how_much_too_narrow_intervals_are_is_said_where_it_was_measured() -> No
     measured = FitCheck("LOO-PIT", "fail", "Too narrow.", frozenset({"narrow"}), spread=1.55)
     (first, *_), (unmeasured, *_) = (mark_fit([each], BOTH, NONE).consequences for each in (measured, NARROW))
     assert first.startswith("Outcomes scatter about 1.6 times as widely as the model allows.")
-    assert first.endswith("as a rule of thumb, 1.6 times as wide would be right.")
+    assert first.endswith("if rows are independent, and wider still if they come in groups.")
     assert unmeasured.startswith("Outcomes scatter more widely than the model allows.")
     assert unmeasured.endswith("likely too narrow.")
 

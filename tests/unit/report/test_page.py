@@ -168,7 +168,7 @@ def test_the_box_says_how_the_run_was_made_and_how_to_repeat_it(complete: Experi
     for said in (
         "snakemake --cores all everything",
         "git clone https://host.example/a.git project cd project git checkout abc123",
-        "Put the data in their place (data/a.csv)",
+        "Place the data at data/a.csv",
         "Files differed from this commit",
         "With Python 3.12.1, install the packages of the lock: tools/bootstrap.sh cuda",
         "sha256 of envs/cuda.txt 1f2e",

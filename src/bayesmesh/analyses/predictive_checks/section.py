@@ -143,13 +143,28 @@ def sentence(table: pd.DataFrame) -> str:
             said.append(OF_RESIDUALS[row["quantity"]].format(column=row["largest_for"]))
         else:
             numbers = [formats.real(row[name]) for name in ("observed", "low", "high")]
-            parts.append("{} {}, but {} to {}".format(row["quantity"], *numbers))
+            parts.append("{}: {} observed, {} to {} in 95% of simulations".format(row["quantity"], *numbers))
     text = "The model does not produce outcomes like the observed ones."
     if parts:
-        text += f" Observed, and 95% of the simulated: {'; '.join(parts)}."
+        text += f" {'; '.join(parts)}."
     for each in said:
         text += f" {each[0].upper()}{each[1:]}."
-    return text + " Predictions that depend on this are wrong."
+    return f"{text}{_closest(table.drop(missed.index))}"
+
+
+def _closest(passed: pd.DataFrame) -> str:
+    """Return which quantity would be the next to differ, where its p value alone is small."""
+    by_p = passed.sort_values("p_value", kind="stable").to_dict("records")
+    if not by_p or not by_p[0]["p_value"] <= SUGGESTIVE:
+        return ""
+    least = by_p[0]
+    what = f"{least['quantity']} ({least['largest_for']})" if least["largest_for"] else least["quantity"]
+    p = formats.real(least["p_value"], 2)
+    return f" The others do not differ by more than their number explains; the smallest of their p values is {p}, of {what}."
+
+
+SUGGESTIVE = 0.05
+"""A p value, not adjusted for the number of quantities, from which one that does not differ is named."""
 
 
 WIDE = 100.0
@@ -192,11 +207,27 @@ def calibrations(bins: pd.DataFrame, table: pd.DataFrame) -> list[Panel]:
     """Draw observed and predicted means by prediction, and by the columns along which residuals are largest."""
     missed = table[table["quantity"].isin(differing(table))]
     wanted = [FITTED, *(name for name in dict.fromkeys(missed["largest_for"]) if name)]
-    return [draw_bins(name, bins[bins["variable"] == name]) for name in wanted if (bins["variable"] == name).any()]
+    found = {"residuals by prediction": FITTED}
+    unbiased = {
+        found[row["quantity"]]: float(row["p_value"])
+        for row in table.drop(missed.index).to_dict("records")
+        if row["quantity"] in found
+    }
+    return [
+        draw_bins(name, bins[bins["variable"] == name], unbiased.get(name))
+        for name in wanted
+        if (bins["variable"] == name).any()
+    ]
 
 
-def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
-    """Draw observed minus predicted means by bin, with the band that holds all bins of a right model together."""
+def draw_bins(name: str, bins: pd.DataFrame, unbiased: float | None = None) -> Panel:
+    """Draw observed minus predicted means by bin, with the band that holds all bins of a right model together.
+
+    Args:
+        name: what the bins divide.
+        bins: rows of one variable.
+        unbiased: p value of the check that finds no bias by the spread of the outcomes themselves, if it finds none.
+    """
     chosen = bins.iloc[formats.natural_order(bins["label"].tolist())[:MOST_DRAWN_BINS]]
     places = np.arange(len(chosen))
     gap = (chosen["observed"] - chosen["predicted"]).to_numpy()
@@ -219,8 +250,11 @@ def draw_bins(name: str, bins: pd.DataFrame) -> Panel:
         axes.set_ylabel("observed minus predicted")
 
     of = "prediction" if name == FITTED else name
-    words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside of the band"
-    note = f"{num_out} of {len(chosen)} bins lie outside of the band, which holds all of them together with 95% probability if the model is right."
+    words = f"Observed minus predicted mean by {of}: {num_out} of {len(chosen)} bins outside the band"
+    lie = "lies" if num_out == 1 else "lie"
+    note = f"{num_out} of {len(chosen)} bins {lie} outside the band, which holds all of them together with 95% probability if the model is right, its spread included."
+    if num_out and unbiased is not None:
+        note += f" Measured by the spread of the outcomes themselves, the bins show no bias (p = {formats.real(unbiased, 2)})."
     if name != FITTED:
         note += " In parentheses: rows."
     slug = "".join(c if c.isalnum() else "-" for c in of)

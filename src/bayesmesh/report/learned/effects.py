@@ -25,7 +25,7 @@ class ShownChange:
         of: what it acts on.
         median, low, high: by what it multiplies that, or what it adds.
         side: 1 where the interval lies above no effect, -1 below, 0 where it contains it.
-        stays: whether it would exclude no effect, too, if it were as much wider as checks of the fit suggest.
+        wide: ends of the interval, if it were as much wider as checks of the fit suggest.
     """
 
     words: str
@@ -34,7 +34,7 @@ class ShownChange:
     low: float
     high: float
     side: int
-    stays: bool = True
+    wide: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -102,8 +102,8 @@ def build_effects(
     said = _sentences([*spoken.values()], is_ratio=is_ratio) if may_speak else []
     clear = [several[0] for several in spoken.values() if several[0].side]
     if said and clear and math.isfinite(widening):
-        said.insert(min(len(clear), MOST_SENTENCES), _say_what_stays(clear, widening))
-        first = _say_what_stays(clear[:1], widening)
+        said.insert(min(len(clear), MOST_SENTENCES), _say_what_stays(clear, widening, is_ratio=is_ratio))
+        first = _widen(clear[0], widening, is_ratio=is_ratio)
     else:
         first = ""
     return ShownEffects(verb, len(of) > 1, rows, said, note, first)
@@ -123,10 +123,11 @@ def _change(effects: Effects, change: Change, each: Estimate, of: str, widening:
     median, low, high = (change.factor * value for value in (each.median, each.low, each.high))
     side = int(low > 0) - int(high < 0)
     times = widening if math.isfinite(widening) else 1.0
-    stays = (median + times * (low - median)) * (median + times * (high - median)) > 0
+    values = [median, low, high, median + times * (low - median), median + times * (high - median)]
     if effects.scale == "ratio":
-        median, low, high = (math.exp(min(value, 700.0)) for value in (median, low, high))
-    return ShownChange(change.words, of, median, low, high, side, stays)
+        values = [math.exp(min(value, 700.0)) for value in values]
+    median, low, high, *wide = values
+    return ShownChange(change.words, of, median, low, high, side, (wide[0], wide[1]))
 
 
 def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> list[str]:
@@ -154,22 +155,38 @@ def _sentences(changes: Sequence[Sequence[ShownChange]], *, is_ratio: bool) -> l
     return said
 
 
-def _say_what_stays(clear: Sequence[ShownChange], widening: float) -> str:
+def _say_what_stays(clear: Sequence[ShownChange], widening: float, *, is_ratio: bool) -> str:
     """Return which of the intervals that exclude no effect would do so, too, if they were wider."""
-    lost = [row.words for row in clear if not row.stays]
-    wider = f"{formats.real(widening, 2)} times as wide, as the misfit suggests"
+    none = 1.0 if is_ratio else 0.0
+    lost = [row.words for row in clear if row.wide[0] <= none <= row.wide[1]]
     if len(clear) == 1:
-        return f"If this interval were {wider}, it would {'no longer' if lost else 'still'} tell the direction of the effect."
+        return _widen(clear[0], widening, is_ratio=is_ratio)
+    wider = f"{formats.real(widening, 2)} times as wide, as the misfit suggests"
     if not lost:
         return f"If these intervals were {wider}, all {formats.count(len(clear))} would still tell the direction of their effect."
     which = ", ".join(lost[:MOST_SENTENCES]) + (" and others" if len(lost) > MOST_SENTENCES else "")
     return f"If these intervals were {wider}, {formats.count(len(clear) - len(lost))} of {formats.count(len(clear))} would still tell the direction of their effect, but not: {which}."
 
 
+def _widen(row: ShownChange, widening: float, *, is_ratio: bool) -> str:
+    """Return the interval of a change, as many times as wide as the misfit suggests, and whether it excludes no effect."""
+    low, high = row.wide
+    wider, none = dataclasses.replace(row, low=low, high=high), 1 if is_ratio else 0
+    as_share = _as_shares([row, wider], is_ratio=is_ratio)
+    _, first, last = _shares(wider) if as_share else wider.texts
+    excludes = f"{'no longer' if low <= none <= high else 'still'} excludes {0 if as_share else none}"
+    return f"Widened {formats.real(widening, 2)} times, as the misfit suggests, the interval is {first} to {last} and {excludes}."
+
+
+def _as_shares(changes: Sequence[ShownChange], *, is_ratio: bool) -> bool:
+    """Return whether changes are small enough to be told in percent."""
+    return is_ratio and all(_SMALL[0] < end < _SMALL[1] for each in changes for end in (each.low, each.high))
+
+
 def _sentence(changes: Sequence[ShownChange], *, is_ratio: bool) -> str:
     """Return what changes of one predictor do, in percent where they are small."""
     first = changes[0]
-    as_share = is_ratio and all(_SMALL[0] < end < _SMALL[1] for each in changes for end in (each.low, each.high))
+    as_share = _as_shares(changes, is_ratio=is_ratio)
     if as_share:
         verb, to = f"{'raises' if first.side > 0 else 'lowers'} {first.of} by", ""
     else:

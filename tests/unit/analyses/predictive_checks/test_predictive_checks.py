@@ -6,13 +6,22 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from bayesmesh.analyses.base import BoundModel
 from bayesmesh.analyses.predictive_checks.quantities import add_sums, quantities_of, sum_powers
 from bayesmesh.analyses.predictive_checks.residuals import simultaneous_band
-from bayesmesh.analyses.predictive_checks.section import build_section, describe, prior_sentence, read_bins, read_checks
+from bayesmesh.analyses.predictive_checks.section import (
+    build_section,
+    calibrations,
+    describe,
+    prior_sentence,
+    read_bins,
+    read_checks,
+    sentence,
+)
 from bayesmesh.analyses.predictive_checks.simulated_outcomes import check_outcomes, check_prior
 from bayesmesh.config.blocks import DataSettings
 from bayesmesh.config.declarations import declared
@@ -102,6 +111,31 @@ def test_overdispersed_counts_are_shown_on_the_page(tmp_path: Path, monkeypatch:
     assert "variance / mean" in describe(files)
     # Enough sets for a p value below the level of one of eight quantities: four of each draw.
     assert open_group(files["quantities.zarr"])["simulated"].shape == (4 * 160, 8)
+
+
+def test_bins_outside_a_band_that_is_too_narrow_are_not_called_a_bias() -> None:
+    row = {
+        "variable": "(predicted)",
+        "label": "1",
+        "num_rows": 9,
+        "predicted": 2.0,
+        "observed": 3.0,
+        "low": 1.5,
+        "high": 2.5,
+    }
+    bins = pd.DataFrame([row])
+    checks = {"low": 0.0, "high": 1.0, "simulated_mean": 0.5, "largest_for": ""}
+    of_residuals = {**checks, "quantity": "residuals by prediction", "observed": 0.5}
+    (panel,) = calibrations(bins, pd.DataFrame([{**of_residuals, "p_value": 0.5}]))
+    assert panel.note.startswith("1 of 1 bins lies outside the band")
+    assert panel.note.endswith("the bins show no bias (p = 0.50).")
+    (panel,) = calibrations(bins, pd.DataFrame([{**of_residuals, "p_value": 0.001}]))
+    assert "no bias" not in panel.note
+    missed = {**checks, "quantity": "mean", "observed": 2.0, "p_value": 0.001}
+    next_one = {**of_residuals, "quantity": "residuals by column", "largest_for": "site", "p_value": 0.03}
+    others = [{**of_residuals, "quantity": f"q{n}", "p_value": 0.5} for n in range(4)]
+    assert sentence(pd.DataFrame([missed, next_one, *others])).endswith("is 0.030, of residuals by column (site).")
+    assert "p values" not in sentence(pd.DataFrame([missed, *others]))
 
 
 def test_a_column_that_the_model_does_not_read_is_named_on_the_page(
