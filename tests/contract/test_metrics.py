@@ -130,8 +130,8 @@ def test_arrays_have_the_axes_and_the_dtype_that_are_declared(metric: AnyMetric,
     assert jax.tree.leaves(first) or not metric.is_adaptive
     for arrays, axes in ((first, metric.data_axes()), (estimate, metric.estimate_axes())):
 
-        def check(declared: Axes, array: jax.Array | None) -> None:
-            if array is not None:
+        def check(declared: Axes, part: Any) -> None:
+            for array in jax.tree.leaves(part):
                 assert len(declared.names) == array.ndim
                 assert set(declared.names) <= {None, "entry"}, "one metric serves all chains"
                 sizes = [n for n, name in zip(array.shape, declared.names, strict=True) if name == "entry"]

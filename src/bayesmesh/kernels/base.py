@@ -214,7 +214,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
 
     @abstractmethod
     def state_axes(self) -> State:
-        """Return the `Axes` of every array of a state, in its place."""
+        """Return the `Axes` of every array of a state, in its place; for all arrays of a tuple they may be one."""
 
     @abstractmethod
     def adaptation_axes(self) -> Adaptation:

@@ -30,7 +30,8 @@ def check_axes(
     Raises:
         ConfigError: an array has no axes, or more than it has dimensions, or one of another length.
     """
-    found, axes = _by_path(shapes), _by_path(declared)
+    found = _by_path(shapes)
+    axes = _axes_of_each(found, _by_path(declared))
     for path in [*found, *axes]:
         shape, names = getattr(found.get(path), "shape", None), getattr(axes.get(path), "names", None)
         problem, remedy = "", _CONTRACT
@@ -95,6 +96,13 @@ def read_statistics(kernel: object, names: Iterable[str], info: object, num_repo
                 "return one value for each reported chain, or one that all chains share",
             )
     return statistics
+
+
+def _axes_of_each[Leaf](found: Mapping[str, Leaf], declared: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """Return declared axes by path, those in the place of a tuple at each of its arrays."""
+    tuples = {path: whole for path in found if (whole := path.rpartition("[")[0]) in declared and path not in declared}
+    alone = {path: axes for path, axes in declared.items() if path not in tuples.values()}
+    return alone | {path: declared[whole] for path, whole in tuples.items()}
 
 
 def _by_path(tree: object) -> dict[str, jax.ShapeDtypeStruct | Axes | None]:

@@ -18,19 +18,24 @@ _MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
 def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
     """Return the sharding of every array of a tree from the `Axes` that are declared in its place.
 
+    Axes in the place of a tuple are those of each of its arrays.
+
     Raises:
         ValueError: an array has fewer axes than are declared.
     """
 
-    def one(shape: jax.ShapeDtypeStruct | None, declared: object) -> NamedSharding | None:
+    def one(shape: jax.ShapeDtypeStruct | None, declared: Axes) -> NamedSharding | None:
         if shape is None:
             return None
-        if not isinstance(declared, Axes) or len(declared.names) > len(shape.shape):
+        if len(declared.names) > len(shape.shape):
             raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
         return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
 
-    # A part of a position that has no coordinates is None where its axes are declared all the same.
-    return jax.tree.map(one, shapes, axes, is_leaf=lambda x: x is None)
+    def each(declared: Axes, shapes: object) -> object:
+        # A part of a position that has no coordinates is None where its axes are declared all the same.
+        return jax.tree.map(lambda shape: one(shape, declared), shapes, is_leaf=lambda x: x is None)
+
+    return jax.tree.map(each, axes, shapes, is_leaf=lambda x: isinstance(x, Axes))
 
 
 def is_finite(state: Any) -> Bool[Array, " chain"]:

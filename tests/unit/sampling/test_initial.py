@@ -82,7 +82,7 @@ def test_the_curvature_is_that_of_the_whole_hessian(name, make_case, make_target
     if start.shared is not None:
         hessian = np.asarray(whole.shared.shared)[0, :, 0]
         if curvature.dense is not None:
-            pairs.append((curvature.dense, hessian[np.ix_(curvature.rest, curvature.rest)]))
+            pairs.append((*curvature.dense, hessian[np.ix_(curvature.rest, curvature.rest)]))
         if curvature.blocks is not None:
             pairs += [(a, hessian[np.ix_(u, u)]) for a, u in zip(curvature.blocks, curvature.units, strict=True)]
     if start.local is not None:
@@ -177,7 +177,7 @@ def test_draws_of_the_normal_at_the_mode_have_its_moments(make_case, make_progra
     sd = widening / precision**0.5
     np.testing.assert_allclose(values.mean(0), case.rows["x"].sum(axis=0) / precision, atol=5 * sd / num_chains**0.5)
     np.testing.assert_allclose(np.cov(values.T) / sd**2, np.eye(2), atol=5 * (2 / num_chains) ** 0.5)
-    np.testing.assert_allclose(adaptation.metric.dense, np.eye(2) / precision**0.5, atol=1e-9)
+    np.testing.assert_allclose(*adaptation.metric.dense, np.eye(2) / precision**0.5, atol=1e-9)
 
 
 def test_curvature_at_a_draw_is_that_of_the_hessian_at_a_typical_point(make_case, make_target) -> None:
@@ -198,13 +198,11 @@ def test_curvature_at_a_draw_is_that_of_the_hessian_at_a_typical_point(make_case
 
     draws, others, at_mode, at_draw, hessian = run(climbed)
     np.testing.assert_array_equal(at_mode.mean.shared, at_draw.mean.shared)
-    root = np.asarray(at_draw.curvature.dense)
+    (root,), (root_at_mode,) = (np.asarray(n.curvature.dense) for n in (at_draw, at_mode))
     np.testing.assert_allclose(root.T @ hessian @ root, np.eye(len(root)), atol=1e-6)
-    assert np.abs(np.asarray(at_mode.curvature.dense) - root).max() > 1e-3, "it is another at the mode"
+    assert np.abs(root_at_mode - root).max() > 1e-3, "it is another at the mode"
     noise = (np.asarray(x.shared - n.mean.shared) for x, n in ((draws, at_mode), (others, at_draw)))
-    solved = [
-        np.linalg.solve(np.asarray(n.curvature.dense), x.T) for x, n in zip(noise, (at_mode, at_draw), strict=True)
-    ]
+    solved = [np.linalg.solve(factor, x.T) for x, factor in zip(noise, (root_at_mode, root), strict=True)]
     np.testing.assert_allclose(*solved, atol=1e-6, err_msg="the same standard normal numbers")
 
 
@@ -222,11 +220,10 @@ def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> N
         return state
 
     alone, spread = begin((1, 1)), begin((2, 2))
-    assert len(spread.adaptation.metric.dense.sharding.device_set) == 4
-    assert (
-        np.abs(np.asarray(alone.adaptation.metric.dense) - np.eye(alone.adaptation.metric.dense.shape[0])).max() > 0.01
-    )
-    np.testing.assert_allclose(spread.adaptation.metric.dense, alone.adaptation.metric.dense, rtol=1e-7, atol=1e-9)
+    (of_one,), (of_all,) = (state.adaptation.metric.dense for state in (alone, spread))
+    assert len(of_all.sharding.device_set) == 4
+    assert np.abs(np.asarray(of_one) - np.eye(len(of_one))).max() > 0.01
+    np.testing.assert_allclose(of_all, of_one, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(spread.kernel.position.shared, alone.kernel.position.shared, rtol=1e-7, atol=1e-8)
 
 

@@ -83,6 +83,26 @@ def test_axes_of_an_array_that_is_not_there_are_refused(trace) -> None:
         trace(adaptation_axes=lambda self: Hmc.adaptation_axes(self)._replace(extra=SCALAR))
 
 
+def with_a_tuple(axes: Axes) -> dict[str, Any]:
+    """Methods of a kernel whose adaptation has a tuple of two arrays, and one declaration for both."""
+
+    def init_adaptation(self: Hmc, *given: Any) -> Any:
+        return Hmc.init_adaptation(self, *given)._replace(extra=(jnp.zeros(3), jnp.zeros((3, 2))))
+
+    return {
+        "init_adaptation": init_adaptation,
+        "adaptation_axes": lambda self: Hmc.adaptation_axes(self)._replace(extra=axes),
+    }
+
+
+def test_axes_in_the_place_of_a_tuple_are_those_of_each_of_its_arrays(trace) -> None:
+    trace(**with_a_tuple(Axes(None)))
+    with pytest.raises(ConfigError, match=r"axis 0 of extra\[0\] is 'chain', of length 4; the array's shape is \(3,\)"):
+        trace(**with_a_tuple(CHAIN))
+    with pytest.raises(ConfigError, match=r"extra\[0\] has the axes \(None, None\), and the array's shape is \(3,\)"):
+        trace(**with_a_tuple(Axes(None, None)))
+
+
 def test_a_statistic_that_info_lacks_is_refused(trace) -> None:
     wrong = {**Hmc.statistics, "swapped": Hmc.statistics["lp"]}
     with pytest.raises(ConfigError, match=r"kernel Mine: Info of step\(\) lacks swapped"):

@@ -18,9 +18,11 @@ from jaxtyping import Array, Float
 
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Density, Position, Target, map_parts
+from bayesmesh.kernels.hamiltonian import triangle
+from bayesmesh.kernels.hamiltonian.triangle import Columns
 
 MOST_COORDINATES = 10_000
-"""Shared coordinates outside declared blocks whose covariance is kept: 400 MB in float32."""
+"""Shared coordinates outside declared blocks whose covariance is kept: 220 MB in float32."""
 
 _NEWTON_STEPS = 12
 """Steps with one curvature, each at the cost of a gradient of one chain; one that overshoots is tried at a quarter."""
@@ -29,27 +31,34 @@ _TANGENTS = 64
 """Directions that are differentiated at a time."""
 
 
-Once = Callable[[Callable[[jax.Array], jax.Array], jax.Array], jax.Array]
+Once = Callable[[Callable[[jax.Array], Columns], jax.Array], Columns]
 """Calls a function of an array."""
 
 
-def call_here(function: Callable[[jax.Array], jax.Array], argument: jax.Array) -> jax.Array:
+def call_here(function: Callable[[jax.Array], Columns], argument: jax.Array) -> Columns:
     """Return what a function makes of an array, on every device."""
     return function(argument)
+
+
+OfDense = Callable[[Columns, jax.Array], jax.Array]
+"""What a factor in blocks of columns makes of vectors (chain, size)."""
+
+OfBlocks = Callable[[jax.Array, jax.Array], jax.Array]
+"""What factors (unit, width, width) make of vectors (chain, unit, width)."""
 
 
 class Curvature(NamedTuple):
     """Factors A of the covariance A A^T of a normal, upper triangular; a part without coordinates is None.
 
     Attributes:
-        rest: (R,) int32, shared coordinates outside blocks. dense: (R, R), their factor.
+        rest: (R,) int32, shared coordinates outside blocks. dense: their factor, (R, R) in blocks of columns.
         units: (unit, width) int32, shared coordinates of each unit of the declared axes; S where a unit has fewer.
         blocks: (unit, width, width).
         local: (entry, k, k).
     """
 
     rest: jax.Array | None
-    dense: jax.Array | None
+    dense: Columns | None
     units: jax.Array | None
     blocks: jax.Array | None
     local: jax.Array | None
@@ -60,22 +69,22 @@ class Curvature(NamedTuple):
         def times(root: jax.Array, x: jax.Array) -> jax.Array:
             return jnp.einsum("...ji,c...j->c...i" if is_transposed else "...ij,c...j->c...i", root, x)
 
-        return self._map(times, momentum)
+        return self._map(triangle.multiply_transposed if is_transposed else triangle.multiply, times, momentum)
 
     def solve(self, position: Position) -> Position:
         """Return A^-1 q for positions (chain, ...)."""
-        return self._map(lambda root, x: jax.vmap(lambda q: _solve(root, q))(x), position)
+        return self._map(triangle.solve, lambda root, x: jax.vmap(lambda q: _solve(root, q))(x), position)
 
-    def _map(self, function: object, position: Position) -> Position:
-        shared, local = position.shared, position.local
+    def _map(self, dense: OfDense, blocks: OfBlocks, position: Position) -> Position:
+        shared, local = position
         if shared is not None:
-            of, made = shared, jnp.zeros_like(shared)
-            for at, root in ((self.rest, self.dense), (self.units, self.blocks)):
-                if at is not None and root is not None:
-                    part = jnp.take(of, at, axis=1, mode="fill", fill_value=0)
-                    made = made.at[:, at].set(function(root, part), mode="drop")  # type: ignore[operator]
-            shared = made
-        return Position(shared, None if local is None else function(self.local, local))  # type: ignore[operator]
+            of, shared = shared, jnp.zeros_like(shared)
+            if self.rest is not None and self.dense is not None:
+                shared = shared.at[:, self.rest].set(dense(self.dense, of[:, self.rest]))
+            if self.units is not None and self.blocks is not None:
+                part = jnp.take(of, self.units, axis=1, mode="fill", fill_value=0)
+                shared = shared.at[:, self.units].set(blocks(self.blocks, part), mode="drop")
+        return Position(shared, None if local is None or self.local is None else blocks(self.local, local))
 
 
 class NormalAtMode(NamedTuple):
@@ -161,7 +170,7 @@ def measure_curvature(target: Target, at: Position, units: Sequence[np.ndarray],
 
         if len(rest):
             hessian = jax.lax.map(lambda i: rows(i)[rest], jnp.asarray(rest), batch_size=_TANGENTS)
-            dense = once(lambda precision: _factor(precision, dtype), hessian)
+            dense = once(lambda precision: triangle.split(_factor(precision, dtype)), hessian)
         if len(unit):
             columns = jax.lax.map(rows, jnp.asarray(unit.T), batch_size=_TANGENTS)
             taken = jnp.take(columns, unit, axis=1, mode="fill", fill_value=0)

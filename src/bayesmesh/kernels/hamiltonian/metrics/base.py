@@ -74,7 +74,7 @@ class Metric[Data, Estimate](ABC):
 
     @abstractmethod
     def data_axes(self) -> Data:
-        """Return the `Axes` of every array of the metric."""
+        """Return the `Axes` of every array of the metric; for all arrays of a tuple they may be one."""
 
     @abstractmethod
     def estimate_axes(self) -> Estimate:
