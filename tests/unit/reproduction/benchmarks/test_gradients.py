@@ -40,7 +40,7 @@ def test_operations_are_those_of_the_products(case) -> None:
 def test_a_gradient_is_evaluated_as_often_as_said(case) -> None:
     work = gradients.Gradient()
     facts = work.prepare(case)
-    assert facts["num_devices"] == len(jax.devices())
+    assert facts["num_devices"] == 1, "the gradient is too short for several cores"
     assert work.run(0) == {}
     found = work._evaluate(work._at, work._data, work._metric)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
