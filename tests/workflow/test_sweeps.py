@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from workspace import ROOT
 
 SWEPT = {
     "title": "Seeds & steps",
@@ -46,3 +50,26 @@ def test_members_share_data_and_programs_and_are_compared(fresh: Any, tmp_path: 
     workspace.set("trial", "sweep.cases", [*SWEPT["sweep"]["cases"], {"sampling.seed": 3}])
     assert "Sample trial-seed-3, group-000" in workspace.planned("trial-seed-3")
     assert workspace.planned(MEMBERS[0]) == []
+
+
+@pytest.mark.nightly
+def test_an_average_over_priors_and_models_is_at_least_as_good_as_the_best(fresh: Any, tmp_path: Path) -> None:
+    """The sweep that the guide shows, with fewer members, folds and draws."""
+    guide = (ROOT / "docs" / "guide" / "comparison.md").read_text(encoding="utf-8")
+    shown = yaml.safe_load(re.search(r"```yaml\n(# experiment\ntitle: Digits, an average.*?)```", guide, re.DOTALL)[1])
+    shown["sampling"] |= {"chains": 4, "warmup": 200, "draws": 100}
+    shown["k_fold"]["folds"] = 2
+    shown["sweep"]["cases"] = [case for case in shown["sweep"]["cases"] if case["name"][-1] in "36"]
+    workspace = fresh(tmp_path / "copy")
+    workspace.experiment("trial").write_text(yaml.safe_dump(shown))
+    done = workspace.snakemake("--cores", "2", "trial")
+    assert done.returncode == 0, done.stderr[-4000:]
+    done = workspace.run("bayesmesh.cli", "compare", "trial")
+    assert done.returncode == 0, done.stderr
+    assert "the average is worse than" not in done.stderr
+    table = workspace.results / "comparisons" / "trial.csv"
+    rows = {row["model"]: row for row in csv.DictReader(table.read_text().splitlines())}
+    average = {key: float(value) for key, value in rows["(stacking)"].items() if key != "model" and value}
+    assert len(rows) == 4 + 2
+    for kind in ("elpd", "held_out"):
+        assert average[f"{kind}_difference"] >= -2 * average[f"{kind}_difference_se"] - 0.1

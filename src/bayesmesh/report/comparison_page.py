@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
@@ -54,6 +55,7 @@ def page_context(found: ModelComparison) -> dict[str, object]:
         "num_held_out": found.num_held_out,
         "probabilities": found.probabilities,
         "by_cell": found.by_cell,
+        "has_p_loo": any(math.isfinite(each.p_loo) for each in found.members),
         "has_high_k": any(each.num_high_k for each in found.members),
     }
 

@@ -62,6 +62,7 @@ def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_pa
     page, rows = layout.page.read_text(), read_csv(layout.table, ["model", "stacking_weight"])
     assert "<svg" in page
     assert "best has the highest sum" in page
+    assert "Effective parameters" in page
     assert [row.text("model") for row in rows] == ["best", "near", "clearly-worse", "(stacking)", "(pseudo-BMA+)"]
     assert sum(row.number("stacking_weight") for row in rows[:3]) == pytest.approx(1)
     assert sum(member.num_draws for member in found.members) == 1000

@@ -63,6 +63,7 @@ def test_a_wrong_model_is_flagged_and_a_right_one_is_not(case: str) -> None:
             generator = np.random.default_rng([7, repeat])
             pit = scores(simulate(generator), fit, generator).pit
             flagged[kind] += assess_uniformity(np.clip(pit, 0, 1)).p_value < LEVEL
+    print(f"{case}: right {flagged['right']}, wrong {flagged['wrong']} of {NUM_REPEATS}")
     assert flagged["wrong"] >= NUM_WRONG_FLAGGED
     assert flagged["right"] <= NUM_RIGHT_FLAGGED
 
