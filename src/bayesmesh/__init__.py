@@ -1,7 +1,22 @@
 """Bayesmesh: large-scale Bayesian experiments on JAX, run as a Snakemake workflow or called from Python."""
 
-from bayesmesh.notebook.calls import compare, open, recommend, sample, verdict
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from bayesmesh.notebook.calls import compare, open, recommend, sample, verdict
 
 __version__ = "0.1.0"
 
 __all__ = ["compare", "open", "recommend", "sample", "verdict"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the functions when one of them is asked for: every job of the command line begins with this file."""
+    if name not in __all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from bayesmesh.notebook import calls
+
+    return getattr(calls, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -198,14 +198,18 @@ def _set_up_logging(path: Path | None, process: int = 0) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code: 0, or that of the `UserError`."""
     words = sys.argv[1:] if argv is None else list(argv)
+    code = run_in_fork(words) if words[:1] != ["run"] else None
+    return run_here(words) if code is None else code
+
+
+def run_here(words: Sequence[str]) -> int:
+    """Run one verb in this process and return the exit code."""
     if words[:1] == ["run"]:
         importlib.import_module("bayesmesh.operations.run").run(words[1:])
-    if (code := run_in_fork(words)) is not None:
-        return code
     # First of all, because a scheduler may stop a job at any time.
     with exiting_on_signal() if words[:1] == ["sample"] else contextlib.nullcontext():
         try:
-            code = _main(words)
+            code = _main([*words])
             sys.stdout.flush()
         except BrokenPipeError:
             if not _is_output_unread():

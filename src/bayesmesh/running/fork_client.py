@@ -1,6 +1,6 @@
 """Hand a job of the command line over to a server of forks, see `fork_server`.
 
-Every job of a workflow begins with this module, so it imports little.
+Every job of a workflow begins with this module, so it imports little, and nothing for annotations.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TypedDict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bayesmesh.running.fork_request import Request
 
 ADDRESS = "BAYESMESH_FORK_SERVER"
 """Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
@@ -25,20 +28,10 @@ DECLINED = "declined\n"
 READ_BY_IMPORTS = ("JAX_", "XLA_", "TF_", "PYTHON", "LD_", "SLURM_")
 """Variables with these beginnings must be the same for the server and for a job."""
 
-PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 """What is passed on to the fork."""
-
-
-class Request(TypedDict):
-    """What a fork is to be: `identity` is compared with the server's, the rest makes it like a new process."""
-
-    identity: str
-    words: list[str]
-    cwd: str
-    environment: dict[str, str]
-    path: list[str]
 
 
 def send(to: socket.socket, request: Request, files: Sequence[int]) -> None:
@@ -50,13 +43,33 @@ def send(to: socket.socket, request: Request, files: Sequence[int]) -> None:
 
 def identity_of(environ: Mapping[str, str]) -> str:
     """Return a digest of what imports depend on: the interpreter, the package's source, some variables."""
-    files = [(path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in _source()]
+    files = [
+        (path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        for path, about in sorted(_source(_PACKAGE))
+    ]
     variables = sorted(item for item in environ.items() if item[0].startswith(READ_BY_IMPORTS))
     return hashlib.sha256(repr((sys.prefix, sys.version, files, variables)).encode()).hexdigest()
 
 
-def _source() -> Iterator[tuple[str, os.stat_result]]:
-    return ((str(path), path.stat()) for path in sorted(PACKAGE.rglob("*.py")))
+def _source(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path, entry.stat()
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _source(entry.path)
+
+
+def main() -> int:
+    """Run one verb of the command `bayesmesh`, here if no fork does it, and return the exit code."""
+    words = sys.argv[1:]
+    # `run` starts the server.
+    code = run_in_fork(words) if words[:1] != ["run"] else None
+    if code is None:
+        import importlib
+
+        code = int(importlib.import_module("bayesmesh.cli").run_here(words))
+    return code
 
 
 def run_in_fork(words: Sequence[str]) -> int | None:

@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from bayesmesh.running import staying
-from bayesmesh.running.fork_client import ADDRESS, DECLINED, SIGNALS, Request, identity_of, send
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, SIGNALS, identity_of, send
+from bayesmesh.running.fork_request import Request
 from bayesmesh.running.prepared_imports import prepare, what_to_prepare
 from bayesmesh.running.progress import FILE
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,14 @@ def test_a_job_ends_as_the_server_says(
 def test_without_a_server_a_job_does_its_work_itself(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADDRESS, address)
     assert run_in_fork(["status"]) is None
+
+
+def test_a_job_imports_little_before_it_is_handed_over() -> None:
+    code = "import sys; import bayesmesh.running.fork_client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    own = {name for name in done.stdout.split() if name.startswith("bayesmesh")}
+    assert own == {"bayesmesh", "bayesmesh.running", "bayesmesh.running.fork_client"}
+    assert {"argparse", "logging"}.isdisjoint(done.stdout.split())
 
 
 def test_jobs_differ_in_what_imports_read() -> None:

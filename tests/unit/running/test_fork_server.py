@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.running import fork_server
-from bayesmesh.running.fork_client import ADDRESS, Request
+from bayesmesh.running.fork_client import ADDRESS
+from bayesmesh.running.fork_request import Request
 from bayesmesh.running.fork_server import MOST_STAYING, Server, fork_name
 from bayesmesh.running.progress import FILE
 from workspace import lay_out
