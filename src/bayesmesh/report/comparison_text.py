@@ -41,8 +41,9 @@ def sentences(found: ModelComparison) -> list[str]:
             f"than {errors} standard errors of the paired difference."
         ]
         if len(alike) < len(others):
-            rest = len(others) - len(alike)
-            said.append(f"{rest} other {'model is' if rest == 1 else 'models are'} worse.")
+            worse = [each.name for each in others if each.name not in alike]
+            named = _listed(worse) if len(worse) <= 5 else f"{len(worse)} other models"
+            said.append(f"Worse by more than that: {named}.")
     said += _doubtful(found)
     said += _averaged(found)
     said += _by_cell(found)

@@ -54,7 +54,7 @@ def test_differences_are_paired_and_chosen_by_intervals(base: np.ndarray, tmp_pa
     assert found.num_errors == pytest.approx(2.2414, abs=1e-4), "two differences are looked at together"
     said = " ".join(sentences(found))
     assert "best has the highest sum of log scores on 400 rows, but near does not differ" in said
-    assert "1 other model is worse" in said
+    assert "Worse by more than that: clearly-worse." in said
     assert "Pareto k is too high for some rows of near" in said
     assert "on the 50 held-out rows" in said
     layout = ComparisonLayout(tmp_path, "three")
