@@ -138,6 +138,7 @@ def advance(kernel: Kernel, target: Box, chains: Chains, index: Any, seed: Any =
         lambda: kernel.adapt(chains.adaptation, chains.state, state, info, target),
         lambda: chains.adaptation,
     )
+    state, info = kernel.restart(adaptation, state, info)
     return Chains(state, adaptation), info
 
 

@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BEFORE = "e8daa49"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "results", "__pycache__", ".snakemake", ".*_cache")
-NEWER = ("samplers",)
+NEWER = ("samplers", "restarts")
 """Tables whose tests did not exist then."""
 COLUMNS = ("id", "outcome", "seconds", "seen_by")
 SECONDS = 900

@@ -21,7 +21,7 @@ def test_every_mutant_fits_the_source() -> None:
         for test in mutant.tests:
             assert (ROOT / test.partition("::")[0]).is_file(), f"{mutant.id}: no {test}"
     newer = {m.id for table in NEWER for m in read_mutants("after", table)}
-    assert len(newer) == 8, "the defects that `make verify-samplers` must see"
+    assert len(read_mutants("after", "samplers")) == 8, "the defects that `make verify-samplers` must see"
     assert [m.id for m in read_mutants("before")] == [m.id for m in mutants if m.id not in newer]
 
 

@@ -128,6 +128,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         num_draws=num_draws,
         num_coordinates=NumCoordinates(summaries=len(monitored), latents=sum(totals.values()), listed=summary.num_rows),
         latents={name: Listed(total=total, listed=listed[name]) for name, total in totals.items()},
+        num_restarted=_num_restarted(reader.find("warmup_sample_stats/restarted")),
         datasets=counts,
         **energies,
     )
@@ -155,6 +156,11 @@ def _assess(
     in_modes = None if lp is None else modes_gate(lp)
     results = [gate for gate in (non_finite.gate(), movement.gate(), in_modes) if gate is not None] + results
     return results if lp is None or in_modes is not None else judge_funnel(results, lp, _latent_blocks(*drawn))
+
+
+def _num_restarted(restarted: zarr.Array | None) -> int:
+    """Return how many chains went on from the places of others during warmup, by a statistic (chain, iteration, ...)."""
+    return 0 if restarted is None else int(np.count_nonzero(read_part(restarted).any(axis=1)))
 
 
 def recorded_statistics(sample_stats: zarr.Group) -> set[str]:

@@ -74,6 +74,8 @@ class Verdict(_Record):
     """Of all trajectories; most kernels take one a draw."""
     bfmi: tuple[Number, ...]
     acceptance_rate: float | None
+    num_restarted: int = 0
+    """Chains that warmup found in a mode of negligible mass, and that went on from the places of others."""
     datasets: dict[Outcome, int] | None = None
     """Of many datasets, how many have which verdict; the gates are then the worst of all, and so is the verdict."""
 

@@ -208,6 +208,14 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     def adapt(self, adaptation: Adaptation, before: State, after: State, info: Info, target: Target) -> Adaptation:
         """Adapt after one warmup iteration from `before` to `after`; called `num_adaptive` times."""
 
+    def restart(self, adaptation: Adaptation, state: State, info: Info) -> tuple[State, Info]:
+        """Return state and info after a warmup iteration and `adapt`, with chains at other places where that is called for.
+
+        By default, chains stay where they are.
+        """
+        del adaptation
+        return state, info
+
     @abstractmethod
     def tuning(self, adaptation: Adaptation, is_adapting: Bool[Array, ""] | bool) -> Tuning:
         """Return the tuning that `step` reads; constant over iterations unless `is_adapting`, () bool."""

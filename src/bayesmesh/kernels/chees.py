@@ -19,7 +19,13 @@ from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.trajectory_length import LengthState, halton, init_length, update_length
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning, Warmup
 from bayesmesh.kernels.base import Target
-from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianInfo, HamiltonianState, run_trajectory
+from bayesmesh.kernels.hamiltonian.trajectory import (
+    RESTARTED,
+    STATISTICS,
+    HamiltonianInfo,
+    HamiltonianState,
+    run_trajectory,
+)
 
 
 class Options(HamiltonianSettings):
@@ -34,6 +40,10 @@ class Options(HamiltonianSettings):
     max_leapfrog_steps: Argument[int] = Field(
         256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
     )
+    restart_lost_chains: bool = Field(
+        True,
+        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
+    )
 
 
 class Chees(HamiltonianKernel[HamiltonianInfo]):
@@ -43,7 +53,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     reference = "Hoffman, Radul and Sountsov 2021, AISTATS"
     min_chains = 2
     has_own_steps = True
-    statistics = STATISTICS
+    statistics = STATISTICS | RESTARTED
 
     def expected_gradients(self) -> float:
         """Guess half of the initial longest trajectory, doubled by adaptation."""

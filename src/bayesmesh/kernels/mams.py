@@ -23,7 +23,6 @@ from bayesmesh.kernels.base import Position, Target, map_parts
 from bayesmesh.kernels.chees import Chees
 from bayesmesh.kernels.hamiltonian.metrics.base import apply_mask
 from bayesmesh.kernels.hamiltonian.trajectory import (
-    STATISTICS,
     HamiltonianInfo,
     HamiltonianState,
     accept,
@@ -32,7 +31,7 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
 )
 
 # A speed that is constant has no energy to compare with that of other draws.
-_STATISTICS = {name: statistic for name, statistic in STATISTICS.items() if name != "energy"}
+_STATISTICS = {name: statistic for name, statistic in Chees.statistics.items() if name != "energy"}
 
 
 class Options(HamiltonianSettings):
@@ -46,6 +45,10 @@ class Options(HamiltonianSettings):
     )
     max_leapfrog_steps: Argument[int] = Field(
         256, ge=1, le=100_000, description="No trajectory is longer; each step is one gradient."
+    )
+    restart_lost_chains: bool = Field(
+        True,
+        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
     )
 
 

@@ -17,7 +17,7 @@ from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.warmup import HamiltonianKernel, HamiltonianTuning
 from bayesmesh.kernels.base import Statistic, Target
-from bayesmesh.kernels.hamiltonian.trajectory import STATISTICS, HamiltonianState
+from bayesmesh.kernels.hamiltonian.trajectory import RESTARTED, STATISTICS, HamiltonianState
 from bayesmesh.kernels.hamiltonian.tree import grow_tree
 
 
@@ -34,6 +34,10 @@ class Options(HamiltonianSettings):
         le=20,
         description="Most doublings of a trajectory; it has at most 2 to this power, less 1, gradients.",
     )
+    restart_lost_chains: bool = Field(
+        True,
+        description="Whether chains that warmup finds in a mode of negligible mass go on from the places of others.",
+    )
 
 
 class NutsInfo(NamedTuple):
@@ -41,7 +45,7 @@ class NutsInfo(NamedTuple):
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
-        accepted, diverging: (chain,) bool.
+        accepted, diverging, restarted: (chain,) bool.
         tree_depth, num_leapfrog_steps: (chain,) int32.
         n_steps: () int32. step_size: (chain,) float64.
     """
@@ -56,6 +60,7 @@ class NutsInfo(NamedTuple):
     num_leapfrog_steps: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
+    restarted: jax.Array
 
 
 class Nuts(HamiltonianKernel[NutsInfo]):
@@ -65,13 +70,17 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     reference = "Hoffman and Gelman 2014; Betancourt 2017; Phan, Pradhan and Jankowiak 2019"
     has_own_steps = True
     steps_alone = True
-    statistics = STATISTICS | {
-        "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
-        "accepted": Statistic("1", "Whether the draw is another point than the one before."),
-        "tree_depth": Statistic("1", "Doublings of the trajectory."),
-        "num_leapfrog_steps": Statistic("1", "Leapfrog steps of the chain's own trajectory."),
-        "n_steps": Statistic("gradient", "Leapfrog steps of the longest trajectory among the chains."),
-    }
+    statistics = (
+        STATISTICS
+        | RESTARTED
+        | {
+            "acceptance_rate": Statistic("1", "Metropolis acceptance probability, mean over the trajectory."),
+            "accepted": Statistic("1", "Whether the draw is another point than the one before."),
+            "tree_depth": Statistic("1", "Doublings of the trajectory."),
+            "num_leapfrog_steps": Statistic("1", "Leapfrog steps of the chain's own trajectory."),
+            "n_steps": Statistic("gradient", "Leapfrog steps of the longest trajectory among the chains."),
+        }
+    )
 
     def expected_gradients(self) -> float:
         """Guess a tree of depth four."""
@@ -100,6 +109,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
             # Chains run in lock step, so all wait for the longest trajectory.
             n_steps=jnp.max(tree.count),
             step_size=tuning.step_size,
+            restarted=jnp.zeros_like(tree.accepted),
         )
         log_densities = drawn.log_prior, drawn.log_likelihood
         return HamiltonianState(drawn.position, *log_densities, drawn.gradient, state.num_steps + 1), info

@@ -34,9 +34,16 @@ def _with_unit(name: str, value: float) -> str:
 
 
 def read_aloud(verdict: Verdict) -> str:
-    """Return the verdict as one sentence."""
-    if verdict.datasets is not None:
-        return _read_counts(verdict.datasets)
+    """Return the verdict as a sentence, with another one if chains were restarted."""
+    said = _read_verdict(verdict) if verdict.datasets is None else _read_counts(verdict.datasets)
+    if not verdict.num_restarted:
+        return said
+    total = verdict.num_chains * (1 if verdict.datasets is None else sum(verdict.datasets.values()))
+    chains = f"{formats.count(verdict.num_restarted)} of {formats.count(total)} chains"
+    return f"{said} During warmup, {chains} restarted from others: they were in a mode of negligible mass."
+
+
+def _read_verdict(verdict: Verdict) -> str:
     missed, total = len(verdict.missed), len(verdict.gates)
     drawn = f"{formats.count(verdict.num_chains)} chains of {formats.count(verdict.num_draws)} draws"
     if verdict.verdict == "pass":

@@ -203,6 +203,7 @@ class Program:
 
             # Positions and gradients stay outside: a branch would copy what it hands on.
             adaptation = jax.lax.cond(is_adapting, adapt, lambda: state.adaptation)
+            after, info = kernel.restart(adaptation, after, info)
             statistics = read_statistics(kernel, kernel.statistics, info, self.num_reported)
             return ChainState(after, adaptation), statistics
 

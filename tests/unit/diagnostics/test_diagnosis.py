@@ -99,6 +99,14 @@ def test_round_trip(run, layout) -> None:
     assert [path.name for path in layout.summary.parent.iterdir() if path.name.startswith(".")] == []
 
 
+def test_chains_that_warmup_restarted_are_counted_once(run) -> None:
+    restarted = np.zeros((CHAINS, 30), bool)
+    restarted[1, [9, 19]] = restarted[0, 19] = True
+    content, _ = run(good_posterior() | {"warmup_sample_stats": {"restarted": restarted}})
+    assert (content["num_restarted"], content["verdict"]) == (2, "pass")
+    assert run(good_posterior())[0]["num_restarted"] == 0
+
+
 def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:
     run(good_posterior())
     lines = layout.summary.read_text().splitlines()

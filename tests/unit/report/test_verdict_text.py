@@ -8,7 +8,7 @@ from bayesmesh.diagnostics.verdict import GateResult, NumCoordinates, Outcome, V
 from bayesmesh.report.verdict_text import limit_text, read_aloud, value_text
 
 
-def sentence(**outcomes: Outcome) -> str:
+def sentence(num_restarted: int = 0, **outcomes: Outcome) -> str:
     gates = tuple(
         GateResult(
             name=name, limit=1.0, direction="at most", value=2.0, where="", severity="fail", verdict=outcome, message=""
@@ -19,7 +19,7 @@ def sentence(**outcomes: Outcome) -> str:
         Verdict(
             verdict=overall(gates), gates=gates, experiment="x", num_chains=2, num_draws=60, latents={}, bfmi=(),
             num_coordinates=NumCoordinates(summaries=1, latents=0, listed=1), num_divergences=None,
-            divergence_share=math.nan, acceptance_rate=None,
+            divergence_share=math.nan, acceptance_rate=None, num_restarted=num_restarted,
         )
     )  # fmt: skip
 
@@ -30,6 +30,12 @@ def test_a_warning_does_not_count_as_a_failure() -> None:
     assert sentence(ess_bulk="fail", bfmi="pass").startswith("This run failed 1 of 2 gates (bulk ESS). Do not")
     assert "1 of 2 gates did not pass, with a warning only (R-hat)" in sentence(r_hat="warn", bfmi="pass")
     assert sentence(r_hat="pass").startswith("All 1 gates pass")
+
+
+def test_restarted_chains_are_named_whatever_the_verdict() -> None:
+    for outcome in ("pass", "fail"):
+        assert "During warmup, 1 of 2 chains restarted from others" in sentence(1, r_hat=outcome)
+        assert "restarted" not in sentence(0, r_hat=outcome)
 
 
 def test_a_small_share_of_divergences_is_told_from_its_limit() -> None:

@@ -5,20 +5,29 @@ replaced when the window closes; the search for the step size then restarts from
 
 In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that all travel to where
 the mass is, each as fast as its surroundings permit. Then all share the median. To such a kernel, chains far below the
-others, and chains that do not move, teach nothing: see `pooling`.
+others, and chains that do not move, teach nothing: see `pooling`. Of such a kernel, chains in a mode of negligible mass go
+on from the places of others: see `restarts`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 
 from bayesmesh.config.settings import Settings
 from bayesmesh.kernels.adaptation.pooling import is_moving, mean_over, near_others, update_running
+from bayesmesh.kernels.adaptation.restarts import (
+    FEWEST_DRAWS,
+    SEEN_AXES,
+    Seen,
+    choose_sources,
+    init_seen,
+    update_seen,
+)
 from bayesmesh.kernels.adaptation.step_size import StepSizeState, init_step_size, step_size_in_use, update_step_size
-from bayesmesh.kernels.adaptation.windows import early_end, is_window_end
+from bayesmesh.kernels.adaptation.windows import early_end, is_restart, is_window_end
 from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Kernel, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -38,6 +47,7 @@ class Warmup(NamedTuple):
         metric: the metric's data.
         estimate: estimate of the next metric, from the present window.
         extra: further adaptation of a kernel; empty if there is none.
+        seen: by which lost chains are found; empty where none restarts.
     """
 
     step_size: StepSizeState
@@ -45,6 +55,7 @@ class Warmup(NamedTuple):
     metric: Any
     estimate: Any
     extra: Any
+    seen: Seen | tuple[()] = ()
 
 
 class HamiltonianTuning(NamedTuple):
@@ -88,7 +99,13 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         ones = jnp.ones(state.log_prior.shape if self.has_own_steps else ())
         step_size = init_step_size(self.options.initial_step_size * ones)
         data = self.metric.start(state.gradient, target)
-        return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra())
+        seen = init_seen(state.position) if self.restarts_chains else ()
+        return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra(), seen)
+
+    @property
+    def restarts_chains(self) -> bool:
+        """Whether chains in a mode of negligible mass go on from the places of others."""
+        return self.has_own_steps and bool(getattr(self.options, "restart_lost_chains", False))
 
     def num_early(self) -> jax.Array:
         """Return the number of iterations of the early phase, () int32; 0 without step sizes of their own."""
@@ -98,7 +115,6 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         self, adaptation: Warmup, before: HamiltonianState, after: HamiltonianState, info: Info, target: Target
     ) -> Warmup:
         """Adapt after one transition."""
-        del target
         running, is_near = adaptation.acceptance, jnp.isfinite(info.lp)
         counts = is_near
         if self.has_own_steps:
@@ -106,7 +122,8 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
             counts = is_near & is_moving(running)
         step_size = self._adapt_step_size(adaptation, after, info, counts)
         extra = self.adapt_extra(adaptation, before, info, counts)
-        adapted = adaptation._replace(step_size=step_size, acceptance=running, extra=extra)
+        seen = self._update_seen(adaptation.seen, after, target)
+        adapted = adaptation._replace(step_size=step_size, acceptance=running, extra=extra, seen=seen)
         if not self.metric.is_adaptive:
             return adapted
         # A metric leaves out chains whose gradient is not finite.
@@ -114,6 +131,32 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         estimate = self.metric.update_estimate(adaptation.estimate, after.position, gradient)
         closes = is_window_end(after.num_steps, self.num_adaptive)
         return jax.lax.cond(closes, self._close_window, lambda s, _: s, adapted._replace(estimate=estimate), after)
+
+    def _update_seen(self, seen: Seen | tuple[()], after: HamiltonianState, target: Target) -> Seen | tuple[()]:
+        """Add an iteration to what chains have seen; at the end of a window, begin anew and say who goes on where."""
+        if not isinstance(seen, Seen):
+            return seen
+        seen = update_seen(seen, after.log_prior + after.log_likelihood, after.position, after.gradient)
+
+        def begin(seen: Seen) -> Seen:
+            is_judged = is_restart(after.num_steps, self.num_adaptive) & (seen.count >= FEWEST_DRAWS)
+            source = jnp.where(is_judged, choose_sources(seen, target.mask), seen.source)
+            return init_seen(after.position)._replace(source=source)
+
+        closes = is_window_end(after.num_steps, self.num_adaptive)
+        return jax.lax.cond(closes, begin, lambda seen: seen, seen)
+
+    def restart(self, adaptation: Warmup, state: HamiltonianState, info: Info) -> tuple[HamiltonianState, Info]:
+        """Return chains of which those in a mode of negligible mass are at the places of others."""
+        if not isinstance(adaptation.seen, Seen):
+            return state, info
+        source, said = adaptation.seen.source, cast(Any, info)
+        restarted = source != jnp.arange(len(source), dtype=source.dtype)
+
+        def take(state: HamiltonianState) -> HamiltonianState:
+            return jax.tree.map(lambda x: x[source] if x.ndim else x, state)
+
+        return jax.lax.cond(restarted.any(), take, lambda state: state, state), said._replace(restarted=restarted)
 
     def _adapt_step_size(
         self, adaptation: Warmup, after: HamiltonianState, info: Info, counts: jax.Array
@@ -174,6 +217,7 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
 
     def adaptation_axes(self) -> Warmup:
         """Return the axes of an adaptation."""
-        axes = CHAIN if self.has_own_steps else SCALAR
+        axes: Any = CHAIN if self.has_own_steps else SCALAR  # in the place of an array
         step_size: StepSizeState = jax.tree.map(lambda _: axes, jax.eval_shape(init_step_size, 1.0))
-        return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes())  # type: ignore[arg-type]  # axes in the place of an array
+        seen = SEEN_AXES if self.restarts_chains else ()
+        return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes(), seen)

@@ -11,6 +11,9 @@ EARLY_FRACTION = 0.2
 _FRACTIONS = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
 """Ends of windows, as fractions of warmup; the last fifth adapts only the step size."""
 
+_LAST_RESTART = 0.55
+"""End of the last window after which chains restart, as a fraction of warmup; they part in the rest of it."""
+
 
 def window_ends(num_warmup: int | Int[Array, ""]) -> Int[Array, " window"]:
     """Return the iteration counts at which windows close, int32, non-decreasing; counts below 2 close none.
@@ -28,6 +31,16 @@ def early_end(num_warmup: int | Int[Array, ""]) -> Int[Array, ""]:
     20
     """
     return jnp.round(jnp.asarray(EARLY_FRACTION) * num_warmup).astype(jnp.int32)
+
+
+def is_restart(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:
+    """Return whether lost chains restart after `count` iterations, () bool: at ends of windows from the early phase on.
+
+    >>> [count for count in range(101) if is_restart(jnp.asarray(count), 100)]
+    [20, 35, 55]
+    """
+    is_end, last = is_window_end(count, num_warmup), jnp.round(jnp.asarray(_LAST_RESTART) * num_warmup)
+    return is_end & (count >= early_end(num_warmup)) & (count <= last)
 
 
 def is_window_end(count: Int[Array, ""], num_warmup: int | Int[Array, ""]) -> Bool[Array, ""]:

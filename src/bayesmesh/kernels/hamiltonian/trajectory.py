@@ -30,6 +30,12 @@ STATISTICS = {
 }
 
 
+RESTARTED = {
+    "restarted": Statistic("1", "Whether the chain went on from the place of another one; only in warmup."),
+}
+"""Further statistic of kernels whose lost chains restart."""
+
+
 class SplitPoint(NamedTuple):
     """A point in the coordinates z of a normal, from which its position is computed, and the remaining force there.
 
@@ -74,7 +80,7 @@ class HamiltonianInfo(NamedTuple):
 
     Attributes:
         acceptance_rate, energy, lp, log_likelihood: (chain,) float64.
-        accepted, diverging: (chain,) bool.
+        accepted, diverging, restarted: (chain,) bool; the last one is set after the step.
         n_steps: () int32. step_size: () or (chain,) float64.
         trajectory: its end; not recorded.
         inverse_temperature, log_evidence, effective_share: () float64, of `tempered_smc`.
@@ -86,6 +92,7 @@ class HamiltonianInfo(NamedTuple):
     log_likelihood: jax.Array
     n_steps: jax.Array
     step_size: jax.Array
+    restarted: jax.Array
     diverging: jax.Array | None = None
     energy: jax.Array | None = None
     trajectory: Trajectory | None = None
@@ -254,6 +261,7 @@ def accept(
         log_likelihood=after.log_likelihood,
         n_steps=num_gradients.astype(jnp.int32),
         step_size=step_size,
+        restarted=jnp.zeros_like(accepted),
         trajectory=Trajectory(proposal, momentum, acceptance_rate),
     )
     return after, info

@@ -1,0 +1,138 @@
+"""Find chains that warmup leaves in a mode of negligible mass, and whose places they take instead.
+
+The log mass of a mode is the mean of the log density there plus the entropy. A normal has the largest entropy that the
+variances V allow, and the smallest that the mean squares F of the gradient allow (Stam 1959, doi:10.1016/S0019-9958(59)90348-1),
+so that for d coordinates
+
+    mean lp - sum(log F) / 2  <=  log mass - d log(2 pi e) / 2  <=  mean lp + sum(log V) / 2.
+
+V and 1 / F, equal in a normal with independent coordinates, are both taken from the draws of one chain in one window. Where
+it has not yet seen its mode, the smaller of the two counts below and the larger above; above, the highest log density
+counts for the mean, so that a chain on its way is not where it came from. So a wide mode keeps its chains however low its
+density is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bayesmesh.kernels.base import CHAIN, POSITION, SCALAR, Position, map_parts
+
+_NATS, _NATS_PER_COORDINATE = 10.0, 1.0
+"""A mode is negligible from so many nats of log mass below another; widths may be wrong by a factor of e in each coordinate."""
+
+FEWEST_DRAWS = 20
+"""Iterations of a window from which it is judged."""
+
+_FEWEST_CHAINS, _SHARE = 2, 0.25
+"""Chains, and share of all chains, that must be in modes of at least the mass with which others are compared."""
+
+_MOST_TREND = 1 / 3
+"""Squared correlation of a chain's log density with time, from which the chain is on its way and is left alone."""
+
+
+class Seen(NamedTuple):
+    """What chains have seen in the present window, and where they go on.
+
+    Attributes:
+        count: () float64, iterations.
+        lp, highest, lp_square, lp_time: (chain,) float64: mean and largest log density, and sums of the squared
+            deviations from its mean and of their products with those of the iteration's number.
+        mean, square, gradient: (chain, ...) mean of the position, sum of its squared deviations, mean squared gradient.
+        source: (chain,) int32, the chain at whose place each goes on; itself except at the end of a window.
+    """
+
+    count: jax.Array  # type: ignore[assignment]  # a field hides tuple.count, which nothing calls
+    lp: jax.Array
+    highest: jax.Array
+    lp_square: jax.Array
+    lp_time: jax.Array
+    mean: Position
+    square: Position
+    gradient: Position
+    source: jax.Array
+
+
+SEEN_AXES = Seen(SCALAR, CHAIN, CHAIN, CHAIN, CHAIN, POSITION, POSITION, POSITION, CHAIN)  # type: ignore[arg-type]  # axes in the places of arrays
+"""Axes of every array."""
+
+
+def init_seen(position: Position) -> Seen:
+    """Return the beginning of a window, for positions (chain, ...) like these."""
+    num_chains = len(jax.tree.leaves(position)[0])
+    none, empty = jnp.zeros(num_chains, jnp.float64), jax.tree.map(jnp.zeros_like, position)
+    chains = jnp.arange(num_chains, dtype=jnp.int32)
+    return Seen(jnp.zeros((), jnp.float64), none, none - jnp.inf, none, none, empty, empty, empty, chains)
+
+
+def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, gradient: Position) -> Seen:
+    """Add one iteration; afterwards each chain goes on at its own place."""
+    count = seen.count + 1
+    before, lp_mean = lp - seen.lp, seen.lp + (lp - seen.lp) / count
+
+    def to_mean(mean: jax.Array, x: jax.Array) -> jax.Array:
+        return mean + (x - mean) / count.astype(x.dtype)
+
+    mean = map_parts(to_mean, seen.mean, position)
+    return Seen(
+        count,
+        lp_mean,
+        jnp.maximum(seen.highest, lp),
+        seen.lp_square + before * (lp - lp_mean),
+        # The mean of the numbers before this one is half of the count.
+        seen.lp_time + count / 2 * (lp - lp_mean),
+        mean,
+        map_parts(lambda s, x, old, new: s + (x - old) * (x - new), seen.square, position, seen.mean, mean),
+        map_parts(to_mean, seen.gradient, map_parts(jnp.square, gradient)),
+        jnp.arange(len(lp), dtype=jnp.int32),
+    )
+
+
+def bound_log_masses(
+    seen: Seen, mask: Position, room: float = 0.0
+) -> tuple[Float[Array, " chain"], Float[Array, " chain"]]:
+    """Return bounds of the log mass of each chain's mode, below and above, (chain,) float64, without the same constant.
+
+    `room` is added to both for each coordinate, nats.
+    """
+    below, above = seen.lp, seen.highest
+    for square, gradient, counts in zip(seen.square, seen.gradient, mask, strict=True):
+        if square is None or gradient is None:
+            continue
+        log_variance = jnp.log(square.astype(jnp.float64) / seen.count)
+        log_curvature = jnp.log(gradient.astype(jnp.float64))
+        narrow, wide = jnp.maximum(log_curvature, -log_variance), jnp.maximum(log_variance, -log_curvature)
+        axes = tuple(range(1, square.ndim))
+        is_coordinate = True if counts is None else counts[None] > 0
+        below = below - jnp.sum(jnp.where(is_coordinate, 0.5 * narrow - room, 0.0), axes)
+        above = above + jnp.sum(jnp.where(is_coordinate, 0.5 * wide + room, 0.0), axes)
+    return below, above
+
+
+def is_steady(seen: Seen) -> Bool[Array, " chain"]:
+    """Return which chains move without climbing or falling all through the window."""
+    time_square = seen.count * (seen.count**2 - 1) / 12
+    return jnp.square(seen.lp_time) < _MOST_TREND * time_square * seen.lp_square
+
+
+def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
+    """Return the chain at whose place each chain goes on: another one for chains in a mode of negligible mass.
+
+    Those that are restarted are spread over the chains in modes that are not negligible.
+    """
+    num_chains, chains = len(seen.lp), jnp.arange(len(seen.lp), dtype=jnp.int32)
+    num_compared = max(_FEWEST_CHAINS, math.ceil(_SHARE * num_chains))
+    if num_chains <= num_compared:
+        return chains
+    below, _ = bound_log_masses(seen, mask)
+    least = jnp.sort(jnp.where(jnp.isnan(below), -jnp.inf, below))[num_chains - num_compared] - _NATS
+    below, above = bound_log_masses(seen, mask, _NATS_PER_COORDINATE)
+    is_lost, stays = is_steady(seen) & (above < least), below >= least
+    places = jnp.nonzero(stays, size=num_chains, fill_value=0)[0]
+    taken = places[(jnp.cumsum(is_lost) - 1) % jnp.maximum(stays.sum(), 1)]
+    return jnp.where(is_lost, taken.astype(jnp.int32), chains)
