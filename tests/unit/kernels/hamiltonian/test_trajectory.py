@@ -13,6 +13,7 @@ from bayesmesh.kernels.base import Density, Position, Target
 from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hamiltonian.metrics.identity import IdentityMetric
 from bayesmesh.kernels.hamiltonian.trajectory import (
+    RESTARTED,
     STATISTICS,
     HamiltonianInfo,
     batch_dot,
@@ -196,4 +197,4 @@ def test_a_trajectory_that_leaves_the_world_diverges(step_size: float) -> None:
 
 
 def test_what_is_recorded_is_a_field_of_the_info() -> None:
-    assert set(HamiltonianInfo._fields) == {*STATISTICS, *TemperedSmc.statistics, "trajectory"}
+    assert set(HamiltonianInfo._fields) == {*STATISTICS, *RESTARTED, *TemperedSmc.statistics, "trajectory"}
