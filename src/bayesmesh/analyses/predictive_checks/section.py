@@ -207,12 +207,8 @@ def calibrations(bins: pd.DataFrame, table: pd.DataFrame) -> list[Panel]:
     """Draw observed and predicted means by prediction, and by the columns along which residuals are largest."""
     missed = table[table["quantity"].isin(differing(table))]
     wanted = [FITTED, *(name for name in dict.fromkeys(missed["largest_for"]) if name)]
-    found = {"residuals by prediction": FITTED}
-    unbiased = {
-        found[row["quantity"]]: float(row["p_value"])
-        for row in table.drop(missed.index).to_dict("records")
-        if row["quantity"] in found
-    }
+    passed = table.drop(missed.index)
+    unbiased = {FITTED: float(p) for p in passed.loc[passed["quantity"] == "residuals by prediction", "p_value"]}
     return [
         draw_bins(name, bins[bins["variable"] == name], unbiased.get(name))
         for name in wanted
