@@ -207,8 +207,8 @@ def calibrations(bins: pd.DataFrame, table: pd.DataFrame) -> list[Panel]:
     """Draw observed and predicted means by prediction, and by the columns along which residuals are largest."""
     missed = table[table["quantity"].isin(differing(table))]
     wanted = [FITTED, *(name for name in dict.fromkeys(missed["largest_for"]) if name)]
-    passed = table.drop(missed.index)
-    unbiased = {FITTED: float(p) for p in passed.loc[passed["quantity"] == "residuals by prediction", "p_value"]}
+    of_passed: dict[str, float] = dict(table.drop(missed.index)[["quantity", "p_value"]].itertuples(index=False))
+    unbiased = {FITTED: of_passed.get("residuals by prediction")}
     return [
         draw_bins(name, bins[bins["variable"] == name], unbiased.get(name))
         for name in wanted
