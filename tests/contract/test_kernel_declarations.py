@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh.kernels.base import Axes, Kernel
 from kernel_options import kernels_of_any_target
-from kernel_runs import NUM_CHAINS, Box, Chains, advance, begin, initial_position, make
+from kernel_runs import NUM_CHAINS, Box, Chains, advance, begin, initial_position, key_at, make
 
 
 @pytest.fixture(scope="module", params=kernels_of_any_target())
@@ -72,3 +72,17 @@ def test_the_kernel_says_what_it_is_and_what_it_costs(kernel) -> None:
     assert kernel.chain_multiple >= 1
     for num_chains in range(kernel.chain_multiple, 20, kernel.chain_multiple):
         assert 1 <= kernel.num_chains_reported(num_chains) <= num_chains
+
+
+def test_kernels_restart_chains_only_where_they_declare_it(kernel) -> None:
+    is_declared = kernel.restarts_chains
+    assert ("restart_lost_chains" in type(kernel.options).model_fields) == is_declared
+    assert ("restarted" in kernel.statistics) == is_declared
+    moved = []
+
+    def restart(chains: Chains) -> None:
+        info = kernel.step(key_at(0), chains.state, Box(), kernel.tuning(chains.adaptation, is_adapting=True))[1]
+        moved.append(kernel.restart(chains.adaptation, chains.state, info)[0] is not chains.state)
+
+    jax.eval_shape(lambda q: restart(begin(kernel, Box(), q)), initial_position())
+    assert moved == [is_declared]

@@ -126,6 +126,8 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
         needs_normal_units: whether it runs only on models with `normal_groups`; it refuses others when it is traced.
         steps_alone: whether each device steps its own chains without the others; for steps of unequal length, in which
             no chain depends on another.
+        restarts_chains: whether `restart` moves chains; it then has the option `restart_lost_chains`, which turns that
+            off, and the statistic `restarted`.
         statistics: field of Info -> unit and meaning; these fields become `sample_stats`. They always include
             ``lp`` and ``log_likelihood`` (nats), and ``n_steps``, the gradients of a step.
 
@@ -143,6 +145,7 @@ class Kernel[State, Tuning, Info, Adaptation](ABC):
     starts_from_prior: ClassVar[bool] = False
     needs_normal_units: ClassVar[bool] = False
     steps_alone: ClassVar[bool] = False
+    restarts_chains: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, Statistic]]
 
     def __init__(self, options: Settings, num_warmup: int | Int[Array, ""]) -> None:

@@ -53,6 +53,7 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
     reference = "Hoffman, Radul and Sountsov 2021, AISTATS"
     min_chains = 2
     has_own_steps = True
+    restarts_chains = True
     statistics = STATISTICS | RESTARTED
 
     def expected_gradients(self) -> float:

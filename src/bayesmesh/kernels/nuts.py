@@ -70,6 +70,7 @@ class Nuts(HamiltonianKernel[NutsInfo]):
     reference = "Hoffman and Gelman 2014; Betancourt 2017; Phan, Pradhan and Jankowiak 2019"
     has_own_steps = True
     steps_alone = True
+    restarts_chains = True
     statistics = (
         STATISTICS
         | RESTARTED

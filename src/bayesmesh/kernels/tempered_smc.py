@@ -77,6 +77,7 @@ class TemperedSmc(Chees):
     min_chains = 16
     starts_from_prior = True
     has_own_steps = False
+    restarts_chains = False
     statistics = STATISTICS | {
         "n_steps": Statistic("gradient", "Gradients of the transition, the one after resampling included."),
         "inverse_temperature": Statistic("1", "Power of the likelihood; 1 after warmup."),

@@ -5,8 +5,8 @@ replaced when the window closes; the search for the step size then restarts from
 
 In the early phase each chain of a kernel with `has_own_steps` searches for its own step size, so that all travel to where
 the mass is, each as fast as its surroundings permit. Then all share the median. To such a kernel, chains far below the
-others, and chains that do not move, teach nothing: see `pooling`. Of such a kernel, chains in a mode of negligible mass go
-on from the places of others: see `restarts`.
+others, and chains that do not move, teach nothing: see `pooling`. Of a kernel with `restarts_chains`, chains in a mode of
+negligible mass go on from the places of others: see `restarts`.
 """
 
 from __future__ import annotations
@@ -99,13 +99,12 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         ones = jnp.ones(state.log_prior.shape if self.has_own_steps else ())
         step_size = init_step_size(self.options.initial_step_size * ones)
         data = self.metric.start(state.gradient, target)
-        seen = init_seen(state.position) if self.restarts_chains else ()
+        seen = init_seen(state.position) if self._watches_chains else ()
         return Warmup(step_size, ones, data, self.metric.init_estimate(state.position), self.init_extra(), seen)
 
     @property
-    def restarts_chains(self) -> bool:
-        """Whether chains in a mode of negligible mass go on from the places of others."""
-        return self.has_own_steps and bool(getattr(self.options, "restart_lost_chains", False))
+    def _watches_chains(self) -> bool:
+        return self.restarts_chains and self.options.restart_lost_chains
 
     def num_early(self) -> jax.Array:
         """Return the number of iterations of the early phase, () int32; 0 without step sizes of their own."""
@@ -219,5 +218,5 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         """Return the axes of an adaptation."""
         axes: Any = CHAIN if self.has_own_steps else SCALAR  # in the place of an array
         step_size: StepSizeState = jax.tree.map(lambda _: axes, jax.eval_shape(init_step_size, 1.0))
-        seen = SEEN_AXES if self.restarts_chains else ()
+        seen = SEEN_AXES if self._watches_chains else ()
         return Warmup(step_size, axes, self.metric.data_axes(), self.metric.estimate_axes(), self.extra_axes(), seen)
