@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bayesmesh.files import hash_file
-from bayesmesh.store.draw_arrays import DRAWS, STAGED, digest_of
+from bayesmesh.store.draw_arrays import DRAWS, STAGED, digest_of, staged_name
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, read_markers
 
@@ -102,7 +102,7 @@ class _Group:
             return ""
         path, is_newest, expected = self.folder / name, name in commits[-1].files, commit.files[name]
         # Shards of the newest commit may still be staged; checkpoints never are.
-        if is_newest and _hash_of(self.folder / STAGED / name.partition("/")[2]) == expected:
+        if is_newest and _hash_of(self.folder / STAGED / staged_name(name.partition("/")[2])) == expected:
             return ""
         found = _hash_of(path)
         if found is None:

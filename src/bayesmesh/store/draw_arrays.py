@@ -1,8 +1,8 @@
 """Write the arrays of draws of one chain group: one shard per segment, over all its chains.
 
-Shards are staged in a second store and moved into place once their marker exists, so a shard with committed draws stays
-untouched until its replacement is safe. Files are flushed together: the first flush of a journaling file system covers
-the others.
+Shards are staged in a folder beside the store and moved into place once their marker exists, so a shard with committed
+draws stays untouched until its replacement is safe. Files are flushed together: the first flush of a journaling file
+system covers the others. Zarr takes milliseconds for each array that it creates or opens, so it does so once at most.
 """
 
 from __future__ import annotations
@@ -12,26 +12,38 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
 import zarr
+from zarr.core.buffer import Buffer
+from zarr.storage import MemoryStore, StorePath
 
 from bayesmesh.files import read_bytes, sync_all
 from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
 DRAWS = "draws.zarr"
-STAGED = "staged.zarr"
+STAGED = "staged"
+_ABOUT = "zarr.json"
 
 
 class Staged(NamedTuple):
-    """A staged shard: its array, its file relative to a store, and the length of the array with it."""
+    """A staged shard: its array, its file in the store once it is published, and the length of the array with it."""
 
     array: str
     file: Path
     stop: int
+
+
+def staged_name(file: PurePath | str) -> str:
+    """Return the name of a staged shard in the folder of all, from its file in the store.
+
+    >>> len(staged_name("posterior/beta/c/0/3/0"))
+    32
+    """
+    return hashlib.sha256(PurePath(file).as_posix().encode()).hexdigest()[:32]
 
 
 class DrawArrays:
@@ -40,16 +52,18 @@ class DrawArrays:
     The constructor removes temporary files of a killed writer.
 
     Args:
-        folder: the chain group's folder, with ``draws.zarr`` and ``staged.zarr``.
+        folder: the chain group's folder, with the store ``draws.zarr`` and the folder ``staged``.
         segment_draws: iterations of a shard.
     """
 
     def __init__(self, folder: Path, segment_draws: int) -> None:
         self.folder, self.segment_draws = folder, segment_draws
-        for orphan in (*(folder / DRAWS).rglob("*.partial"), *(folder / STAGED).rglob("*.partial")):
+        for orphan in (folder / DRAWS).rglob("*.partial"):
             orphan.unlink(missing_ok=True)
-        self._roots = {name: zarr.open_group(str(folder / name), mode="a", zarr_format=3) for name in (DRAWS, STAGED)}
-        self._arrays, self._has_new_arrays = dict[tuple[str, str], zarr.Array](), True
+        (folder / STAGED).mkdir(parents=True, exist_ok=True)
+        self._root = zarr.open_group(str(folder / DRAWS), mode="a", zarr_format=3)
+        self._arrays, self._has_new_arrays = dict[str, zarr.Array](), True
+        self._groups, self._descriptions = set[str](), dict[tuple[object, ...], bytes]()
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
         """Stage iterations from `start` on, with the earlier ones of the same shard.
@@ -63,40 +77,39 @@ class DrawArrays:
             ValueError: chains, event shape or dtype differ from those of earlier iterations.
         """
         first, stop = start - start % self.segment_draws, start + value.shape[1]
-        real = self._array(DRAWS, name, value)
+        array = self._array(name, value)
         if start > first:
-            value = np.concatenate([np.asarray(real[:, first:start]), value], axis=1)
-        array = self._array(STAGED, name, value)
-        if array.shape[1] < stop:
-            # Lengthen it to twice the needed length, in whole shards, because each change writes the array's description.
-            _resize(array, 2 * math.ceil(stop / self.segment_draws) * self.segment_draws)
+            value = np.concatenate([np.asarray(array[:, first:start]), value], axis=1)
         file = chunk_file(Path(name), (0, first // self.segment_draws, *[0] * (value.ndim - 2)))
-        path = self.folder / STAGED / file
-        # The shard of an interrupted run may be incomplete, and Zarr would merge it with the new iterations.
-        path.unlink(missing_ok=True)
-        array[:, first:stop] = value
+        path = self.folder / STAGED / staged_name(file)
+        try:
+            path.write_bytes(_encode(array, value).as_buffer_like())
+        except OSError as error:
+            # Errors of a full disk come from write() and name no file.
+            error.filename = error.filename or str(path)
+            raise
         return Staged(name, file, stop)
 
     def describe(self, arrays: Sequence[str]) -> dict[str, str]:
         """Return array or group -> digest of its description, for arrays, their groups and the root."""
         names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
-        return {name: digest_of(self.folder / DRAWS / name / "zarr.json") for name in sorted(names)}
+        return {name: digest_of(self.folder / DRAWS / name / _ABOUT) for name in sorted(names)}
 
     def flush(self, staged: Sequence[Staged]) -> None:
         """Flush staged shards, and the arrays into which they will move, to the disk."""
-        paths = [self.folder / STAGED / file for _, file, _ in staged]
-        above = {self.folder / STAGED / parent for _, file, _ in staged for parent in file.parents}
+        paths = [self.folder / STAGED / staged_name(file) for _, file, _ in staged]
         folders = [Path(folder) for folder, _, _ in os.walk(self.folder / DRAWS)] if self._has_new_arrays else []
-        descriptions = [about for folder in folders if (about := folder / "zarr.json").exists()]
-        sync_all([*paths, *above, *descriptions, *folders, self.folder])
+        descriptions = [about for folder in folders if (about := folder / _ABOUT).exists()]
+        sync_all([*paths, self.folder / STAGED, *descriptions, *folders, self.folder])
         self._has_new_arrays = False
 
     def publish(self, staged: Sequence[Staged]) -> None:
         """Move staged shards into place and flush them; idempotent."""
         changed: dict[Path, None] = {}
         for name, file, stop in staged:
-            source, target, folder = self.folder / STAGED / file, self.folder / DRAWS / file, self.folder / DRAWS / name
-            array = self._arrays.get((DRAWS, name)) or self._roots[DRAWS][name]
+            source = self.folder / STAGED / staged_name(file)
+            target, folder = self.folder / DRAWS / file, self.folder / DRAWS / name
+            array = self._arrays.get(name) or self._root[name]
             assert isinstance(array, zarr.Array)
             if source.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,33 +117,57 @@ class DrawArrays:
                 above = target.parent.relative_to(folder)
                 changed |= dict.fromkeys(folder / parent for parent in (above, *above.parents))
             if array.shape[1] != stop:
-                _resize(array, stop)
-                changed |= dict.fromkeys((folder / "zarr.json", folder))
+                # The other axes keep their lengths.
+                array.resize((array.shape[0], stop, *array.shape[2:]))
+                changed |= dict.fromkeys((folder / _ABOUT, folder))
         sync_all(changed)
 
-    def _array(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
+    def _array(self, name: str, like: np.ndarray) -> zarr.Array:
         """Return the array of this name; create it with length 0 if necessary."""
-        array = self._arrays.get((root, name)) or self._roots[root].get(name)
-        if not isinstance(array, zarr.Array):
-            array = self._create(root, name, like)
+        array = self._arrays.get(name)
+        if array is None and (self.folder / DRAWS / name / _ABOUT).exists():
+            found = self._root.get(name)
+            array = found if isinstance(found, zarr.Array) else None
+        if array is None:
+            array = self._create(name, like)
         elif array.shards is None or array.shards[1] != self.segment_draws:
             raise ValueError(f"{name}: shards of {array.shards}, not of {self.segment_draws} iterations")
         elif (array.shape[0], *array.shape[2:], array.dtype) != (like.shape[0], *like.shape[2:], like.dtype):
             # Zarr would convert the values silently.
             raise ValueError(f"{name}: {like.dtype} {like.shape} does not continue {array.dtype} {array.shape}")
-        self._arrays[root, name] = array
+        self._arrays[name] = array
         return array
 
-    def _create(self, root: str, name: str, like: np.ndarray) -> zarr.Array:
+    def _create(self, name: str, like: np.ndarray) -> zarr.Array:
         group, _, leaf = name.rpartition("/")
         shape, shards = (len(like), 0, *like.shape[2:]), (len(like), self.segment_draws, *like.shape[2:])
         chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
         inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
         dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
-        parent = self._roots[root].require_group(group)
-        array = create_array(parent, leaf, shape, like.dtype, dims, chunks=inner, shards=shards)
-        self._has_new_arrays |= root == DRAWS
-        return array
+        if group not in self._groups:
+            self._root.require_group(group)
+            self._groups.add(group)
+        self._has_new_arrays = True
+        path, layout = self.folder / DRAWS / name / _ABOUT, (shape, like.dtype.str, dims)
+        if layout not in self._descriptions:
+            array = create_array(self._root, name, shape, like.dtype, dims, chunks=inner, shards=shards)
+            self._descriptions[layout] = path.read_bytes()
+            return array
+        # Of the same layout, such as another statistic.
+        path.parent.mkdir()
+        partial = path.with_name(f"{_ABOUT}.partial")
+        partial.write_bytes(self._descriptions[layout])
+        partial.replace(path)
+        return zarr.Array.from_dict(self._root.store_path / name, json.loads(self._descriptions[layout]))
+
+
+def _encode(array: zarr.Array, value: np.ndarray) -> Buffer:
+    """Return the shard that an array would write for a segment that begins with these iterations, (chain, iteration, ...)."""
+    store: dict[str, Buffer] = {}
+    about = {**array.metadata.to_dict(), "shape": array.shards}
+    zarr.Array.from_dict(StorePath(MemoryStore(store)), about)[:, : value.shape[1]] = value
+    (shard,) = store.values()
+    return shard
 
 
 def digest_of(about: Path) -> str:
@@ -151,11 +188,6 @@ def digest_of(about: Path) -> str:
         # Not an object, or one of countless levels.
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _resize(array: zarr.Array, stop: int) -> None:
-    """Set the length of the array to `stop` iterations; the other axes keep theirs."""
-    array.resize((array.shape[0], stop, *array.shape[2:]))
 
 
 def _near_divisor(length: int, wanted: int) -> int:

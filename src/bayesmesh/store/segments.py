@@ -20,7 +20,7 @@ from bayesmesh.errors import StoreError
 from bayesmesh.files import hash_file, sync
 from bayesmesh.store.checkpoints import Checkpoints
 from bayesmesh.store.damage import find_damage
-from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged
+from bayesmesh.store.draw_arrays import DRAWS, STAGED, DrawArrays, Staged, staged_name
 from bayesmesh.store.manifests import missing_draws, read_manifest
 from bayesmesh.store.markers import CHECKPOINTS, DAMAGE_REMEDY, Commit, Facts, marker_names, read_markers, write_marker
 from bayesmesh.store.sealed import read_sealed, write_sealed
@@ -157,9 +157,9 @@ class ChainStore:
     def begin_writing(self) -> Commit | None:
         """Return the last commit, verified as by `resume`; settle it and delete the remains if its writer was killed."""
         last = self.resume()
-        committed = last.shards if last is not None else {}
-        for path in [p for p in (self.folder / STAGED).rglob("c/**/*") if p.is_file()]:
-            if committed.get(path.relative_to(self.folder / STAGED).as_posix()) != hash_file(path):
+        committed = {staged_name(file): digest for file, digest in last.shards.items()} if last is not None else {}
+        for path in [*(self.folder / STAGED).glob("*")]:
+            if committed.get(path.name) != hash_file(path):
                 path.unlink()
         for orphan in (*self.folder.glob(".store.json.*"), *(self.folder / "commits").glob(".*.json")):
             orphan.unlink()
@@ -197,7 +197,7 @@ class ChainStore:
         staged = [self._draws.stage(name, np.swapaxes(value, 0, 1), start) for name, value in arrays.items()]
         self._draws.flush(staged)
         state = self._checkpoints.write(f"{phase}-{stop:09d}.npz", checkpoint)
-        files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / s.file) for s in staged}
+        files = {f"{DRAWS}/{s.file.as_posix()}": hash_file(self.folder / STAGED / staged_name(s.file)) for s in staged}
         commit = Commit(
             phase, first, stop, {**files, **state}, list(state)[-1], {**facts, "first_new": start},
             old.all_facts if old else (), before[-1].name if before else "", old.name if old else "",

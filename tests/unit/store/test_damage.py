@@ -144,7 +144,7 @@ def test_more_checkpoints_than_a_killed_writer_leaves(
 ) -> None:
     """It leaves those of the one segment that came next: not of warmup and draws, and not of two segments."""
     advance(tmp_path, draws)
-    assert (tmp_path / "staged.zarr").is_dir()
+    assert (tmp_path / "staged").is_dir()
     shutil.rmtree(tmp_path / "draws.zarr")
     for path in (tmp_path / "commits").iterdir():
         path.unlink()

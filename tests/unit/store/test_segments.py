@@ -15,7 +15,8 @@ import pytest
 
 from bayesmesh.errors import StoreError
 from bayesmesh.store import markers, segments
-from bayesmesh.store.arrays import chunk_file, open_group
+from bayesmesh.store.arrays import open_group
+from bayesmesh.store.draw_arrays import staged_name
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.segments import ChainStore
 
@@ -71,7 +72,7 @@ def test_everything_is_on_disk_before_the_marker_has_its_name(
         marker = synced.index(f"MARKER {commit.name}")
         before = synced[extended if commit.stop == 8 else 0 : marker]
         for name in commit.files:
-            staged = name.replace("draws.zarr/", "staged.zarr/")
+            staged = f"staged/{staged_name(name.removeprefix('draws.zarr/'))}" if name != commit.checkpoint else name
             assert str(Path(staged).parent) in before, f"name of {name}"
             assert staged in before or (
                 name == commit.checkpoint and any("/.sample-" in s or "/.warmup-" in s for s in before)
@@ -251,8 +252,7 @@ def test_what_was_never_committed_is_not_read(
     advance(tmp_path / "cut", 4)
     open_group(tmp_path / "cut" / "draws.zarr", "a")["posterior/weights"].resize((2, 12, 2, 3))
     for shard in (0, 1, 2):
-        path = chunk_file(tmp_path / "cut" / "staged.zarr" / "posterior" / "weights", (0, shard, 0, 0))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = tmp_path / "cut" / "staged" / staged_name(f"posterior/weights/c/0/{shard}/0/0")
         path.write_bytes(torn)
     advance(tmp_path / "cut", 5)
     advance(tmp_path / "cut", 6)
