@@ -63,8 +63,8 @@ def make_program(arguments: argparse.Namespace, rows: dict[str, Any], constants:
         find(*(f"{module}.{name}" for module in registry))
         for name in ("component_path", "load_component", "read_options")
     )
-    compute_class = find("config.compute_settings.ComputeSettings", "experiment.compute.ComputeSettings")
-    sampling_class = find("config.sampling_settings.SamplingSettings", "experiment.sampling.SamplingSettings")
+    compute_class = find("config.blocks.ComputeSettings", "experiment.compute.ComputeSettings")
+    sampling_class = find("config.blocks.SamplingSettings", "experiment.sampling.SamplingSettings")
     lay_out_rows = find("sampling.rows.lay_out_rows", "sampling.mesh.lay_out_rows")
     row_tile = find("sampling.costs.row_tile", "sampling.sizes.row_tile", "sampling.plan.row_tile")
     names = find("sampling.program.PROGRAMS", "sampling.program.PHASES")
@@ -77,9 +77,14 @@ def make_program(arguments: argparse.Namespace, rows: dict[str, Any], constants:
     fields = {k: field_spec(v.shape[1:], v.dtype.name) for k, v in rows.items()}
     spec = data_spec(num_rows, fields, constants, "float32")
     model = load_component("model", arguments.model)(read_options(component_path("model", arguments.model))(), spec)
-    options = {"initial_step_size": 1e-4} | ({"num_leapfrog_steps": 20} if arguments.kernel == "hmc" else {})
+    options: dict[str, Any] = {"initial_step_size": 1e-4} | (
+        {"num_leapfrog_steps": 20} if arguments.kernel == "hmc" else {}
+    )
     num_warmup = 0 if arguments.rate else 200
-    kernel_options = read_options(component_path("kernel", arguments.kernel))(**options)
+    option_class = read_options(component_path("kernel", arguments.kernel))
+    # The metric that all trees have.
+    options |= {"metric": "diagonal"} if "metric" in option_class.model_fields else {}
+    kernel_options = option_class(**options)
     kernel = load_component("kernel", arguments.kernel)(kernel_options, num_warmup)
     sampling = sampling_class.model_validate(
         {"chains": arguments.chains, "warmup": num_warmup, "initial": {"spread": 0.01}}
@@ -105,8 +110,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     compiled, seconds = {}, {}
     for name in names:
         lowered = program.trace(name).lower()
+        compiler_options = program.compiler_options(name) if hasattr(program, "compiler_options") else None
         start = processor_seconds()
-        compiled[name] = lowered.compile()
+        compiled[name] = lowered.compile(compiler_options)
         seconds[name] = processor_seconds() - start
     found = {
         "device": program.mesh.devices.flat[0].device_kind,
