@@ -93,13 +93,8 @@ def update_seen(seen: Seen, lp: Float[Array, " chain"], position: Position, grad
     )
 
 
-def bound_log_masses(
-    seen: Seen, mask: Position, room: float = 0.0
-) -> tuple[Float[Array, " chain"], Float[Array, " chain"]]:
-    """Return bounds of the log mass of each chain's mode, below and above, (chain,) float64, without the same constant.
-
-    `room` is added to both for each coordinate, nats.
-    """
+def bound_log_masses(seen: Seen, mask: Position) -> tuple[Float[Array, " chain"], Float[Array, " chain"]]:
+    """Return bounds of the log mass of each chain's mode, below and above, (chain,) float64, without the same constant."""
     below, above = seen.lp, seen.highest
     for square, gradient, counts in zip(seen.square, seen.gradient, mask, strict=True):
         if square is None or gradient is None:
@@ -109,8 +104,8 @@ def bound_log_masses(
         narrow, wide = jnp.maximum(log_curvature, -log_variance), jnp.maximum(log_variance, -log_curvature)
         axes = tuple(range(1, square.ndim))
         is_coordinate = True if counts is None else counts[None] > 0
-        below = below - jnp.sum(jnp.where(is_coordinate, 0.5 * narrow - room, 0.0), axes)
-        above = above + jnp.sum(jnp.where(is_coordinate, 0.5 * wide + room, 0.0), axes)
+        below = below - jnp.sum(jnp.where(is_coordinate, 0.5 * narrow, 0.0), axes)
+        above = above + jnp.sum(jnp.where(is_coordinate, 0.5 * wide, 0.0), axes)
     return below, above
 
 
@@ -129,10 +124,15 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     num_compared = max(_FEWEST_CHAINS, math.ceil(_SHARE * num_chains))
     if num_chains <= num_compared:
         return chains
-    below, _ = bound_log_masses(seen, mask)
-    least = jnp.sort(jnp.where(jnp.isnan(below), -jnp.inf, below))[num_chains - num_compared] - _NATS
-    below, above = bound_log_masses(seen, mask, _NATS_PER_COORDINATE)
+    below, above = bound_log_masses(seen, mask)
+    best = jnp.sort(jnp.where(jnp.isnan(below), -jnp.inf, below))[num_chains - num_compared]
+    least = best - _NATS - _NATS_PER_COORDINATE * _count_coordinates(seen.square, mask)
     is_lost, stays = is_steady(seen) & (above < least), below >= least
-    places = jnp.nonzero(stays, size=num_chains, fill_value=0)[0]
+    places = jnp.argsort(~stays, stable=True)
     taken = places[(jnp.cumsum(is_lost) - 1) % jnp.maximum(stays.sum(), 1)]
     return jnp.where(is_lost, taken.astype(jnp.int32), chains)
+
+
+def _count_coordinates(position: Position, mask: Position) -> Int[Array, ""] | int:
+    pairs = zip(position, mask, strict=True)
+    return sum(x[0].size if counts is None else jnp.sum(counts > 0) for x, counts in pairs if x is not None)
