@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +21,15 @@ SNAKEFILE = str(REPOSITORY / "workflow" / "Snakefile")
 
 PROFILES = REPOSITORY / "profiles"
 """Profiles of Snakemake, and the description of a cluster, for another project to copy."""
+
+
+def is_profile_given(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether Snakemake was called with a profile.
+
+    >>> is_profile_given(["snakemake", "--profile=x"], {}), is_profile_given(["snakemake", "--workflow-profile", "x"], {})
+    (True, False)
+    """
+    return "SNAKEMAKE_PROFILE" in environ or any(word.split("=")[0] == "--profile" for word in words)
 
 
 class _PathModifier(Protocol):

@@ -10,7 +10,7 @@ import pytest
 
 from bayesmesh import __version__
 from bayesmesh.errors import ConfigError
-from bayesmesh.workflow import PROFILES, REPOSITORY, SNAKEFILE, check_use, find_beside
+from bayesmesh.workflow import PROFILES, REPOSITORY, SNAKEFILE, check_use, find_beside, is_profile_given
 from wheels import build_wheel, differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +45,13 @@ def test_a_caption_is_found_from_a_repository_as_well() -> None:
     named = find_beside(caption, there)
     assert named is not None
     assert (ROOT / "workflow" / "rules" / named).resolve() == caption
+
+
+def test_a_profile_of_the_users_choice_is_seen() -> None:
+    assert is_profile_given(["snakemake", "--profile", "x"], {})
+    assert is_profile_given(["snakemake", "--profile=x"], {})
+    assert is_profile_given(["snakemake"], {"SNAKEMAKE_PROFILE": "x"})
+    assert not is_profile_given(["snakemake", "--workflow-profile", "x", "digits"], {})
 
 
 def test_the_wheel_holds_package_and_workflow(tmp_path: Path) -> None:

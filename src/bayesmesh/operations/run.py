@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bayesmesh.planning.site import is_profile_given
 from bayesmesh.running.fork_server import start_server
+from bayesmesh.workflow import is_profile_given
 
 _ELSEWHERE = re.compile(r"(-e|--executor|--mode)(=|$)|-e\w")
 """Options with which jobs do not run as processes of this machine, and that with which Snakemake is itself in a job of a cluster."""

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -126,11 +126,6 @@ def load_site(environ: Mapping[str, str] = os.environ) -> tuple[Path, Site]:
         return path, Site.model_validate(read_yaml(path))
     except ValidationError as error:
         raise explain(path, error, Site) from error
-
-
-def is_profile_given(words: Sequence[str], environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether Snakemake was called with a profile."""
-    return "SNAKEMAKE_PROFILE" in environ or any(word.split("=")[0] == "--profile" for word in words)
 
 
 def site_for(kind: str, *, nodes: bool = False) -> Site:

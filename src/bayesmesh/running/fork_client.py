@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ADDRESS = "BAYESMESH_FORK_SERVER"
 """Variable with the path of the server's socket; where a user sets it to ``off``, no server is started."""
 
+LIGHT, OF_LIGHT = ("fetch", "shard"), "-light"
+"""Verbs of stages that do not import JAX, which a server with its own socket does, and what ends the path of that."""
+
 DECLINED = "declined\n"
 """What the server answers where the process that asks should do the work itself."""
 
@@ -87,7 +90,7 @@ def run_in_fork(words: Sequence[str]) -> int | None:
     }  # fmt: skip
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(address)
+            connection.connect(f"{address}{OF_LIGHT}" if words[:1] and words[0] in LIGHT else address)
             send(connection, request, [0, 1, 2])
         except OSError:
             # Snakemake has gone, and its server ends, or is on another node.

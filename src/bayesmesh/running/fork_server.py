@@ -35,21 +35,23 @@ from pathlib import Path
 from typing import NoReturn
 
 from bayesmesh.running import staying
-from bayesmesh.running.fork_client import ADDRESS, DECLINED, SIGNALS, identity_of, send
+from bayesmesh.running.fork_client import ADDRESS, DECLINED, OF_LIGHT, SIGNALS, identity_of, send
 from bayesmesh.running.fork_request import Request
-from bayesmesh.running.prepared_imports import prepare, what_to_prepare
+from bayesmesh.running.prepared_imports import FIRST_OF_JAX, FIRST_OF_PAGES, prepare, what_to_prepare
 from bayesmesh.running.progress import FILE
 
 _NUM_THREADS, _PR_SET_PDEATHSIG = "OPENBLAS_NUM_THREADS", 1
 _OF_ONE_JOB = ("_", "SHLVL", FILE)
 """Variables that differ from job to job, and that nothing remembers."""
 
+FIRST_JOB_SECONDS = 1.0
+"""How long imports that the first stages do not need are put off for the first job."""
+
 MOST_STAYING = 4
 """Forks that may wait for a next job: whoever started them may never ask for it."""
 
 _STAYS, _GOES = b"s", b"g"
-_ANSWERING = ("fetch", "shard")
-"""Verbs whose forks answer by themselves, because the server may be importing; others may still hold a device as they end."""
+_SOCKET = "socket"
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,7 +87,7 @@ def start_server(
     command = [sys.executable, "-m", "bayesmesh.running.fork_server", folder, *sorted(stages)]
     # Threads of OpenBLAS would be missing in forks.
     environment = {**environ, _NUM_THREADS: "1"}
-    environ[ADDRESS] = str(Path(folder, "socket"))
+    environ[ADDRESS] = str(Path(folder, _SOCKET))
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -100,13 +102,15 @@ class Server:
         self._folder, self._identity, self._num_jobs = folder, identity_of(os.environ), 0
         self._variables = list(os.environ)
         self._staying = dict[str, _Fork]()
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(folder / "socket"))
-        self._listening.listen(64)
+        self._listening = [_listen(folder / name) for name in (_SOCKET, f"{_SOCKET}{OF_LIGHT}")]
+        self._is_open, self.has_forked = True, False
+        self._begin()
+
+    def _begin(self) -> None:
         self._events = selectors.DefaultSelector()
-        self._events.register(self._listening, selectors.EVENT_READ, self._answer)
+        for listening in self._listening:
+            self._events.register(listening, selectors.EVENT_READ, functools.partial(self._answer, listening))
         self._events.register(sys.stdin, selectors.EVENT_READ, self._leave)
-        self._is_open = True
 
     @property
     def is_needed(self) -> bool:
@@ -122,17 +126,28 @@ class Server:
             if self._events.get_map().get(key.fd) is key:
                 key.data()
 
+    def split(self) -> bool:
+        """Leave the `LIGHT` stages to a fork of this server, before any job has been forked; return whether this is that one.
+
+        It has all that they import, and so answers at once, while this one imports what the others need.
+        """
+        self._events.close()
+        is_light = os.fork() == 0
+        self._listening.pop(0 if is_light else 1).close()
+        self._begin()
+        return is_light
+
     def _leave(self) -> None:
         """Take no more jobs, because Snakemake has gone; those that run go on, as without a server."""
         self._is_open = False
-        for file in (self._listening, sys.stdin):
+        for file in (*self._listening, sys.stdin):
             self._events.unregister(file)
         for work in [*self._staying]:
             self._dismiss(work)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _answer(self) -> None:
-        connection, _ = self._listening.accept()
+    def _answer(self, listening: socket.socket) -> None:
+        connection, _ = listening.accept()
         request, files = _receive(connection, 3)
         if request is None or request["identity"] != self._identity:
             with contextlib.suppress(BrokenPipeError):
@@ -164,6 +179,7 @@ class Server:
 
     def _fork(self, request: Request, connection: socket.socket, files: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
+        self.has_forked = True
         if (process := os.fork()) == 0:
             for number in SIGNALS:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -236,6 +252,13 @@ class Server:
         os.close(fork.handle)
 
 
+def _listen(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen(64)
+    return listening
+
+
 def _order(handler: Callable[[], None]) -> int:
     """Return in which order events of one moment are handled: what forks say, then what others do, then new jobs."""
     function = getattr(handler, "func", handler)
@@ -287,8 +310,6 @@ def _become(request: Request, files: Sequence[int], connection: socket.socket, c
             os._exit(0)
     _finish()
     status = code if isinstance(code, int) else code is not None
-    if request["words"][:1] and request["words"][0] in _ANSWERING:
-        _reply(connection, control, _GOES, f"{int(status)}\n")
     # Without the interpreter's walk through all modules.
     os._exit(status)
 
@@ -359,6 +380,11 @@ def main() -> None:
     waiting = what_to_prepare(sys.argv[2:])
     while server.is_needed:
         server.serve(0 if waiting else None)
+        if waiting[:1] == [FIRST_OF_JAX] and server.split():
+            waiting = []
+        if waiting[:1] == [FIRST_OF_PAGES] and not server.has_forked:
+            # Or the first job that computes would wait for what it does not need.
+            server.serve(FIRST_JOB_SECONDS)
         if waiting:
             prepare(waiting.pop(0))
             gc.freeze()

@@ -21,6 +21,9 @@ PREPARED = {
 """Modules to import, and functions to call for what they remember, in the order in which a new experiment needs them -> the
 stage that needs it; empty for all, ``-`` for those that compute. A job forked before the last one does the others itself."""
 
+FIRST_OF_JAX, FIRST_OF_PAGES = "jax.numpy", "pandas"
+"""Where what `fetch` and `shard` need is there, and where what `compile`, `sample` and `assemble` need is."""
+
 
 def what_to_prepare(stages: Collection[str]) -> list[str]:
     """Return what to prepare for some stages, all of it if there are none.

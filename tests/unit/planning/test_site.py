@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.site import GpuNodes, Nodes, Site, check_with_scheduler, is_profile_given, load_site, site_for
+from bayesmesh.planning.site import GpuNodes, Nodes, Site, check_with_scheduler, load_site, site_for
 
 ROOT = Path(__file__).resolve().parents[3]
 PATH = Path("profiles/site.yaml")
@@ -162,10 +162,3 @@ def test_a_profile_ends_with_the_message_and_no_traceback(
         site_for("cpu")
     assert caught.value.code == 2
     assert capsys.readouterr().err.startswith("error: profiles/site.yaml: key 'cpu.partition'")
-
-
-def test_a_profile_of_the_users_choice_is_seen() -> None:
-    assert is_profile_given(["snakemake", "--profile", "x"], {})
-    assert is_profile_given(["snakemake", "--profile=x"], {})
-    assert is_profile_given(["snakemake"], {"SNAKEMAKE_PROFILE": "x"})
-    assert not is_profile_given(["snakemake", "--workflow-profile", "x", "digits"], {})

@@ -27,21 +27,33 @@ def answer(listening: socket.socket, reply: str, received: list[Any]) -> None:
         connection.sendall(reply.encode())
 
 
-@pytest.mark.parametrize(("reply", "code"), [("0\n", 0), ("75\n", 75), (DECLINED, None), ("", 1)])
+@pytest.mark.parametrize(
+    ("verb", "name", "reply", "code"),
+    [
+        ("fetch", "socket-light", "0\n", 0),
+        *(("sample", "socket", *each) for each in [("75\n", 75), (DECLINED, None), ("", 1)]),
+    ],
+)
 def test_a_job_ends_as_the_server_says(
-    reply: str, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    verb: str,
+    name: str,
+    reply: str,
+    code: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     received: list[Any] = []
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "socket"))
+        listening.bind(str(tmp_path / name))
         listening.listen()
-        server = threading.Thread(target=answer, args=(listening, reply, received))
+        server = threading.Thread(target=answer, args=(listening, reply, received), daemon=True)
         server.start()
         monkeypatch.setenv(ADDRESS, str(tmp_path / "socket"))
-        assert run_in_fork(["fetch", "--spec", "some.json"]) == code
+        assert run_in_fork([verb, "--spec", "some.json"]) == code
         server.join()
     request, num_files = received
-    assert (request["words"], request["cwd"], num_files) == (["fetch", "--spec", "some.json"], os.getcwd(), 3)
+    assert (request["words"], request["cwd"], num_files) == ([verb, "--spec", "some.json"], os.getcwd(), 3)
     assert ADDRESS not in request["environment"]
     assert ("has ended" in capfd.readouterr().err) == (reply == "")
 

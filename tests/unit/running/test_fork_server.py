@@ -245,7 +245,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         monkeypatch.setattr(sys, "stdin", stdin)
         made = Server(tmp_path)
         yield made
-        made._listening.close()
+        for listening in made._listening:
+            listening.close()
         made._events.close()
 
 
