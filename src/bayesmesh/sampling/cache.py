@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import jax
 from jax import monitoring
 from jax._src import compilation_cache, distributed
 from jax._src.lib import xla_client
-from jax.sharding import Mesh
 
 from bayesmesh.store.program_cache import ProgramCache
 
@@ -69,12 +68,12 @@ def note_key() -> Iterator[list[str]]:
         keys.append(cache.asked)
 
 
-def load_executable(key: str, mesh: Mesh) -> Any:
+def load_executable(key: str, devices: Sequence[jax.Device]) -> Any:
     """Return an executable of the persistent cache for the devices of a mesh, None if it is not there or not fit for them.
 
     Args:
         key: its key, from `note_key`.
-        mesh: devices of this process.
+        devices: of this process, in the order of the mesh.
     """
     cache = compilation_cache._cache
     content = cache.find(key) if isinstance(cache, ProgramCache) else None
@@ -82,9 +81,10 @@ def load_executable(key: str, mesh: Mesh) -> Any:
         return None
     whole = compilation_cache.decompress_executable(content)
     serialized, _ = compilation_cache.extract_executable_and_time(whole)
-    devices = tuple(mesh.devices.flat)
     try:
-        return devices[0].client.deserialize_executable(serialized, executable_devices=xla_client.DeviceList(devices))
+        return devices[0].client.deserialize_executable(
+            serialized, executable_devices=xla_client.DeviceList(tuple(devices))
+        )
     except jax.errors.JaxRuntimeError as error:
         _log.warning("a recorded program cannot be loaded, and is compiled anew: %s", error)
         return None

@@ -17,7 +17,7 @@ import importlib
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -126,26 +126,33 @@ class Records:
         note_read(found["observed"])
         return found
 
-    def load(self, found: Mapping[str, JSON], program: Program) -> dict[str, Executable] | None:
-        """Return the executables of a record, None if one is gone, or if the model's density is not the one recorded.
+    def load(
+        self, found: Mapping[str, JSON], make: Callable[[], Program]
+    ) -> tuple[Program, dict[str, Executable]] | None:
+        """Return the programs of a record and their executables, which load in threads while the programs are made.
 
         Args:
             found: the record.
-            program: the programs, which get the shapes of their state from it.
+            make: makes the programs, which get the shapes of their state from the record.
+
+        Returns:
+            None if an executable is gone, or if the model's density is not the one recorded.
         """
-        if found["density"] and found["density"] != digest_density(program):
-            return None
-        programs = found["programs"]
+        programs, devices = found["programs"], jax.devices()[: found["num_devices"]]
         if any(about["calls_lapack"] for about in programs.values()):
             # A program that calls LAPACK ends the process unless the routines are found, which lowering does.
             jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float64))
         with ThreadPoolExecutor() as pool:
-            loaded = [*pool.map(lambda about: load_executable(about["key"], program.mesh), programs.values())]
-        if None in loaded:
+            loading = [pool.submit(load_executable, about["key"], devices) for about in programs.values()]
+            program = make()
+            is_same = not found["density"] or found["density"] == digest_density(program)
+        loaded = [each.result() for each in loading]
+        if not is_same or None in loaded or devices != [*program.mesh.devices.flat]:
             return None
         # In place of what the program would trace.
         vars(program)["state_shapes"] = restore_tree(found["state"])
-        return {k: Executable(each, programs[k], program.mesh) for k, each in zip(programs, loaded, strict=True)}
+        made = {k: Executable(each, programs[k], program.mesh) for k, each in zip(programs, loaded, strict=True)}
+        return program, made
 
     def save(
         self,

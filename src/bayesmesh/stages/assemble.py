@@ -86,12 +86,16 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             wanted |= {"warmup_sample_stats": warmup} if warmup else {}
             lead = [(DATASET, None)] if isinstance(shards, ReplicatedShards) else []
             folders = [store.folder / DRAWS for store in stores]
-            named = join_groups(root, partial, folders, wanted, model.axes(), lead)
+            # Chains of earlier versions declare no statistics.
+            declared = manifests[0].statistics
+            about = {k: {"units": v["unit"], "description": v["description"]} for k, v in declared.items()}
+            named = join_groups(root, partial, folders, wanted, model.axes(), lead, about)
+            for of_statistics in {"sample_stats", "warmup_sample_stats"} & named.keys() if declared else ():
+                root.require_group(of_statistics).attrs[DECLARED] = sorted(declared)
             if len(processes[0]) > 1:
                 # Each process has the local latents of its own rows.
                 axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}
                 join_rows(root, partial, [store.folder / DRAWS for store in processes[0]], axes, data_spec.num_entries)
-            _describe_statistics(root, manifests[0].statistics)
         with ledger.phase("derive"):
             named |= _derive(spec, partial, root, model, (shards, data_spec))
         for group_name_, coordinates in named.items():
@@ -143,17 +147,6 @@ def _known_hashes(stores: list[ChainStore]) -> dict[tuple[int, int], str]:
     commits = ((store.folder / DRAWS, commit) for store in stores for commit in store.commits()[:-1])
     known = (((draws / name).stat(), value) for draws, commit in commits for name, value in commit.shards.items())
     return {(about.st_dev, about.st_ino): value for about, value in known}
-
-
-def _describe_statistics(root: zarr.Group, declared: Mapping[str, Mapping[str, str]]) -> None:
-    """Write units and meaning beside the kernel's statistics; chains of earlier versions declare none."""
-    for group_name_ in ("sample_stats", "warmup_sample_stats"):
-        group = root.get(group_name_)
-        if declared and isinstance(group, zarr.Group):
-            group.attrs[DECLARED] = sorted(declared)
-            for name, about in declared.items():
-                if name in group:
-                    group[name].attrs.update({"units": about["unit"], "description": about["description"]})
 
 
 def _derive(

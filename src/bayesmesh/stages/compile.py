@@ -138,7 +138,8 @@ class _Made(NamedTuple):
     def record(self) -> dict[str, Any]:
         """What a record must hold besides the programs."""
         return {
-            "slice_draws": self.program.slice_draws, "devices": self.program.mesh.shape[DATA_AXIS], "cost": self.cost, "sizes": self.equations,
+            "slice_draws": self.program.slice_draws, "devices": self.program.mesh.shape[DATA_AXIS],
+            "num_devices": self.program.mesh.size, "cost": self.cost, "sizes": self.equations,
             "latents": describe_tree(self.latents), "about": self.about,
         }  # fmt: skip
 
@@ -181,11 +182,12 @@ def _from_record(work: _Work, records: Records) -> _Made | None:
     with ledger.phase("condense"):
         sampled = shards.condensed()
     sampled_spec = sampled.spec(spec.compute.dtype)
-    program = make_program(spec, sampled_spec, found["slice_draws"], shards.blocks, found["devices"])
+    lengths = found["slice_draws"], shards.blocks, found["devices"]
     with ledger.phase("load", "recorded programs"):
-        compiled = records.load(found, program)
-    if compiled is None:
+        loaded = records.load(found, functools.partial(make_program, spec, sampled_spec, *lengths))
+    if loaded is None:
         return None
+    program, compiled = loaded
     # Only now: the latents of a model that depends on more than fingerprints see may be others than those recorded.
     latents, model = restore_tree(found["latents"]), model_of(spec, data_spec)
     check_later(later, model, data_spec, shards, latents)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,13 +13,18 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike
 from zarr.codecs import ZstdCodec
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore, MemoryStore
 
 from bayesmesh.errors import StoreError
-from bayesmesh.files import MISSING_REMEDY
+from bayesmesh.files import JSON, MISSING_REMEDY
 
 # Write chunks that equal the fill value, so that a missing file always means missing data, and reading it is an error.
 # The setting also covers arrays that were opened rather than created.
 zarr.config.set({"array.write_empty_chunks": True, "array.read_missing_chunks": False})
+
+DESCRIPTION = "zarr.json"
+"""File with the description of an array or a group."""
 
 CHUNK_BYTES = 4 * 2**20
 """Target size of an uncompressed chunk, in bytes."""
@@ -49,9 +56,12 @@ def chunk_file(array: Path, index: Sequence[int]) -> Path:
 
 def create_array(
     group: zarr.Group, name: str, shape: Sequence[int], dtype: DTypeLike, dims: Sequence[str], *,
-    chunks: Sequence[int] | None = None, shards: Sequence[int] | None = None,
+    chunks: Sequence[int] | None = None, shards: Sequence[int] | None = None, attributes: Mapping[str, JSON] | None = None,
 ) -> zarr.Array:  # fmt: skip
     """Create an array whose chunks have checksums and are written even if they equal the fill value.
+
+    Zarr takes milliseconds for an array, and a posterior has dozens of few layouts. So it describes each layout once, and
+    the description is written here.
 
     Raises:
         StoreError: the dtype is neither numeric nor boolean: codecs of objects can run code, those of strings are not
@@ -60,11 +70,32 @@ def create_array(
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
         raise StoreError(f"array '{name}': dtype {dtype} cannot be stored; numbers and booleans only")
-    return group.create_array(
-        name, shape=tuple(shape), dtype=dtype, chunks=tuple(chunks or chunk_shape(shape, dtype.itemsize)),
-        shards=tuple(shards) if shards else None, compressors=[ZstdCodec(level=1, checksum=True)],
-        dimension_names=tuple(dims),
-    )  # fmt: skip
+    layout = tuple(shape), dtype, tuple(chunks or chunk_shape(shape, dtype.itemsize)), tuple(shards) if shards else None
+    about = {**json.loads(_describe(*layout)), "attributes": dict(attributes or {}), "dimension_names": list(dims)}
+    above, _, leaf = name.rpartition("/")
+    group = group.require_group(above) if above else group
+    assert isinstance(group.store, LocalStore)
+    folder = group.store.root / group.path / leaf
+    if (folder / DESCRIPTION).exists():
+        raise FileExistsError(f"{folder}: is there already")
+    folder.mkdir(exist_ok=True)
+    partial = folder / f"{DESCRIPTION}.partial"
+    partial.write_text(json.dumps(about, indent=2), encoding="utf-8")
+    partial.replace(folder / DESCRIPTION)
+    return zarr.Array.from_dict(group.store_path / leaf, about)
+
+
+@functools.lru_cache(maxsize=256)
+def _describe(
+    shape: tuple[int, ...], dtype: np.dtype, chunks: tuple[int, ...], shards: tuple[int, ...] | None
+) -> bytes:
+    """Return Zarr's description of an array, without attributes and names of dimensions."""
+    store: dict[str, Buffer] = {}
+    compressors = [ZstdCodec(level=1, checksum=True)]
+    zarr.create_array(
+        MemoryStore(store), shape=shape, dtype=dtype, chunks=chunks, shards=shards, compressors=compressors
+    )
+    return store[DESCRIPTION].to_bytes()
 
 
 def write_array(group: zarr.Group, name: str, values: np.ndarray, dims: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 Shards are staged in a folder beside the store and moved into place once their marker exists, so a shard with committed
 draws stays untouched until its replacement is safe. Files are flushed together: the first flush of a journaling file
-system covers the others. Zarr takes milliseconds for each array that it creates or opens, so it does so once at most.
+system covers the others.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
 from bayesmesh.files import read_bytes, sync_all
-from bayesmesh.store.arrays import chunk_file, chunk_shape, create_array
+from bayesmesh.store.arrays import DESCRIPTION, chunk_file, chunk_shape, create_array
 from bayesmesh.store.layout import CHAIN, DRAW
 
 DRAWS = "draws.zarr"
 STAGED = "staged"
-_ABOUT = "zarr.json"
 
 
 class Staged(NamedTuple):
@@ -63,7 +62,7 @@ class DrawArrays:
         (folder / STAGED).mkdir(parents=True, exist_ok=True)
         self._root = zarr.open_group(str(folder / DRAWS), mode="a", zarr_format=3)
         self._arrays, self._has_new_arrays = dict[str, zarr.Array](), True
-        self._groups, self._descriptions = set[str](), dict[tuple[object, ...], bytes]()
+        self._groups = dict[str, zarr.Group]()
 
     def stage(self, name: str, value: np.ndarray, start: int) -> Staged:
         """Stage iterations from `start` on, with the earlier ones of the same shard.
@@ -93,13 +92,13 @@ class DrawArrays:
     def describe(self, arrays: Sequence[str]) -> dict[str, str]:
         """Return array or group -> digest of its description, for arrays, their groups and the root."""
         names = {"", *arrays, *(p.as_posix() for a in arrays for p in Path(a).parents if p.name)}
-        return {name: digest_of(self.folder / DRAWS / name / _ABOUT) for name in sorted(names)}
+        return {name: digest_of(self.folder / DRAWS / name / DESCRIPTION) for name in sorted(names)}
 
     def flush(self, staged: Sequence[Staged]) -> None:
         """Flush staged shards, and the arrays into which they will move, to the disk."""
         paths = [self.folder / STAGED / staged_name(file) for _, file, _ in staged]
         folders = [Path(folder) for folder, _, _ in os.walk(self.folder / DRAWS)] if self._has_new_arrays else []
-        descriptions = [about for folder in folders if (about := folder / _ABOUT).exists()]
+        descriptions = [about for folder in folders if (about := folder / DESCRIPTION).exists()]
         sync_all([*paths, self.folder / STAGED, *descriptions, *folders, self.folder])
         self._has_new_arrays = False
 
@@ -119,13 +118,13 @@ class DrawArrays:
             if array.shape[1] != stop:
                 # The other axes keep their lengths.
                 array.resize((array.shape[0], stop, *array.shape[2:]))
-                changed |= dict.fromkeys((folder / _ABOUT, folder))
+                changed |= dict.fromkeys((folder / DESCRIPTION, folder))
         sync_all(changed)
 
     def _array(self, name: str, like: np.ndarray) -> zarr.Array:
         """Return the array of this name; create it with length 0 if necessary."""
         array = self._arrays.get(name)
-        if array is None and (self.folder / DRAWS / name / _ABOUT).exists():
+        if array is None and (self.folder / DRAWS / name / DESCRIPTION).exists():
             found = self._root.get(name)
             array = found if isinstance(found, zarr.Array) else None
         if array is None:
@@ -144,21 +143,10 @@ class DrawArrays:
         chunks = chunk_shape((1, *shards[1:]), like.dtype.itemsize)
         inner = [_near_divisor(s, c) for s, c in zip(shards, chunks, strict=True)]
         dims = (CHAIN, DRAW, *(f"{leaf}_dim_{i}" for i in range(len(shape) - 2)))
-        if group not in self._groups:
-            self._root.require_group(group)
-            self._groups.add(group)
         self._has_new_arrays = True
-        path, layout = self.folder / DRAWS / name / _ABOUT, (shape, like.dtype.str, dims)
-        if layout not in self._descriptions:
-            array = create_array(self._root, name, shape, like.dtype, dims, chunks=inner, shards=shards)
-            self._descriptions[layout] = path.read_bytes()
-            return array
-        # Of the same layout, such as another statistic.
-        path.parent.mkdir()
-        partial = path.with_name(f"{_ABOUT}.partial")
-        partial.write_bytes(self._descriptions[layout])
-        partial.replace(path)
-        return zarr.Array.from_dict(self._root.store_path / name, json.loads(self._descriptions[layout]))
+        if group not in self._groups:
+            self._groups[group] = self._root.require_group(group)
+        return create_array(self._groups[group], leaf, shape, like.dtype, dims, chunks=inner, shards=shards)
 
 
 def _encode(array: zarr.Array, value: np.ndarray) -> Buffer:

@@ -16,6 +16,7 @@ import numpy as np
 import zarr
 
 from bayesmesh.errors import StoreError
+from bayesmesh.files import JSON
 from bayesmesh.store.arrays import chunk_file, create_array, open_group, write_array
 from bayesmesh.store.layout import CHAIN, DRAW
 from bayesmesh.store.named_axes import GroupCoordinates, NamedAxes, NamedAxis
@@ -30,6 +31,7 @@ def join_groups(
     num_draws: dict[str, int],
     axes: NamedAxes | None = None,
     lead: Sequence[NamedAxis] = (),
+    attributes: Mapping[str, Mapping[str, JSON]] | None = None,
 ) -> dict[str, GroupCoordinates]:
     """Link the arrays of all chain groups into `root`, and return the dimensions of each Zarr group, to be written last.
 
@@ -40,6 +42,7 @@ def join_groups(
         num_draws: Zarr group -> draws to keep, such as ``{"posterior": 500}``.
         axes: names of axes and of their entries.
         lead: axes that follow chain and draw in every array.
+        attributes: statistic -> attributes of its arrays.
 
     Raises:
         StoreError: the groups differ in arrays or layout, or have too few draws.
@@ -54,9 +57,10 @@ def join_groups(
         named = GroupCoordinates((axes or {}) if is_posterior else {}, reference.array_keys(), lead)
         for name, first in sorted(reference.arrays()):
             whole = f"{group_name}/{name}"
-            arrays = [_array(source, path, whole) for source, path in zip(sources, groups, strict=True)]
+            others = [_array(source, path, whole) for source, path in zip(sources[1:], groups[1:], strict=True)]
+            arrays = [first, *others]
             for array, path in zip(arrays, groups, strict=True):
-                if _layout(array) != _layout(first):
+                if array is not first and _layout(array) != _layout(first):
                     message = f"{path}: array {whole} has another layout than in {groups[0]}"
                     raise StoreError(message, "sample all groups again")
                 if array.shape[1] < draws:
@@ -64,7 +68,8 @@ def join_groups(
             num_chains = sum(a.shape[0] for a in arrays)
             shape, lengths = (num_chains, draws, *first.shape[2:]), {"chunks": first.chunks, "shards": first.shards}
             dims = (CHAIN, DRAW, *named.dims(name, first.shape[2:]))
-            create_array(target, name, shape, first.dtype, dims, **lengths)
+            about = {} if is_posterior else (attributes or {}).get(name, {})
+            create_array(target, name, shape, first.dtype, dims, **lengths, attributes=about)
             for number, path in enumerate(groups):
                 _link_shards(path / whole, root_path / whole, first, draws, axis=0, block=number)
         write_array(target, CHAIN, np.arange(num_chains), [CHAIN])
