@@ -29,7 +29,7 @@ FEWEST_COORDINATES = 3
 def rank_correlations(
     lp: Float[np.ndarray, "chain draw"], draws: Shaped[np.ndarray, "chain draw coordinate"]
 ) -> Float[np.ndarray, " coordinate"]:
-    """Return the median over chains of the rank correlation with the log density; NaN for a coordinate that is constant.
+    """Return the median, over chains that move, of the rank correlation with the log density; NaN for a constant coordinate.
 
     Args:
         lp: log density of every draw, nats.
@@ -40,7 +40,10 @@ def rank_correlations(
     """
     from scipy.stats import rankdata  # a seventh of all imports, for posteriors that miss a gate
 
-    ranks, of_draws = rankdata(lp, axis=1), rankdata(draws, axis=1)
+    moves = lp.min(axis=1) < lp.max(axis=1)
+    if not moves.any():
+        return np.full(draws.shape[2], np.nan)
+    ranks, of_draws = rankdata(lp[moves], axis=1), rankdata(draws[moves], axis=1)
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     of_draws = of_draws - of_draws.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):

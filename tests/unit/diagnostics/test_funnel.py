@@ -30,6 +30,16 @@ def test_a_funnel_is_named_by_its_scale(outcome) -> None:
     assert "non-centred" in gate.message
 
 
+def test_a_chain_that_is_stuck_in_the_neck_does_not_hide_the_funnel() -> None:
+    lp, blocks = funnel()
+    for values in (lp, *(draws for _, draws in blocks)):
+        values[2] = values[2, :1]
+    gate = funnel_gate(lp, blocks, "fail")
+    assert gate is not None
+    assert gate.where == "v"
+    assert np.isnan(rank_correlations(lp[2:3], blocks[0][1][2:3])).all()
+
+
 def test_chains_that_disagree_are_not_a_funnel() -> None:
     """A mean that differs between chains says nothing: the correlation is within them."""
     lp, blocks = funnel(is_centred=False)
