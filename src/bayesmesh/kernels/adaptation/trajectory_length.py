@@ -90,6 +90,8 @@ def update_length(
     def where_counted(value: Position, other: Position) -> Position:
         return map_parts(lambda x, y: jnp.where(over_chains(weight > 0, x), x, y), value, other)
 
+    # What does not count may not be finite, and would make a mean of all chains so.
+    start = map_parts(lambda q: jnp.where(over_chains(counts, q), q, 0), start)
     end_position = where_counted(trajectory.proposal.position, start)
     velocity = where_counted(trajectory.momentum, jax.tree.map(jnp.zeros_like, trajectory.momentum))
     begin = _centred(metric.whiten_position(data, start), jnp.where(counts, 1.0, 1e-12))

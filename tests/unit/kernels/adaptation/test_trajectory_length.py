@@ -102,6 +102,23 @@ def test_trajectories_that_ended_nowhere_have_no_say() -> None:
     np.testing.assert_allclose(found[0].log_length, found[1].log_length, rtol=1e-9)
 
 
+def test_a_chain_that_begins_nowhere_and_does_not_count_has_no_say() -> None:
+    generator = np.random.default_rng(0)
+    start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
+    acceptance = generator.uniform(size=6)
+    acceptance[1] = np.nan
+    nowhere = [x.copy() for x in (start, end)]
+    nowhere[0][1], nowhere[1][1] = np.nan, np.inf
+    found = [
+        update_length(
+            init_length(1.0), of(s), trajectory_of(e, velocity, acceptance), IdentityMetric(), (), jnp.asarray(0.5)
+        )
+        for s, e in (nowhere, (start, end))
+    ]
+    assert found[0].second_moment > 0
+    np.testing.assert_allclose(found[0].second_moment, found[1].second_moment, rtol=1e-9)
+
+
 def test_padding_has_no_say() -> None:
     generator = np.random.default_rng(0)
     start, end, velocity = (generator.standard_normal((6, 3)) for _ in range(3))
