@@ -252,7 +252,7 @@ def test_a_chain_lost_from_the_start_spoils_no_other(runs, num_reported, lost) -
         assert statistics.get("diverging", np.ones((20, num_reported)))[:, lost].all()
         assert not statistics.get("accepted", np.zeros((20, num_reported)))[:, lost].any()
     if "acceptance_rate" in statistics:
-        assert least_acceptance(runs.kernel) < statistics["acceptance_rate"][:, others].mean() < 0.99
+        assert least_acceptance(runs.kernel) < statistics["acceptance_rate"][:, others].mean()
 
 
 # -- padding ---------------------------------------------------------------------------------------------------------

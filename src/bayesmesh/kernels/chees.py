@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument
 from bayesmesh.kernels.adaptation.pooling import mean_over
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
@@ -27,6 +27,10 @@ from bayesmesh.kernels.hamiltonian.trajectory import (
     run_trajectory,
 )
 
+FIRST_LENGTH = 1.0
+"""Longest trajectory after the early phase, in standard deviations as far as the metric knows them. The criterion has a
+maximum at every half turn of a normal; from below, the search finds the first."""
+
 
 class Options(HamiltonianSettings):
     """Options of `chees`."""
@@ -34,6 +38,7 @@ class Options(HamiltonianSettings):
     target_acceptance: Argument[float] = Field(
         0.7, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
     )
+    metric: MetricName = "auto"
     initial_leapfrog_steps: Argument[float] = Field(
         10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
     )
@@ -90,8 +95,10 @@ class Chees(HamiltonianKernel[HamiltonianInfo]):
         assert info.trajectory is not None  # of `run_trajectory`
         counted = info.trajectory._replace(acceptance_rate=jnp.where(counts, info.acceptance_rate, jnp.nan))
         length = update_length(adaptation.extra, before.position, counted, self.metric, adaptation.metric, jitter)
-        early = init_length(self.options.initial_leapfrog_steps * jnp.median(info.step_size))
-        is_early = before.num_steps < self.num_early()
+        num_steps, num_early = before.num_steps + 1, self.num_early()
+        few = self.options.initial_leapfrog_steps * jnp.median(info.step_size)
+        early = init_length(jnp.where(num_steps == num_early, FIRST_LENGTH, few))
+        is_early = num_steps <= num_early
         length = jax.tree.map(lambda e, later: jnp.where(is_early, e, later), early, length)
         # At the cap, or at one step, the search has no effect. The step size in use fluctuates during adaptation, and
         # bounds that followed it down would cut the length permanently.

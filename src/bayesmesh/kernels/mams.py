@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 from pydantic import Field
 
-from bayesmesh.config.blocks import HamiltonianSettings
+from bayesmesh.config.blocks import HamiltonianSettings, MetricName
 from bayesmesh.config.settings import Argument
 from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.adaptation.warmup import HamiltonianTuning
@@ -40,6 +40,7 @@ class Options(HamiltonianSettings):
     target_acceptance: Argument[float] = Field(
         0.8, gt=0, lt=1, description="Harmonic mean, over chains, of the acceptance that the step size is adapted to."
     )
+    metric: MetricName = "auto"
     initial_leapfrog_steps: Argument[float] = Field(
         10.0, ge=1, le=10_000, description="Longest trajectory at the first iteration, in leapfrog steps."
     )

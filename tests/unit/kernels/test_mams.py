@@ -80,7 +80,7 @@ def test_strong_and_absent_forces_give_finite_turns() -> None:
 # -- whole trajectories ----------------------------------------------------------------------------------------------
 
 TARGET = FunctionTarget(lambda q: -0.25 * jnp.sum(q**4) - 0.5 * jnp.sum((q[1:] - 0.3 * q[:-1]) ** 2))
-KERNEL = Mams(Options(), 0)
+KERNEL = Mams(Options(metric="diagonal"), 0)
 
 
 def keys(num_chains: int) -> jax.Array:

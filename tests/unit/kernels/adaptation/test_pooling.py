@@ -70,9 +70,10 @@ def warm_up(kernel: Any, start: np.ndarray) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module", params=["chees", "nuts"])
 def kernel(request) -> Any:
-    made = {"chees": (Chees, CheesOptions()), "nuts": (Nuts, NutsOptions(max_tree_depth=5, metric="diagonal"))}[
-        request.param
-    ]
+    made = {
+        "chees": (Chees, CheesOptions(metric="diagonal")),
+        "nuts": (Nuts, NutsOptions(max_tree_depth=5, metric="diagonal")),
+    }[request.param]
     return made[0](made[1], NUM_WARMUP)
 
 

@@ -102,7 +102,7 @@ def warm_up() -> Any:
     """Return a function of options: `restarted` (iteration, chain), log densities, and positions at the last restarts."""
 
     def run(**options: Any) -> Any:
-        kernel = Chees(Options(**options), NUM_WARMUP)
+        kernel = Chees(Options(metric="diagonal", **options), NUM_WARMUP)
 
         def keys(i: Any) -> jax.Array:
             return jax.random.split(jax.random.fold_in(jax.random.key(0), i), NUM_CHAINS)
