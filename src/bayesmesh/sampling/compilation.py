@@ -16,6 +16,9 @@ from bayesmesh.sampling.audit import count_equations
 from bayesmesh.sampling.cache import count_misses, note_key
 from bayesmesh.sampling.program import PROGRAMS, Program
 
+QUICK_EQUATIONS = 6_000
+"""Of a program that compiles within some seconds."""
+
 
 class Compilation(NamedTuple):
     """A compiled program and its compile times.
@@ -39,11 +42,16 @@ class Compilation(NamedTuple):
     key: str | None
 
 
+def _nothing() -> None:
+    pass
+
+
 def compile_programs(
     program: Program,
     ledger: Ledger,
     names: Sequence[str] = PROGRAMS,
     later: Iterable[jax.stages.Lowered] = (),
+    meanwhile: Callable[[], None] = _nothing,
     **others: Callable[[], jax.stages.Traced],
 ) -> dict[str, Compilation]:
     """Trace, lower and compile the programs of a chain group side by side, or take them from the persistent cache.
@@ -54,6 +62,8 @@ def compile_programs(
         names: names from `PROGRAMS`.
         later: programs of later stages, lowered one by one while the others compile, and left in the cache; only if that
             lacks a program of the group, because lowering them takes longer than loading.
+        meanwhile: called once programs are compiling, or before that where they may take more than some seconds: an error
+            in it waits for them.
         others: name -> what traces a further program.
 
     Returns:
@@ -69,17 +79,21 @@ def compile_programs(
             times = [time.perf_counter()]
             traced = trace_program()
             times.append(time.perf_counter())
-            lowered = traced.lower()
+            lowered, equations = traced.lower(), count_equations(traced.jaxpr)
+            if equations > QUICK_EQUATIONS:
+                meanwhile()
+                meanwhile = _nothing
             options = program.compiler_options(name) if name in names else None
             times.append(time.perf_counter())
             trace, lower = (b - a for a, b in itertools.pairwise(times))
             waiting[name] = (
                 lowered,
-                count_equations(traced.jaxpr),
+                equations,
                 trace,
                 lower,
                 pool.submit(_compile, lowered, options),
             )
+        meanwhile()
         # A miss is known once its program is compiled.
         wait([compilation for *_, compilation in waiting.values()], return_when=FIRST_COMPLETED)
         compiling = [pool.submit(_compile, lowered) for lowered in later] if misses else []

@@ -154,11 +154,18 @@ def _compile(work: _Work) -> _Made:
         with ledger.phase("condense"):
             sampled = shards.condensed()
         sampled_spec = sampled.spec(spec.compute.dtype)
-        with ledger.phase("trace", "equations at two data sizes"):
-            equations = audit.growth_of_equations(*spec.component("model"), sampled_spec)
-        growth = _check_growth(spec, equations, sampled_spec)
+        growing = functools.cache(lambda: _growth(work, sampled_spec))
+        if audit.may_grow(*spec.component("model"), sampled_spec, latents):
+            growing()
         probe = make_program(spec, sampled_spec, slice_draws=1, read_blocks=shards.blocks)
-        check_values(spec, sampled_spec, sampled, probe.rows_here)
+
+        @functools.cache
+        def check() -> None:
+            growing()
+            check_values(spec, sampled_spec, sampled, probe.rows_here)
+
+        if not peers.is_alone:
+            check()
         data = _read(work, probe, sampled)
     cost = cost_of_gradient(probe.target, probe.num_chains)
     program = probe.with_slice(slice_length(probe, expected_seconds(cost, probe.mesh)))
@@ -166,11 +173,11 @@ def _compile(work: _Work) -> _Made:
     with peers.together():
         derived = _lower_derived(later, program, model, data_spec, shards, latents)
         made = compile_programs(
-            program, ledger, later=derived if peers.is_alone else (),
+            program, ledger, later=derived if peers.is_alone else (), meanwhile=check,
             gradients=functools.partial(audit.trace_gradients, program),
         )  # fmt: skip
         about = {phase: _describe(made[phase]) for phase in PROGRAMS}
-    compiled = {name: each.compiled for name, each in made.items()}
+    compiled, (equations, growth) = {name: each.compiled for name, each in made.items()}, growing()
     return _Made(model, program, compiled, data, about, cost, equations, growth, latents, made)
 
 
@@ -204,6 +211,13 @@ def _read(work: _Work, program: Program, sampled: Shards) -> Arrays:
         check_memory(program, available_memory())
     work.ledger.device = str(describe_devices(program.mesh)["kind"])
     return program.read_data(sampled.read_rows, work.ledger)
+
+
+def _growth(work: _Work, data_spec: DataSpec) -> tuple[Mapping[str, int], str]:
+    """Count the equations of the log density at two data sizes, and check them; return them and the warning."""
+    with work.ledger.phase("trace", "equations at two data sizes"):
+        equations = audit.growth_of_equations(*work.spec.component("model"), data_spec)
+    return equations, _check_growth(work.spec, equations, data_spec)
 
 
 def _check_growth(spec: StageSpec, equations: Mapping[str, int], data_spec: DataSpec) -> str:
