@@ -146,7 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
     for stage in (*STAGES, "analyse"):
         options = (*JOB, *OF_STAGES.get(stage, (CORES, GPUS)))
         for_user = stage == "recommend"
-        run = "stages.recommend_user:run" if for_user else "stages.job:run"
+        run = "stages.stage_recommend:run" if for_user else "stages.stage_command:run"
         verb = _add_verb(verbs, stage, Verb(_first_line(stage), run, options))
         which = verb.add_mutually_exclusive_group(required=True)
         which.add_argument("--spec", metavar="FILE", help="stage specification: a JSON file, or the JSON itself")

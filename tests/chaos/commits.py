@@ -137,7 +137,7 @@ def main() -> int:
     parser.add_argument("--kernel", default="chees")
     arguments = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    for module in ("cli", "stages.job", "stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
+    for module in ("cli", "stages.stage_command", "stages.sample", "models.gaussian", f"kernels.{arguments.kernel}"):
         importlib.import_module(f"bayesmesh.{module}")
     # Forks then need not collect or copy imported modules.
     gc.freeze()

@@ -151,8 +151,8 @@ class Case:
     """
 
     def __init__(self, stage: str, name: str) -> None:
-        from bayesmesh.planning.jobs import Job, job_of
         from bayesmesh.planning.plan import Plan
+        from bayesmesh.planning.planned_jobs import Job, job_of
 
         self.stage, self.words = stage, words_of(stage, name)
         if name:
@@ -172,7 +172,7 @@ class Case:
 
     def unnoticed(self, expected: dict[str, str]) -> list[str]:
         """Return outputs with other values than expected that no reader of the record would notice."""
-        from bayesmesh.planning.lost import find_damage
+        from bayesmesh.planning.planned_reruns import find_damage
 
         if find_damage(self.job) or not self.job.seal.exists():
             # It says so, or nothing is there.

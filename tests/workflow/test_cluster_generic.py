@@ -34,7 +34,7 @@ import atexit, sys
 @atexit.register
 def note():
     with open("commands", "a") as file:
-        print(*sys.orig_argv, "bayesmesh.stages.job" in sys.modules, file=file)
+        print(*sys.orig_argv, "bayesmesh.stages.stage_command" in sys.modules, file=file)
 """
 """Each process notes at its end its command, and whether it has done a stage by itself."""
 

@@ -20,7 +20,7 @@ import zarr
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.files import write_json
-from bayesmesh.planning.jobs import job_of
+from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.distributed import LEAVE_SECONDS

@@ -155,8 +155,8 @@ def recommend(
         DataError: a title is not known, and the message names the nearest; or a rating is not one of the data's scale.
         StoreError: a result is damaged or altered.
     """
+    from bayesmesh.analyses.recommendation.film_list_request import Asked
     from bayesmesh.notebook.result import layout_of
     from bayesmesh.notebook.shown_films import films_for
-    from bayesmesh.stages.film_lists import Asked
 
     return films_for(layout_of(result, Path(results)), user, watched, rated, Asked(num_films, depth, order))

@@ -36,10 +36,10 @@ from bayesmesh.errors import (
 )
 from bayesmesh.notebook.progress_bar import ProgressBar
 from bayesmesh.planning.flow import analysis_of, stages_of
-from bayesmesh.planning.jobs import Job, job_of
-from bayesmesh.planning.lost import is_made_with, why_lost
+from bayesmesh.planning.plan_fingerprints import stage_fingerprint
+from bayesmesh.planning.planned_jobs import Job, job_of
+from bayesmesh.planning.planned_reruns import is_made_with, why_lost
 from bayesmesh.planning.specs import StageSpec, later_stages, make_spec, write_spec
-from bayesmesh.planning.stage_code import stage_fingerprint
 from bayesmesh.running.arguments import command_of
 from bayesmesh.running.fork_client import ADDRESS, READ_BY_IMPORTS
 from bayesmesh.running.fork_server import start_server

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from markupsafe import Markup
 
+from bayesmesh.analyses.recommendation.film_list_request import Asked
 from bayesmesh.analyses.recommendation.shown_list import COLUMNS, FilmList, as_text
 from bayesmesh.errors import ConfigError
-from bayesmesh.stages.film_lists import Asked
-from bayesmesh.stages.recommend_user import for_rated, for_user, for_watched
+from bayesmesh.stages.stage_recommend import for_rated, for_user, for_watched
 from bayesmesh.store.layout import ExperimentLayout
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, suggest
-from bayesmesh.planning.condition import condition_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import condition_of
 from bayesmesh.report.comparison_page import write_comparison
 from bayesmesh.report.comparison_text import sentences
 from bayesmesh.report.model_comparison import Feature

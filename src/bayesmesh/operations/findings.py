@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, list_analyses
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import is_as_written, read_bytes
-from bayesmesh.planning.jobs import data_outputs, experiment_outputs
+from bayesmesh.planning.planned_jobs import data_outputs, experiment_outputs
 from bayesmesh.planning.specs import StageSpec, is_altered
 from bayesmesh.report.time_spent import check_table
 from bayesmesh.running.ledger import check_ledger

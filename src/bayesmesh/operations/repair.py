@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bayesmesh.errors import StoreError
 from bayesmesh.operations.findings import GROUP, Findings, check
-from bayesmesh.planning.condition import jobs_of
-from bayesmesh.planning.jobs import Job
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import jobs_of
+from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.store.damage import files_after, resumable
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.seals import seal_file

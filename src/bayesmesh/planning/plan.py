@@ -19,14 +19,14 @@ from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.settings import NAME_PATTERN
 from bayesmesh.config.source_imports import fingerprint
 from bayesmesh.errors import ConfigError, DataError, UserError, suggest
-from bayesmesh.planning.device_counts import check_devices, check_processes
-from bayesmesh.planning.jobs import Job, job_of
-from bayesmesh.planning.lost import is_made_with, why_lost
-from bayesmesh.planning.overview import Overview, Wildcards
+from bayesmesh.planning.plan_fingerprints import code_key, files_without_components, stage_fingerprint
+from bayesmesh.planning.plan_overviews import Overview, Wildcards
+from bayesmesh.planning.planned_devices import check_devices, check_processes
+from bayesmesh.planning.planned_jobs import Job, job_of
+from bayesmesh.planning.planned_reruns import is_made_with, why_lost
 from bayesmesh.planning.resources import SampleJob, sample_memory_mb, sample_minutes
 from bayesmesh.planning.site import Site, load_site
 from bayesmesh.planning.specs import StageSpec, dataset_name, later_stages, make_spec, spec_file, split_name, write_spec
-from bayesmesh.planning.stage_code import code_key, files_without_components, stage_fingerprint
 from bayesmesh.running.gpus import has_accelerator
 from bayesmesh.running.launch import parse_processes
 from bayesmesh.store.input_files import is_of_mirror
@@ -300,7 +300,7 @@ class Plan(Overview):
 
     def start_server(self) -> None:
         """Start the process whose forks do the jobs of this machine, or the stages of this cluster job."""
-        from bayesmesh.planning.forked_jobs import serve
+        from bayesmesh.planning.snakemake.snakemake_forks import serve
 
         serve(self.workflow)
 

@@ -12,8 +12,8 @@ _LIGHT = ("fetch", "shard", "diagnose", "report")
 """Stages that do not import JAX."""
 
 PREPARED = {
-    "bayesmesh.stages.job": "", "bayesmesh.config.experiment:experiment_class": "", "bayesmesh.cli:make_parser": "",
-    "bayesmesh.planning.stage_code:read_stages": "", "bayesmesh.stages.fetch": "fetch", "bayesmesh.stages.shard": "shard",
+    "bayesmesh.stages.stage_command": "", "bayesmesh.config.experiment:experiment_class": "", "bayesmesh.cli:make_parser": "",
+    "bayesmesh.planning.plan_fingerprints:read_stages": "", "bayesmesh.stages.fetch": "fetch", "bayesmesh.stages.shard": "shard",
     "jax.numpy": "-", "bayesmesh.stages.compile": "compile", "tensorflow_probability.substrates.jax.distributions": "-",
     "bayesmesh.stages.sample": "sample", "bayesmesh.stages.assemble": "assemble", "pandas": "diagnose",
     "bayesmesh.stages.diagnose": "diagnose", "jinja2": "report", "bayesmesh.stages.report": "report", "bayesmesh.stages.analyse": "-",
@@ -29,7 +29,7 @@ def what_to_prepare(stages: Collection[str]) -> list[str]:
     """Return what to prepare for some stages, all of it if there are none.
 
     >>> what_to_prepare(["diagnose"])[-3:]
-    ['bayesmesh.planning.stage_code:read_stages', 'pandas', 'bayesmesh.stages.diagnose']
+    ['bayesmesh.planning.plan_fingerprints:read_stages', 'pandas', 'bayesmesh.stages.diagnose']
     """
     needed = {"", *stages, "-"} if set(stages) - set(_LIGHT) else {"", *stages}
     return [name for name, stage in PREPARED.items() if stage in needed or not stages]

@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from bayesmesh.errors import PeerError, UserError
-from bayesmesh.planning.device_counts import count_devices
+from bayesmesh.planning.planned_devices import count_devices
 from bayesmesh.running.process_rank import JOIN_VARIABLE, VARIABLES, ProcessRank
 from bayesmesh.sampling.peers import Peers
 

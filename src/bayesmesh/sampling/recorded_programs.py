@@ -35,9 +35,9 @@ from bayesmesh.config.source_imports import PACKAGE_ROOT
 from bayesmesh.config.source_imports import fingerprint as fingerprint_files
 from bayesmesh.errors import StoreError
 from bayesmesh.models.base import Model
-from bayesmesh.planning.observed import note_read, present_digests
+from bayesmesh.planning.observed_inputs import note_read, present_digests
+from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.planning.stage_code import stage_fingerprint
 from bayesmesh.sampling.cache import load_executable
 from bayesmesh.sampling.chain_identity import environment
 from bayesmesh.sampling.compilation import Compilation

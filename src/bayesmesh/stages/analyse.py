@@ -13,11 +13,11 @@ from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, UserError
 from bayesmesh.planning.flow import analysis_of
-from bayesmesh.planning.jobs import read_by_analysis
+from bayesmesh.planning.planned_jobs import read_by_analysis
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.mesh import configure_jax
-from bayesmesh.stages.context import in_file_of, model_of, shards_of
+from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
 from bayesmesh.store.receipts import write_receipts
 
 

@@ -25,8 +25,8 @@ from bayesmesh.sampling.derive import Derived, derive, spread_evenly, summaries_
 from bayesmesh.sampling.derive_datasets import derive_datasets
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.model_check import check_described
-from bayesmesh.stages.context import model_of, shards_of
-from bayesmesh.stages.requirements import check_derived
+from bayesmesh.stages.stage_inputs import model_of, shards_of
+from bayesmesh.stages.stage_requirements import check_derived
 from bayesmesh.store.arrays import write_array, write_texts
 from bayesmesh.store.draw_arrays import DRAWS
 from bayesmesh.store.hashes import write_hashes

@@ -12,7 +12,7 @@ import jax
 from bayesmesh.data.base import DataSpec
 from bayesmesh.data.shards import READ_ROWS, Shards
 from bayesmesh.models.base import Model
-from bayesmesh.planning.observed import observe
+from bayesmesh.planning.observed_inputs import observe
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.machine import available_memory
@@ -34,8 +34,8 @@ from bayesmesh.sampling.precision_check import check_precision
 from bayesmesh.sampling.program import PROGRAMS, Program
 from bayesmesh.sampling.recorded_programs import Records, describe_tree, restore_tree
 from bayesmesh.sampling.sizes import Lengths, choose_lengths, make_program, slice_length
-from bayesmesh.stages.context import in_file_of, model_of, shards_of
-from bayesmesh.stages.requirements import check_later, check_reading, check_stop, check_values
+from bayesmesh.stages.stage_inputs import in_file_of, model_of, shards_of
+from bayesmesh.stages.stage_requirements import check_later, check_reading, check_stop, check_values
 from bayesmesh.store.sealed import write_sealed
 
 _log = logging.getLogger("bayesmesh")

@@ -21,12 +21,12 @@ from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.files import atomic_path
 from bayesmesh.models.base import Model
+from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
 from bayesmesh.planning.specs import StageSpec, component_sources
 from bayesmesh.running.arguments import refuse_overwriting
 from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.predictions import BLOCK_CELLS, Predictions, Summary
-from bayesmesh.stages.context import model_of, shards_of
-from bayesmesh.stages.stored_settings import find_spec, refuse_overwriting_data
+from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.sealed import read_sealed

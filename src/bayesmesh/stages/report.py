@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.condition import Condition, condition_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.report.index import IndexedPage, IndexedSweep, write_index
 from bayesmesh.report.page import write_page

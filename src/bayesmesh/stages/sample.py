@@ -28,13 +28,13 @@ from bayesmesh.sampling.distributed import joined
 from bayesmesh.sampling.interruption import Interruption
 from bayesmesh.sampling.kept_programs import is_of_package, is_on_cpu, take_programs
 from bayesmesh.sampling.mesh import configure_jax, warn_of_idle_gpu
+from bayesmesh.sampling.new_chains import explain_new_chains
 from bayesmesh.sampling.peers import Peers, resume_together
 from bayesmesh.sampling.program import PROGRAMS, GroupKey, Program
 from bayesmesh.sampling.segment import Compiled, Loop
 from bayesmesh.sampling.sizes import make_program
 from bayesmesh.sampling.starts import NoFiniteStart, explain_start
-from bayesmesh.stages.context import in_file_of, shards_of
-from bayesmesh.stages.new_chains import explain_new_chains
+from bayesmesh.stages.stage_inputs import in_file_of, shards_of
 from bayesmesh.store.layout import group_name, process_folder
 from bayesmesh.store.lock import WriterLock
 from bayesmesh.store.manifests import StopRecord
@@ -42,7 +42,7 @@ from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import write_sealed, write_sealed_once
 from bayesmesh.store.segments import IDENTITY_REMEDY, ChainStore, segment_draws_of
 
-STOPPING = "bayesmesh.stages.stop_rule"
+STOPPING = "bayesmesh.stages.stage_stop_rule"
 
 _log = logging.getLogger("bayesmesh")
 

@@ -37,8 +37,8 @@ def mentions(analysis: AnalysisDeclaration, text: str) -> list[str]:
 COMMANDS = {
     "recommendation": {
         "src/bayesmesh/__init__.py", "src/bayesmesh/cli.py", "src/bayesmesh/notebook/calls.py",
-        "src/bayesmesh/notebook/shown_films.py", "src/bayesmesh/stages/film_lists.py",
-        "src/bayesmesh/stages/recommend_ratings.py", "src/bayesmesh/stages/recommend_user.py",
+        "src/bayesmesh/notebook/shown_films.py", "src/bayesmesh/analyses/recommendation/film_list_request.py",
+        "src/bayesmesh/analyses/recommendation/recommend_ratings.py", "src/bayesmesh/stages/stage_recommend.py",
     },
 }  # fmt: skip
 """Analysis -> code of a command of its own, here that which lists films for one user."""

@@ -13,8 +13,8 @@ from bayesmesh.config.loading import load_configuration
 from bayesmesh.config.refit_experiments import make_refits
 from bayesmesh.config.refits import Folds, LeftOut
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.specs import split_name
 
 

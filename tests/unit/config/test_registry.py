@@ -27,8 +27,8 @@ from bayesmesh.config.registry import (
 )
 from bayesmesh.config.settings import Settings, numeric_options
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_fingerprints import stage_files
 from bayesmesh.planning.specs import dataset_name, make_spec
-from bayesmesh.planning.stage_code import stage_files
 
 OPTIONS = '''
 import a_package_that_is_nowhere

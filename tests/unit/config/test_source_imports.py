@@ -125,7 +125,7 @@ def test_a_fingerprint_is_of_all_bytes_of_other_files(tmp_path: Path) -> None:
 
 def test_what_the_stages_run_is_in_their_closures() -> None:
     sample = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "sample.py"]))
-    assert {"sampling/program.py", "store/segments.py", "stages/context.py", "data/shards.py"} <= set(sample)
+    assert {"sampling/program.py", "store/segments.py", "stages/stage_inputs.py", "data/shards.py"} <= set(sample)
     assert not [f for f in sample if f.startswith(("config/", "report/", "figures/", "diagnostics/", "analyses/"))]
     compiled = _names(PACKAGE_ROOT, source_closure([PACKAGE_ROOT / "stages" / "compile.py"]))
     assert not [f for f in compiled if f.startswith(("analyses/", "figures/", "report/", "diagnostics/"))]

@@ -15,8 +15,8 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.figures.evidence_table import Estimate, write_evidence
 from bayesmesh.operations import compare, findings
-from bayesmesh.planning.condition import Condition
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import Condition
 from bayesmesh.report.row_scores import choose_scores, find_pointwise
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.pointwise import RowScores, write_pointwise

@@ -137,7 +137,7 @@ def test_the_code_of_diagnostics_is_that_of_chains_only_with_a_rule() -> None:
         return {path.relative_to(source_imports.PACKAGE_ROOT).as_posix() for path in closure}
 
     assert not [name for name in files("sample.py") if name.startswith("diagnostics/")]
-    assert "diagnostics/convergence.py" in files("sample.py", "stop_rule.py")
+    assert "diagnostics/convergence.py" in files("sample.py", "stage_stop_rule.py")
 
 
 def test_code_is_the_code_of_the_experiments_own_components(config: Path) -> None:

@@ -49,21 +49,10 @@ def test_there_is_a_module_for_every_stage() -> None:
     import bayesmesh
 
     folder = Path(bayesmesh.__file__).parent / "stages"
-    assert set(STAGES) - set(LATER) == {p.stem for p in folder.glob("*.py")} - {
+    assert set(STAGES) - set(LATER) == {p.stem for p in folder.glob("*.py") if not p.stem.startswith("stage_")} - {
         "__init__",
         "analyse",
-        "context",
-        "film_lists",
-        "job",
-        "new_chains",
-        "planned_code",
         "predict",
-        "recommend_ratings",
-        "recommend_user",
-        "stored_settings",
-        "requirements",
-        "sealing",
-        "stop_rule",
         "sweep",
     }
     assert all(set(components(stage)) <= {"source", "model", "kernel"} for stage in STAGES)

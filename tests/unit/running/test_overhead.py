@@ -124,7 +124,7 @@ def test_a_change_to_the_queue_changes_no_stage() -> None:
     files = [
         path
         for path in Path(str(stages.__file__)).parent.glob("*.py")
-        if path.stem not in ("job", "planned_code", "recommend_user", "report", "sweep")
+        if path.stem not in ("stage_command", "stage_recommend", "report", "sweep")
     ]
     assert {"sample", "diagnose"} <= {path.stem for path in files}
     assert not [path for path in source_closure(files) if path.stem in ("overhead", "queue")]

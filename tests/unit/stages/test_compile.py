@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from bayesmesh.cli import main
-from bayesmesh.planning.jobs import job_of
-from bayesmesh.planning.lost import why_lost
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.planned_jobs import job_of
+from bayesmesh.planning.planned_reruns import why_lost
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.stages import compile
 from bayesmesh.store.sealed import read_sealed

@@ -12,8 +12,8 @@ import pytest
 from bayesmesh.config.source_imports import source_closure
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.operations.status import progress_table, status_table
-from bayesmesh.planning.jobs import job_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.planned_jobs import job_of
 from bayesmesh.planning.specs import make_spec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.running.slurm.queue import Queue

@@ -23,7 +23,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.arrays import chunk_shape, create_array, dimension_names, open_group, write_array, write_texts
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW, DataLayout, ExperimentLayout

@@ -13,8 +13,8 @@ from bayesmesh.diagnostics.verdict import Verdict, read_verdict
 from bayesmesh.errors import StoreError, UserError, explain_os_error
 from bayesmesh.files import read_json
 from bayesmesh.operations.status.chain_progress import FEWEST_DRAWS, GroupProgress, current_groups, read_group
-from bayesmesh.planning.condition import Condition, condition_of
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.plan_condition import Condition, condition_of
 from bayesmesh.running.slurm.queue import QueuedJob, read_queue
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.manifests import GroupManifest, read_manifest

@@ -29,7 +29,7 @@ from bayesmesh.sampling.mesh import configure_jax
 from bayesmesh.sampling.program import GroupKey
 from bayesmesh.sampling.segment import Loop
 from bayesmesh.sampling.sizes import make_program
-from bayesmesh.stages.context import shards_of
+from bayesmesh.stages.stage_inputs import shards_of
 from bayesmesh.store.lock import LOCK_NAME
 from bayesmesh.store.markers import Commit, Facts
 from bayesmesh.store.sealed import read_sealed

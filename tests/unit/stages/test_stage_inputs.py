@@ -11,7 +11,7 @@ from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import resolve_component
 from bayesmesh.data.sharding import shard
 from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.stages.stage_inputs import model_of, shards_of
 from cases import OPTIONS
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesmesh.planning.jobs import Job
-from bayesmesh.planning.lost import why_lost
+from bayesmesh.planning.planned_jobs import Job
+from bayesmesh.planning.planned_reruns import why_lost
 from bayesmesh.store.input_files import MIRROR_VARIABLE, InputFiles
 from bayesmesh.store.seals import changed_files, read_seal, stamp_files, write_seal
 

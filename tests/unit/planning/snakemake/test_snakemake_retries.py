@@ -12,7 +12,7 @@ from snakemake.jobs import GroupJob, Job
 
 from bayesmesh.cli import main
 from bayesmesh.errors import NOT_AGAIN
-from bayesmesh.planning.retries import is_final, repeat_what_may_succeed
+from bayesmesh.planning.snakemake.snakemake_retries import is_final, repeat_what_may_succeed
 
 
 def test_the_log_of_a_job_says_that_it_would_fail_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import MonitoredSummaries
-from bayesmesh.stages.requirements import check_stop
-from bayesmesh.stages.stop_rule import StopRule
+from bayesmesh.stages.stage_requirements import check_stop
+from bayesmesh.stages.stage_stop_rule import StopRule
 from bayesmesh.store.segments import ChainStore
 
 CHAINS, LIMIT = 4, 500
@@ -226,8 +226,8 @@ def test_the_time_of_looks_is_recorded_and_a_long_one_is_told(
     (row,) = ledger.rows
     assert (row["phase"], row["seconds"]) == ("look", content["look_seconds"])
     assert not [r for r in caplog.records if "looks took" in r.message]
-    monkeypatch.setattr("bayesmesh.stages.stop_rule.NOTICED_SECONDS", 0.0)
-    monkeypatch.setattr("bayesmesh.stages.stop_rule.MOST_SHARE", 0.0)
+    monkeypatch.setattr("bayesmesh.stages.stage_stop_rule.NOTICED_SECONDS", 0.0)
+    monkeypatch.setattr("bayesmesh.stages.stage_stop_rule.MOST_SHARE", 0.0)
     rule.finish(ledger)
     assert [r for r in caplog.records if "looks took" in r.message and "growth" in r.message]
 

@@ -17,7 +17,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.specs import StageSpec, later_stages, make_spec
-from bayesmesh.stages.requirements import check_later, check_reading
+from bayesmesh.stages.stage_requirements import check_later, check_reading
 from bayesmesh.store.layout import DataLayout
 
 OPTIONS = {"films": {"num_users": 6, "num_films": 5, "width": 1}, "gaussian": {"num_rows": 9}}

@@ -10,15 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from bayesmesh.analyses._film_draws import read_factors
+from bayesmesh.analyses.recommendation import recommend_ratings
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
-from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
-from bayesmesh.analyses.recommendation.new_user import known_user, new_user
-from bayesmesh.analyses.recommendation.shown_list import FilmList, as_text, check_output_name, write_list
-from bayesmesh.data.split import Interactions
-from bayesmesh.errors import ConfigError
-from bayesmesh.running.arguments import refuse_overwriting
-from bayesmesh.stages import recommend_ratings
-from bayesmesh.stages.film_lists import (
+from bayesmesh.analyses.recommendation.film_list_request import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
     SEED,
@@ -31,7 +25,13 @@ from bayesmesh.stages.film_lists import (
     most_draws,
     open_experiment,
 )
-from bayesmesh.stages.stored_settings import find_spec, refuse_overwriting_data
+from bayesmesh.analyses.recommendation.film_names import find_films, read_watched
+from bayesmesh.analyses.recommendation.new_user import known_user, new_user
+from bayesmesh.analyses.recommendation.shown_list import FilmList, as_text, check_output_name, write_list
+from bayesmesh.data.split import Interactions
+from bayesmesh.errors import ConfigError
+from bayesmesh.planning.posterior_plan import find_spec, refuse_overwriting_data
+from bayesmesh.running.arguments import refuse_overwriting
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not given:
         # Imported here, since they prepare to run with JAX.
         from bayesmesh.planning.plan import Plan
-        from bayesmesh.stages.job import run as run_job
+        from bayesmesh.stages.stage_command import run as run_job
 
         name = arguments.experiment
         if name is not None and _KEY not in Plan(is_partial=True).experiments[name].requested_analyses():

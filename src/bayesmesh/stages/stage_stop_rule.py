@@ -24,8 +24,8 @@ from bayesmesh.files import write_json
 from bayesmesh.planning.specs import StageSpec
 from bayesmesh.running.ledger import Ledger
 from bayesmesh.sampling.monitored import STATISTICS, MonitoredSummaries
-from bayesmesh.stages.context import model_of
-from bayesmesh.stages.requirements import check_stop
+from bayesmesh.stages.stage_inputs import model_of
+from bayesmesh.stages.stage_requirements import check_stop
 from bayesmesh.store.manifests import Look, StopRecord, TargetEntry
 from bayesmesh.store.markers import Commit
 from bayesmesh.store.named_axes import NamedAxes

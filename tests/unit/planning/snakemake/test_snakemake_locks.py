@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from snakemake.persistence.file import FilePersistence
 
-from bayesmesh.planning.abandoned_locks import ignore_abandoned_locks
+from bayesmesh.planning.snakemake.snakemake_locks import ignore_abandoned_locks
 from bayesmesh.store.lock import this_process
 
 CHILD = """
 import os, signal, sys
 from pathlib import Path
 from snakemake.persistence.file import FilePersistence
-from bayesmesh.planning.abandoned_locks import ignore_abandoned_locks
+from bayesmesh.planning.snakemake.snakemake_locks import ignore_abandoned_locks
 ignore_abandoned_locks()
 FilePersistence(path=Path(sys.argv[1]))._write_locks("output", ["results/a", "results/b"])
 os.kill(os.getpid(), signal.SIGKILL)

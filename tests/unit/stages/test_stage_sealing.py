@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.jobs import Job
-from bayesmesh.stages.sealing import sealed
+from bayesmesh.planning.planned_jobs import Job
+from bayesmesh.stages.stage_sealing import sealed
 from bayesmesh.store.seals import read_seal
 
 

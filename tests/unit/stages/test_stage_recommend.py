@@ -148,6 +148,6 @@ def test_a_damaged_posterior_is_refused(latents: dict[str, np.ndarray]) -> None:
 
 
 def test_a_model_without_embeddings_is_refused(latents: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bayesmesh.stages.film_lists.read_flag", lambda *of: False)
+    monkeypatch.setattr("bayesmesh.analyses.recommendation.film_list_request.read_flag", lambda *of: False)
     with pytest.raises(ConfigError, match="model 'matrix_factorization' declares neither `folds_in`"):
         bm.recommend("club", 3)

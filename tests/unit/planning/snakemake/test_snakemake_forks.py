@@ -14,8 +14,8 @@ import psutil
 import pytest
 from snakemake.benchmark import BenchmarkRecord, BenchmarkTimer
 
-from bayesmesh.planning import forked_jobs
-from bayesmesh.planning.forked_jobs import measure_forks, serve
+from bayesmesh.planning.snakemake import snakemake_forks
+from bayesmesh.planning.snakemake.snakemake_forks import measure_forks, serve
 from bayesmesh.running.fork_server import fork_name
 
 SLEEPS = "import time; time.sleep(60)"
@@ -53,14 +53,14 @@ def test_a_server_is_started_once_where_forks_save_imports(
     facts: dict[str, Any], started: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(forked_jobs, "start_server", lambda stages: asked.append(tuple(sorted(stages))))
-    forked_jobs._start.cache_clear()
+    monkeypatch.setattr(snakemake_forks, "start_server", lambda stages: asked.append(tuple(sorted(stages))))
+    snakemake_forks._start.cache_clear()
     about = {"dryrun": False, "local_exec": True, "is_main_process": True, "remote_exec": False} | facts
     targets = [SimpleNamespace(rulename=name) for name in about.pop("targets", ())]
     workflow = SimpleNamespace(**about, dag_settings=SimpleNamespace(target_jobs=targets))
     serve(workflow)
     serve(workflow)
-    forked_jobs._start.cache_clear()
+    snakemake_forks._start.cache_clear()
     assert asked == started
 
 

@@ -13,10 +13,10 @@ from bayesmesh.config import blocks, model_code, registry, source_imports
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.config.registry import component_path
 from bayesmesh.config.source_imports import fingerprint, source_closure
-from bayesmesh.planning import stage_code
+from bayesmesh.planning import plan_fingerprints
 from bayesmesh.planning.flow import STAGES
+from bayesmesh.planning.plan_fingerprints import stage_fingerprint
 from bayesmesh.planning.specs import make_spec
-from bayesmesh.planning.stage_code import stage_fingerprint
 
 OWN = {
     "own/__init__.py": "",
@@ -98,12 +98,12 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         return {stage for stage in RUN if first[stage] != after[stage]}
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (source_imports, stage_code, model_code):
+        for module in (source_imports, plan_fingerprints, model_code):
             patch.setattr(module, "PACKAGE_ROOT", package)
         patch.setattr(registry, "_ROOT", package)
         patch.setattr(blocks, "_METRICS", package / "kernels" / "hamiltonian" / "metrics")
         patch.setattr(model_code, "_MODELS", package / "models")
-        patch.setattr(stage_code, "_STAGES", package / "stages")
+        patch.setattr(plan_fingerprints, "_STAGES", package / "stages")
         patch.chdir(root)
         _forget()
         yield changed
@@ -157,7 +157,7 @@ def test_a_stopping_rule_monitors_summaries_and_nothing_else(changed: Callable[.
 
 def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[str]]) -> None:
     edit = (
-        "stages/stop_rule.py",
+        "stages/stage_stop_rule.py",
         "from __future__ import annotations\n",
         "from __future__ import annotations\n\nX = 1\n",
     )
@@ -166,9 +166,9 @@ def test_the_stopping_rule_counts_where_it_is_used(changed: Callable[..., set[st
 
 
 def test_what_stages_and_components_run_is_read_before_they_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage_code.read_stages()
+    plan_fingerprints.read_stages()
     monkeypatch.setattr(source_imports, "_parse", lambda path, content: pytest.fail(f"{path} was parsed again"))
     for stage in ("compile", "sample", "diagnose", "report"):
-        assert stage_code.files_without_components(stage)
+        assert plan_fingerprints.files_without_components(stage)
     components = [component_path("kernel", "nuts"), component_path("source", "digits")]
     assert fingerprint(source_closure(components))

@@ -53,7 +53,7 @@ def stage_files(spec: StageSpec) -> list[Path]:
         return source_closure([_STAGES / "analyse.py", analysis.path, *of_components], without=apart)
     entries = [_STAGES / f"{stage}.py", *of_components]
     if _is_monitored(spec):
-        entries.append(_STAGES / "stop_rule.py")
+        entries.append(_STAGES / "stage_stop_rule.py")
     asked = spec.analyses if stage == "report" else []
     entries += [each.section_file for each in asked]
     return [*source_closure(entries), *(file for each in asked for file in each.templates), *_templates(stage)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bayesmesh.errors import StoreError
-from bayesmesh.planning.jobs import Job
+from bayesmesh.planning.planned_jobs import Job
 from bayesmesh.store.hashes import hashes_of
 from bayesmesh.store.layout import process_folder
 from bayesmesh.store.lock import WriterLock

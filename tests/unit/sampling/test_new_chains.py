@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bayesmesh.stages.new_chains import explain_new_chains
+from bayesmesh.sampling.new_chains import explain_new_chains
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.sealed import write_sealed
 

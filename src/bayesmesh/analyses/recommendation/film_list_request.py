@@ -15,8 +15,8 @@ from bayesmesh.data.base import Column
 from bayesmesh.data.shards import Shards
 from bayesmesh.diagnostics.verdict import read_verdict
 from bayesmesh.errors import ConfigError, suggest
+from bayesmesh.planning.posterior_plan import find_spec
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.stages.stored_settings import find_spec
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.seals import check_output
 

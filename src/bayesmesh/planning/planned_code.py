@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bayesmesh.config.source_imports import PACKAGE_ROOT
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning.plan_fingerprints import stage_files, stage_fingerprint
 from bayesmesh.planning.specs import StageSpec
-from bayesmesh.planning.stage_code import stage_files, stage_fingerprint
 from bayesmesh.running import staying
 from bayesmesh.running.overhead import process_started
 

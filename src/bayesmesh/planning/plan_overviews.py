@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from bayesmesh.config.experiment import ExperimentBase, RunSettings
 from bayesmesh.config.sweep import Sweep
-from bayesmesh.planning.jobs import Job
-from bayesmesh.planning.lost import why_lost
+from bayesmesh.planning.planned_jobs import Job
+from bayesmesh.planning.planned_reruns import why_lost
 from bayesmesh.store.layout import ExperimentLayout, ReproductionLayout, SweepLayout
 
 _log = logging.getLogger("bayesmesh")

@@ -23,7 +23,7 @@ from bayesmesh.sampling.model_check import (
 )
 from bayesmesh.sampling.monitored import summary_names
 from bayesmesh.sampling.row_check import NUM_ROWS, check_rows
-from bayesmesh.stages.context import in_file_of
+from bayesmesh.stages.stage_inputs import in_file_of
 
 _ANALYSE = "bayesmesh.stages.analyse"
 """Loaded by name: the code of analyses is not that of the programs, which a change of it must not compile again."""

@@ -11,12 +11,7 @@ import numpy as np
 from bayesmesh.analyses._film_draws import FactorDraws, read_factors
 from bayesmesh.analyses._rating_fold_in import GivenRatings, RatingScales, expected_ratings, fold_in_run, scales_of
 from bayesmesh.analyses.recommendation.film_list import ListedFilm, list_films
-from bayesmesh.analyses.recommendation.new_user import NUM_PROPOSALS, known_user
-from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, read_rated
-from bayesmesh.analyses.recommendation.shown_list import FilmList
-from bayesmesh.data.base import Column, Variable
-from bayesmesh.data.shards import Shards
-from bayesmesh.stages.film_lists import (
+from bayesmesh.analyses.recommendation.film_list_request import (
     MAX_DRAWS,
     MAX_DRAWS_OF_KNOWN,
     SEED,
@@ -28,6 +23,11 @@ from bayesmesh.stages.film_lists import (
     list_rows,
     most_draws,
 )
+from bayesmesh.analyses.recommendation.new_user import NUM_PROPOSALS, known_user
+from bayesmesh.analyses.recommendation.rated_films import Scale, find_rated, read_rated
+from bayesmesh.analyses.recommendation.shown_list import FilmList
+from bayesmesh.data.base import Column, Variable
+from bayesmesh.data.shards import Shards
 from bayesmesh.store.layout import ExperimentLayout
 from bayesmesh.store.posterior_reader import Posterior, open_posterior
 

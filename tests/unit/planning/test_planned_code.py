@@ -12,10 +12,10 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
+from bayesmesh.planning import planned_code
+from bayesmesh.planning.plan_fingerprints import stage_fingerprint
+from bayesmesh.planning.planned_code import PlannedCode
 from bayesmesh.planning.specs import StageSpec, make_spec
-from bayesmesh.planning.stage_code import stage_fingerprint
-from bayesmesh.stages import planned_code
-from bayesmesh.stages.planned_code import PlannedCode
 
 MODEL = """
 import bayesmesh.models.base

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bayesmesh.planning.flow import stages_of
-from bayesmesh.planning.jobs import Job, job_of
-from bayesmesh.planning.lost import find_damage, is_made_with, is_up_to_date
 from bayesmesh.planning.plan import Plan
+from bayesmesh.planning.planned_jobs import Job, job_of
+from bayesmesh.planning.planned_reruns import find_damage, is_made_with, is_up_to_date
 from bayesmesh.store.lock import describe_writer
 
 

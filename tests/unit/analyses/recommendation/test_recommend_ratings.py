@@ -25,7 +25,7 @@ from bayesmesh.data.sharding import shard
 from bayesmesh.data.shards import Shards
 from bayesmesh.errors import ConfigError, DataError
 from bayesmesh.planning.specs import StageSpec, make_spec, write_spec
-from bayesmesh.stages.context import model_of, shards_of
+from bayesmesh.stages.stage_inputs import model_of, shards_of
 from bayesmesh.store.arrays import open_group, write_array
 from bayesmesh.store.hashes import write_hashes
 from bayesmesh.store.layout import CHAIN, DRAW

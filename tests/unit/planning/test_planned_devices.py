@@ -9,8 +9,8 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.errors import ConfigError
-from bayesmesh.planning import device_counts as devices
-from bayesmesh.planning.device_counts import check_devices, count_devices
+from bayesmesh.planning import planned_devices as devices
+from bayesmesh.planning.planned_devices import check_devices, count_devices
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,8 @@ import pytest
 
 from bayesmesh.config.experiment import experiment_class
 from bayesmesh.data.fetching import MIRROR_VARIABLE
-from bayesmesh.planning import observed
-from bayesmesh.planning.observed import changed, digest_of, observe, present_digests
+from bayesmesh.planning import observed_inputs
+from bayesmesh.planning.observed_inputs import changed, digest_of, observe, present_digests
 from bayesmesh.planning.specs import StageSpec, make_spec
 from bayesmesh.running import staying
 
@@ -176,7 +176,7 @@ def test_code_that_the_fingerprint_covers_is_left_out(project: Path) -> None:
 def test_a_component_of_the_package_that_loads_another_file_by_name_is_observed(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "PACKAGE_ROOT", project)
+    monkeypatch.setattr(observed_inputs, "PACKAGE_ROOT", project)
     for name in ("models/loaded.py", "models/table.txt", "report/loaded.py"):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text("x = 1\n")
@@ -210,7 +210,7 @@ def _write() -> None:
         lambda: Path("/proc/self/status").read_text(),
         lambda: Path(os.__file__).read_text(),
         lambda: Path(np.__file__).read_text(),
-        lambda: Path(observed.__file__).read_text(),
+        lambda: Path(observed_inputs.__file__).read_text(),
         lambda: list(Path("data").iterdir()),
         lambda: os.close(os.open("data", os.O_RDONLY)),
         lambda: os.fdopen(os.open(os.devnull, os.O_RDONLY)).close(),
@@ -235,7 +235,7 @@ def test_the_mirror_and_temporary_files_are_not_observed(project: Path, monkeypa
 
 def test_a_file_elsewhere_has_its_whole_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = project / "data"
-    monkeypatch.setattr(observed, "_OF_SYSTEM", ())
+    monkeypatch.setattr(observed_inputs, "_OF_SYSTEM", ())
     monkeypatch.setattr(tempfile, "tempdir", str(project / "results"))
     monkeypatch.chdir(project / "own")
     assert list(read_by(lambda: (inner / "table.csv").read_text(), "diagnose")) == [str(inner / "table.csv")]
@@ -257,7 +257,7 @@ def test_size_and_time_stand_for_large_and_for_many_files(
     project: Path, limit: str | None, is_seen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit:
-        monkeypatch.setattr(observed, limit, 0)
+        monkeypatch.setattr(observed_inputs, limit, 0)
     found, path = read_by(READS["open"][0]), project / "data/table.csv"
     before = path.stat()
     path.write_text("a,b\n1,3\n")
@@ -269,7 +269,7 @@ def test_size_and_time_stand_for_large_and_for_many_files(
 
 
 def test_the_content_of_the_largest_files_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observed, "NEVER_HASHED", 0)
+    monkeypatch.setattr(observed_inputs, "NEVER_HASHED", 0)
     found, path = read_by(READS["open"][0]), project / "data/table.csv"
     assert changed(found) == []
     os.utime(path, ns=(0, 0))
@@ -294,9 +294,9 @@ def test_present_digests_name_missing_files(project: Path) -> None:
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process seem to be a fork in its second job."""
-    assert observed._are_current in staying._State.checks
-    monkeypatch.setattr(staying._State, "checks", [observed._are_current])
-    monkeypatch.setattr(observed, "_ended", [])
+    assert observed_inputs._are_current in staying._State.checks
+    monkeypatch.setattr(staying._State, "checks", [observed_inputs._are_current])
+    monkeypatch.setattr(observed_inputs, "_ended", [])
     monkeypatch.setattr(staying._State, "began", 1.0)
     monkeypatch.setattr(staying._State, "num_jobs", 2)
 

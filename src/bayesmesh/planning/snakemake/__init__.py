@@ -1,0 +1,1 @@
+"""Change how Snakemake treats locks, retries, outputs and the jobs of a server of forks."""
