@@ -127,10 +127,13 @@ class Server:
                 key.data()
 
     def split(self) -> bool:
-        """Leave the `LIGHT` stages to a fork of this server, before any job has been forked; return whether this is that one.
+        """Leave the `LIGHT` stages to a fork of this server; return whether this is that one.
 
-        It has all that they import, and so answers at once, while this one imports what the others need.
+        It has all that they import, and so answers at once, while this one imports what the others need. Once a job has
+        been forked this server goes on alone, because two cannot wait for one fork.
         """
+        if self.has_forked:
+            return False
         self._events.close()
         is_light = os.fork() == 0
         self._listening.pop(0 if is_light else 1).close()

@@ -250,6 +250,16 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         made._events.close()
 
 
+def test_a_server_that_has_forked_a_job_stays_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a first job may come while the server imports what that needs."""
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("its jobs would have two servers"))
+    server.has_forked = True
+    before = dict(server._events.get_map())
+    assert not server.split()
+    assert dict(server._events.get_map()) == before
+    assert len(server._listening) == 2
+
+
 type Pairs = Iterator[tuple[socket.socket, socket.socket]]
 
 
