@@ -28,16 +28,23 @@ SHORT = {"nuts": {"max_tree_depth": 5}}
 class Box:
     """Independent normals with precision 1 + number of the coordinate; a quarter of it called prior.
 
-    Padding has no part in it. Where a shared coordinate but the last is beyond 1.5 the log likelihood is `height` less;
-    a height that is not finite ends the world there.
+    Padding has no part in it. Where a shared coordinate but the last is beyond `half_width` the log likelihood is `height`
+    less; a height that is not finite ends the world there.
 
     Args:
         height: nats.
         behind: further entries of padding.
+        half_width: from the origin to a wall.
     """
 
-    def __init__(self, height: jax.Array | float = 0.0, behind: int = 0, dtype: str = "float64") -> None:
-        self.height, self.num_entries, self.dtype = height, NUM_ENTRIES + behind, dtype
+    def __init__(
+        self,
+        height: jax.Array | float = 0.0,
+        behind: int = 0,
+        dtype: str = "float64",
+        half_width: jax.Array | float = 1.5,
+    ) -> None:
+        self.height, self.num_entries, self.dtype, self.half_width = height, NUM_ENTRIES + behind, dtype, half_width
 
     @property
     def mask(self) -> Position:
@@ -50,7 +57,7 @@ class Box:
             return -0.5 * jnp.sum((1 + jnp.arange(flat.size, dtype=flat.dtype)) * flat**2, dtype=jnp.float64)
 
         value, gradient = jax.vmap(jax.value_and_grad(of_chain))(position)
-        outside = jnp.abs(position.shared[:, :-1]).max(axis=1) > 1.5
+        outside = jnp.abs(position.shared[:, :-1]).max(axis=1) > self.half_width
         log_likelihood = 0.75 * value - jnp.where(outside, self.height, 0.0)
         of_prior, of_likelihood = (jax.tree.map(lambda g, c=c: c * g, gradient) for c in (0.25, 0.75))
         return DensityParts(0.25 * value, log_likelihood, of_prior, of_likelihood)
@@ -80,11 +87,12 @@ class Counted(Box):
 
 
 class Arguments(NamedTuple):
-    """What a compiled loop is called with: numeric options, () int32 warmup iterations, the target's height, a seed."""
+    """What a compiled loop is called with: numeric options, () int32 warmup iterations, two numbers of `Box`, a seed."""
 
     options: dict[str, Any]
     num_warmup: Any = NUM_WARMUP
     height: Any = 0.0
+    half_width: Any = 1.5
     seed: Any = 8
 
 
@@ -183,10 +191,13 @@ class Runs:
         return type(self.kernel).__module__.rpartition(".")[2]
 
     def _trace_begin(self, arguments: Arguments, position: Position) -> Chains:
-        return begin(self._kernel(arguments), Box(arguments.height), position, arguments.seed)
+        return begin(self._kernel(arguments), self._target(arguments), position, arguments.seed)
 
     def _trace_loop(self, arguments: Arguments, chains: Chains, first: Any, count: Any) -> tuple[Chains, Any]:
-        return loop(self._kernel(arguments), Box(arguments.height), chains, first, count, arguments.seed)
+        return loop(self._kernel(arguments), self._target(arguments), chains, first, count, arguments.seed)
+
+    def _target(self, arguments: Arguments) -> Box:
+        return Box(arguments.height, half_width=arguments.half_width)
 
     def _kernel(self, arguments: Arguments) -> Kernel:
         return self.kernel.with_arguments(arguments.options, arguments.num_warmup)
@@ -201,6 +212,7 @@ class Runs:
             options,
             jnp.asarray(given.num_warmup, jnp.int32),
             jnp.asarray(given.height, jnp.float64),
+            jnp.asarray(given.half_width, jnp.float64),
             jnp.asarray(given.seed, jnp.uint32),
         )
 

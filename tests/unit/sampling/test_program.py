@@ -66,8 +66,13 @@ def assert_same(one: Any, other: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+def moves(run: Any) -> np.ndarray:
+    """Return which transitions moved a chain, (draw, chain) bool: accepted ones, or all of a kernel that rejects none."""
+    return run.statistics.get("accepted", np.diff(run.draws["centre"], axis=0) != 0)
+
+
 def assert_near(run: Any, reference: Any, largest: float = 1e-10) -> None:
-    assert reference.statistics["accepted"].mean() > 0.2
+    assert moves(reference).mean() > 0.2
     for name, draws in reference.draws.items():
         assert run.draws[name].shape == draws.shape
         np.testing.assert_allclose(run.draws[name], draws, rtol=0, atol=largest, err_msg=name)
@@ -131,15 +136,17 @@ def test_one_call_may_make_warmup_and_draws(alone, reference) -> None:
 
 def test_what_was_learnt_stays_after_warmup(alone, reference) -> None:
     assert_same(reference.state.adaptation, reference.warmup_state.adaptation)
-    step_size = reference.statistics["step_size"]
-    assert (step_size == step_size[0]).all()
-    assert len(np.unique(reference.warmup_statistics["step_size"])) > NUM_WARMUP // 2
+    if "step_size" in alone.program.kernel.statistics:
+        step_size = reference.statistics["step_size"]
+        assert (step_size == step_size[0]).all()
+        if jax.tree.leaves(reference.state.adaptation):
+            assert len(np.unique(reference.warmup_statistics["step_size"])) > NUM_WARMUP // 2
 
 
 def test_seed_and_first_chain_decide_the_draws(alone, reference) -> None:
     assert_same(alone.run(NUM_DRAWS).draws, reference.draws)
     for other in (alone.run(NUM_DRAWS, seed=4), alone.run(NUM_DRAWS, first_chain=4)):
-        moved = other.statistics["accepted"].any(axis=0) & reference.statistics["accepted"].any(axis=0)
+        moved = moves(other).any(axis=0) & moves(reference).any(axis=0)
         assert moved.any()
         assert (other.draws["centre"][-1] != reference.draws["centre"][-1])[moved].all()
 
@@ -188,8 +195,8 @@ def test_states_lie_where_their_axes_say(make_case, make_program, kernel) -> Non
     leaves = dict(zip(name_leaves(shapes), jax.tree.leaves(shapes), strict=True))
     places = dict(zip(name_leaves(shapes), jax.tree.leaves(program.state_shardings), strict=True))
     position = program.target.position.position_shapes
-    assert {"kernel.position.shared", "kernel.position.local"} <= set(leaves)
-    assert ("kernel.gradient.local" in leaves) != (kernel == "unit_hmc"), "units keep no gradient between updates"
+    kept = [part for part in ("position", "gradient") if hasattr(shapes.kernel, part)]
+    assert {f"kernel.{part}.{each}" for part in kept for each in position._fields} <= set(leaves)
     for name, place_ in places.items():
         shape, part = leaves[name].shape, name.rpartition(".")[2]
         one_chain = getattr(position, part).shape if part in ("shared", "local") else ()
