@@ -171,8 +171,12 @@ class HamiltonianKernel[Info: StepInfo](Kernel[HamiltonianState, HamiltonianTuni
         return jax.tree.map(lambda new, old: jnp.where(count == num_early, new, old), pooled, state)
 
     def _close_window(self, adaptation: Warmup, after: HamiltonianState) -> Warmup:
+        learnt = self.metric.estimate(adaptation.estimate)
+        # Numbers that are not finite would end every chain: the metric stays until a window gives a better one.
+        is_finite = jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(learnt)]).all()
+        metric = jax.lax.cond(is_finite, lambda new, old: new, lambda new, old: old, learnt, adaptation.metric)
         return adaptation._replace(
-            metric=self.metric.estimate(adaptation.estimate),
+            metric=metric,
             step_size=init_step_size(jnp.exp(adaptation.step_size.log_step), _RESTART_SHRINKAGE),
             estimate=self.metric.init_estimate(after.position),
             extra=self.restart_extra(adaptation.extra, _RESTART_SHRINKAGE),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from bayesmesh.kernels.adaptation.pooling import near_others
 from bayesmesh.kernels.adaptation.step_size import averaged_step_size
 from bayesmesh.kernels.adaptation.windows import window_ends
 from bayesmesh.kernels.base import Position
+from bayesmesh.kernels.hamiltonian.metrics.diagonal import DiagonalMetric
 from bayesmesh.kernels.hmc import Hmc, Options
 from bayesmesh.kernels.targets import FunctionTarget
 
@@ -59,6 +61,31 @@ def test_the_metric_is_replaced_where_a_window_closes_and_nowhere_else(diagonal)
     scales = [np.asarray(a.metric.shared) for a in adaptations]
     changed = [i for i in range(1, NUM_WARMUP + 1) if (scales[i] != scales[i - 1]).any()]
     assert changed == [end for end in ENDS if end >= 2]
+
+
+class Failing(DiagonalMetric):
+    """A metric whose estimate is not finite in one coordinate, as a factorisation that fails."""
+
+    lost: ClassVar[float] = jnp.nan
+
+    def estimate(self, estimate: Any) -> Position:
+        scale = super().estimate(estimate)
+        return scale._replace(shared=scale.shared.at[0].set(self.lost))
+
+
+@pytest.mark.parametrize("lost", [jnp.nan, jnp.inf, 3.0])
+def test_an_estimate_that_is_not_finite_leaves_the_metric_as_it_was(lost, monkeypatch) -> None:
+    monkeypatch.setattr(Failing, "lost", lost)
+    kernel = Hmc(Options(metric="diagonal", num_leapfrog_steps=3), NUM_WARMUP)
+    kernel.metric = Failing(kernel.options)
+    state = kernel.init(keys(0), Position(jnp.ones((NUM_CHAINS, 2)), None), TARGET)
+    before = kernel.init_adaptation(state, TARGET)
+    info = SimpleNamespace(acceptance_rate=jnp.ones(NUM_CHAINS), lp=jnp.zeros(NUM_CHAINS))
+    closing = state._replace(num_steps=jnp.asarray(ENDS[1], jnp.int32))
+    after = kernel.adapt(before, state, closing, info, TARGET)
+    assert after.metric.shared[0] == (lost if np.isfinite(lost) else before.metric.shared[0])
+    assert np.isfinite(after.metric.shared).all()
+    assert after.estimate.count == 0, "the window is over all the same"
 
 
 def test_a_window_has_its_own_points(diagonal) -> None:
