@@ -63,7 +63,8 @@ check-imports: dev-env
 	@.venv/bin/lint-imports --no-cache --no-logo
 
 check-types: dev-env
-	@.venv/bin/mypy
+	@.venv/bin/python tools/guide_examples.py .venv/examples
+	@.venv/bin/mypy src .venv/examples
 
 check-workflow: dev-env
 	@.venv/bin/snakefmt --check Snakefile workflow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.blocks import METRICS
+from bayesmesh.errors import ConfigError
 from bayesmesh.kernels.base import Axes, Position
 from bayesmesh.kernels.hamiltonian.metrics import load_metric
 from bayesmesh.kernels.hamiltonian.metrics.base import Metric
@@ -144,6 +145,28 @@ def test_arrays_have_the_axes_and_the_dtype_that_are_declared(metric: AnyMetric,
     describe = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype.name), tree)  # noqa: E731 - of a tree, twice
     assert describe(learnt) == describe(first)
     assert {x.dtype.name for x in jax.tree.leaves(metric.move(learnt, position))} == {dtype}
+
+
+@pytest.mark.parametrize("part", Position._fields)
+def test_a_part_without_coordinates_is_taken_or_refused_in_words(metric: AnyMetric, part: str) -> None:
+    points = [draw(seed)._replace(**{part: None}) for seed in range(3)]
+    mask = MASK._replace(**{part: None})
+    try:
+        data = metric.init(points[0], mask)
+    except ConfigError as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert "kernel.metric" in said
+        return
+    if metric.is_adaptive:
+        data = learn(metric, (points[1], points[2]), (points[2], points[1]))
+    momentum = points[0]
+    assert_close(metric.whiten_position(data, metric.move(data, momentum)), momentum)
+    np.testing.assert_allclose(
+        dot(metric.move(data, momentum), points[1]), dot(momentum, metric.whiten_gradient(data, points[1])), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("gradient", [0.0, jnp.nan], ids=["constant", "no finite gradient"])

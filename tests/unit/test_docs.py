@@ -18,6 +18,7 @@ from bayesmesh.cli import make_parser
 from bayesmesh.config.loading import load_experiment, load_file, load_run
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.flow import LATER, STAGES
+from tool_modules import load_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")
@@ -26,9 +27,9 @@ EXTENDING = ROOT / "docs" / "guide" / "extending.md"
 MODELS_PAGE = ROOT / "docs" / "guide" / "models.md"
 RESULTS_PAGE = ROOT / "docs" / "guide" / "results.md"
 EXAMPLE = "diabetes"
+example_files = load_tool("guide_examples").example_files
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"^`([\w./-]+)`:\n\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Not followed by what makes it a pattern rather than a file.
 PATH = re.compile(r"`((?:src|config|workflow|docs|envs|tests|profiles|tools)/[\w./-]*\w/?)`")
@@ -79,11 +80,6 @@ def refuse(offenders: Iterable[str]) -> None:
     assert not named, "\n".join(["", *named])
 
 
-def example_files() -> dict[str, str]:
-    pages = (page.read_text(encoding="utf-8") for page in (EXTENDING, MODELS_PAGE))
-    return {found[1]: found[3] for text in pages for found in NAMED.finditer(text)}
-
-
 # -- the worked examples -----------------------------------------------------------------------------------------------
 
 
@@ -92,7 +88,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the files of the page in it."""
     folder = tmp_path_factory.mktemp("documented")
     # With compiled modules, which are valid where the times of their sources are copied too.
-    for name in ("src", "config", "tests/contract"):
+    for name in ("src", "config", "tests/contract", "tests/unit/sampling"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     for path in (ROOT / "tests").glob("*.py"):
@@ -134,7 +130,8 @@ def passed(tree: Path) -> list[str]:
     """Tests that pass, of the examples and of their contracts: in one process, which compiles what all need once."""
     tests = [name for name in example_files() if name.startswith("tests/")]
     which = " or ".join([*(Path(test).stem for test in tests), *example_components()])
-    said = run_in(tree, "-m", "pytest", "-q", "-rp", "-p", "no:xdist", "-k", which, *tests, "tests/contract")
+    programs = [f"tests/unit/sampling/test_{name}.py" for name in ("arguments", "program")]
+    said = run_in(tree, "-m", "pytest", "-q", "-rp", "-p", "no:xdist", "-k", which, *tests, "tests/contract", *programs)
     return re.findall(r"^PASSED (.*)", said, re.MULTILINE)
 
 
