@@ -30,7 +30,7 @@ from bayesmesh.diagnostics.verdict import GateResult, Listed, NumCoordinates, Ve
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.files import write_text
 from bayesmesh.store.arrays import read_part
-from bayesmesh.store.layout import DECLARED, ExperimentLayout
+from bayesmesh.store.layout import DECLARED, UNADJUSTED, ExperimentLayout
 from bayesmesh.store.posterior_reader import open_posterior
 from bayesmesh.store.receipts import receipt_file
 
@@ -129,6 +129,7 @@ def _judge(posterior: Path, gates: GateSettings, layout: ExperimentLayout, summa
         num_coordinates=NumCoordinates(summaries=len(monitored), latents=sum(totals.values()), listed=summary.num_rows),
         latents={name: Listed(total=total, listed=listed[name]) for name, total in totals.items()},
         num_restarted=_num_restarted(reader.find("warmup_sample_stats/restarted")),
+        is_adjusted=not reader.group("sample_stats").attrs.get(UNADJUSTED, False),
         datasets=counts,
         **energies,
     )

@@ -76,6 +76,8 @@ class Verdict(_Record):
     acceptance_rate: float | None
     num_restarted: int = 0
     """Chains that warmup found in a mode of negligible mass, and that went on from the places of others."""
+    is_adjusted: bool = True
+    """Whether the kernel has an accept step; without one, draws have a bias that no gate sees."""
     datasets: dict[Outcome, int] | None = None
     """Of many datasets, how many have which verdict; the gates are then the worst of all, and so is the verdict."""
 

@@ -41,6 +41,7 @@ from bayesmesh.store.layout import (
     ROW,
     SHOWN,
     TRUTH,
+    UNADJUSTED,
     ExperimentLayout,
     group_name,
     process_folder,
@@ -92,6 +93,8 @@ def _assemble(spec: StageSpec, ledger: Ledger) -> str:
             named = join_groups(root, partial, folders, wanted, model.axes(), lead, about)
             for of_statistics in {"sample_stats", "warmup_sample_stats"} & named.keys() if declared else ():
                 root.require_group(of_statistics).attrs[DECLARED] = sorted(declared)
+            if not manifests[0].is_adjusted:
+                root.require_group("sample_stats").attrs[UNADJUSTED] = True
             if len(processes[0]) > 1:
                 # Each process has the local latents of its own rows.
                 axes = {f"posterior/{name}": axis + 2 for name, axis in model.local_latents.items()}

@@ -230,6 +230,7 @@ def _write_manifest(spec: StageSpec, group: int, program: Program, store: ChainS
         "folder": str(store.folder.relative_to(spec.layout.folder)),
         "num_chains": program.num_reported,
         "statistics": {name: statistic._asdict() for name, statistic in program.kernel.statistics.items()},
+        "is_adjusted": program.kernel.is_adjusted,
         "num_processes": spec.compute.processes,
         "num_draws": spec.sampling.draws if stop is None else stop["num_draws"],
         "committed_draws": commits[-1].stop,

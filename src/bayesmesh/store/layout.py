@@ -11,6 +11,9 @@ CHAIN, DRAW, ROW, DATASET = "chain", "draw", "row", "dataset"
 DECLARED = "statistics"
 """Attribute of the group `sample_stats`: names of the statistics that the kernel declares."""
 
+UNADJUSTED = "unadjusted"
+"""Attribute of the group `sample_stats`: True if the kernel has no accept step."""
+
 SHOWN = "shown"
 """Attribute of the root: what the page shows as findings, as `bayesmesh.models.base.Shown` has it."""
 

@@ -73,6 +73,7 @@ class GroupManifest(pydantic.BaseModel):
         acceptance, divergences, step_size: statistics over all draws, if the kernel records them.
         stop: looks of the stopping rule; None without one.
         statistics: unit and description of each statistic of the kernel.
+        is_adjusted: whether the kernel has an accept step.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
@@ -91,6 +92,7 @@ class GroupManifest(pydantic.BaseModel):
     step_size: float | None = None
     stop: dict[str, Any] | None = None
     statistics: dict[str, dict[str, str]] = {}
+    is_adjusted: bool = True
 
 
 def read_manifest(path: Path) -> GroupManifest:

@@ -24,7 +24,7 @@ from bayesmesh.diagnostics.efficiency import efficiency_table
 from bayesmesh.diagnostics.summary_file import SUMMARY_COLUMNS
 from bayesmesh.errors import ConfigError, StoreError
 from bayesmesh.store.arrays import create_array, open_group, write_array, write_texts
-from bayesmesh.store.layout import ExperimentLayout
+from bayesmesh.store.layout import UNADJUSTED, ExperimentLayout
 
 CHAINS, DRAWS = 4, 401
 
@@ -105,6 +105,13 @@ def test_chains_that_warmup_restarted_are_counted_once(run) -> None:
     content, _ = run(good_posterior() | {"warmup_sample_stats": {"restarted": restarted}})
     assert (content["num_restarted"], content["verdict"]) == (2, "pass")
     assert run(good_posterior())[0]["num_restarted"] == 0
+
+
+def test_a_kernel_without_accept_step_is_named_in_the_verdict(tmp_path, layout) -> None:
+    path = write(tmp_path / "posterior.zarr", good_posterior())
+    assert diagnose(path, GateSettings(), layout).is_adjusted
+    open_group(path, "a")["sample_stats"].attrs[UNADJUSTED] = True
+    assert not diagnose(path, GateSettings(), layout).is_adjusted
 
 
 def test_indices_are_quoted_and_empty_for_scalars(run, layout) -> None:
