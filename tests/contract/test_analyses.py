@@ -40,7 +40,8 @@ def subject(name: str, folder: Path, experiment: str, seed: int, left_out: LeftO
     """An experiment with small data and a posterior of draws from the prior: two chains of three."""
     jax.config.update("jax_enable_x64", True)
     needed = (find_offering(kind, declared(name).needs(kind)) for kind in ("source", "model"))
-    return Subject(*make_posterior(folder, experiment, *needed, seed=seed, left_out=left_out))
+    reads = declared(name).reads
+    return Subject(*make_posterior(folder, experiment, *needed, seed=seed, left_out=left_out, reads=reads))
 
 
 def test_what_it_declares_is_what_its_class_says(name: str) -> None:

@@ -89,6 +89,8 @@ def read_csv(path: Path, required: Sequence[str]) -> list[Row]:
                     raise StoreError(f"{path}, line {reader.line_num}: {len(cells)} cells, not {len(header)}", _REMEDY)
                 rows.append(Row(path, reader.line_num, dict(zip(header, cells, strict=True))))
             return rows
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: is not there", "run the stage that writes it") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{path}: cannot be read as CSV: {error}", _REMEDY) from error
 

@@ -26,6 +26,12 @@ def test_damaged_csv(tmp_path: Path, content: str, message: str) -> None:
         read_csv(path, ("a", "b"))
 
 
+def test_a_file_that_is_missing_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"scores\.csv: is not there") as refused:
+        read_csv(tmp_path / "scores.csv", ("a",))
+    assert refused.value.remedy == "run the stage that writes it"
+
+
 def test_a_cell_that_is_no_number_is_named(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("a,title\n1,nan\n,NA\nx,null\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bayesmesh.config.blocks import ComputeSettings
+from bayesmesh.config.blocks import METRICS, ComputeSettings
 from bayesmesh.config.experiment import component_options
 from bayesmesh.config.named_code import load_named
 from bayesmesh.config.registry import component_path, list_components, resolve_component
@@ -49,7 +49,11 @@ def _kind_of(name: str | None) -> str:
     if name is None:
         return "model"
     if ":" not in name:
-        return next((kind for kind in KINDS if name in list_components(kind)), "model")
+        kind = next((kind for kind in KINDS if name in list_components(kind)), None)
+        if kind is None and name in METRICS:
+            tests = f"python -m pytest tests/contract/test_metrics.py -k {name}"
+            raise ConfigError(f"'{name}' is a metric, which its contract tests check", f"in a checkout, run {tests}")
+        return kind or "model"
     with explaining([component_path("model", name)]):
         found = load_named(name)
     bases = {base.__name__ for base in getattr(found, "__mro__", ()) if base.__module__.startswith("bayesmesh.")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +13,14 @@ import zarr
 from pydantic import ValidationError
 
 from bayesmesh.analyses.base import BoundModel, Subject
-from bayesmesh.config.blocks import DataSettings
+from bayesmesh.config.blocks import DataSettings, GateSettings
 from bayesmesh.config.declarations import AnalysisDeclaration, declared, read_offers
 from bayesmesh.config.refits import LeftOut, Refits
 from bayesmesh.config.registry import list_components, load_component, resolve_component
 from bayesmesh.data.base import Source
 from bayesmesh.data.prepared_shards import prepared
 from bayesmesh.data.sharding import shard
+from bayesmesh.diagnostics.diagnosis import diagnose
 from bayesmesh.errors import ConfigError
 from bayesmesh.planning.plan import Plan
 from bayesmesh.planning.specs import StageSpec, make_spec
@@ -145,9 +146,10 @@ def _built_in(name: str, scratch: Path) -> Checked:
     except ValidationError:
         analysis_class, options = _resolve(name, None)
     source, model = (find_offering(kind, declaration.needs(kind)) for kind in ("source", "model"))
-    layout, bind = make_posterior(scratch, "own", source, model, seed=1)
+    reads = declaration.reads
+    layout, bind = make_posterior(scratch, "own", source, model, seed=1, reads=reads)
     others = {
-        other: make_posterior(scratch, other, source, model, 2 + i, left_out)
+        other: make_posterior(scratch, other, source, model, 2 + i, left_out, reads)
         for i, (other, left_out) in enumerate(named_in(options, declaration).items())
     }
     origin = f"draws from the prior of model '{model}' with data of source '{source}'"
@@ -179,7 +181,13 @@ def find_offering(kind: str, words: tuple[str, ...]) -> str:
 
 
 def make_posterior(
-    folder: Path, experiment: str, source: str, model: str, seed: int, left_out: LeftOut | None = None
+    folder: Path,
+    experiment: str,
+    source: str,
+    model: str,
+    seed: int,
+    left_out: LeftOut | None = None,
+    reads: Sequence[str] = (),
 ) -> tuple[ExperimentLayout, Bind]:
     """Write small data and a posterior of draws from the prior, two chains of three; experiments share the data.
 
@@ -189,6 +197,7 @@ def make_posterior(
         source, model: names of components, which take their default options.
         seed: seed of the draws.
         left_out: rows that it leaves out, if it is a refit.
+        reads: what the analysis declares; with ``"verdict"`` the tables of `diagnose` are written too.
 
     Returns:
         The files of the experiment, and what binds its model to its data.
@@ -210,7 +219,23 @@ def make_posterior(
         dims = (CHAIN, DRAW, *(f"{latent}_dim_{axis}" for axis in range(values.ndim - 2)))
         write_array(group, latent, np.asarray(values), dims)
     write_hashes(layout.posterior, {})
+    if "verdict" in reads:
+        # Again and again, for convergence statistics need more than three draws.
+        repeated = {k: np.concatenate([np.asarray(values)] * 4, axis=1) for k, values in draws.items()}
+        _write_verdict(layout, repeated)
     return layout, lambda: BoundModel(bound, spec, shards)
+
+
+def _write_verdict(layout: ExperimentLayout, draws: Mapping[str, np.ndarray]) -> None:
+    """Write the tables of `diagnose` for draws (chain, draw, ...), with the latents as monitored quantities."""
+    diagnosed = layout.folder / "diagnosed.zarr"
+    root = open_group(diagnosed, "w")
+    statistics = {"lp": np.zeros(next(iter(draws.values())).shape[:2])}
+    for name, arrays in {"posterior": draws, "summaries": draws, "sample_stats": statistics}.items():
+        group = root.create_group(name)
+        for each, values in arrays.items():
+            write_array(group, each, values, (CHAIN, DRAW, *(f"{each}_dim_{i}" for i in range(values.ndim - 2))))
+    diagnose(diagnosed, GateSettings(), layout)
 
 
 def write_longer(posterior: Posterior, folder: Path, num_draws: int) -> Path:

@@ -47,6 +47,17 @@ def test_the_template_passes_all_checks(check: Any) -> None:
     ]
 
 
+def test_an_analysis_may_read_the_tables_of_the_verdict(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis_checks, "CHECKS", {"outputs": analysis_checks.check_outputs})
+    reading = GOOD.replace('reads = ("posterior",)', 'reads = ("posterior", "verdict")').replace(
+        "        del others\n",
+        '        table = read_table(subject.layout.summary, texts=("variable",), numbers=("mean", "r_hat"))\n'
+        "        assert set(table['variable']) == set(subject.posterior.latents) and subject.layout.verdict.exists()\n",
+    )
+    code, said = check(reading)
+    assert code == 0, said
+
+
 FAULTS: list[tuple[str, str, str, str, str]] = [
     ("declarations", "", "\n\nMoments.reads = ('verdict',)\n", "`reads` is ('verdict',), and the text of the class says ('posterior',)", "write it out"),
     ("declarations", ', description="Latents that the page shows."', "", "option 'num_shown' has no description", "the table of keys"),
@@ -106,3 +117,9 @@ def test_without_a_name_or_without_results_it_says_what_to_give(check: Any, tmp_
     assert code == 2
     assert "posterior.zarr is not there" in said
     assert "run `snakemake one` first" in said
+
+
+def test_a_metric_is_sent_to_its_contract_tests(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "diagonal"]) != 0
+    assert "tests/contract/test_metrics.py -k diagonal" in capfd.readouterr().err
