@@ -121,6 +121,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             path.unlink(missing_ok=True)
 
 
+collect_ignore = ["posteriors/make_table_reference.py"]
+"""A script for another environment, which does not import here."""
+
 LONGEST_FIRST = ("test_docs", "workflow", "chaos", "scaffold", "compile", "exact", "contract", "sampling", "browser")
 """Modules, and folders of modules, that take a minute or more: begun last, one of them would keep one worker busy and the
 others idle."""

@@ -199,6 +199,7 @@ main() {
     write_stamp
     install_lock "$1" || die "the installation of envs/$1.txt failed; see the messages above"
     if [ "$1" = peers ]; then write_stamp peers; else write_stamp "$1" cpu; fi
+    say "$venv is ready"
 }
 
 main "$@"

@@ -32,7 +32,6 @@ class Posterior:
         self.path = path
         self._root = open_group(path)
         group = self.group("posterior")
-        # Others are coordinates.
         # Arrays of one dimension are coordinates.
         self.latents = sorted(name for name, array in group.arrays() if array.ndim > 1)
         if not self.latents:

@@ -124,12 +124,17 @@ def _next_steps(kind: str, name: str) -> str:
     contract = "test_analyses.py" if kind == "analysis" else f"test_{kind}s.py"
     described = "kernel.md#a-metric" if kind == "metric" else f"{kind}.md"
     test = _plan(kind, name)[1][1]
+    other = (
+        "Without Hamiltonian trajectories, begin with the kernel of docs/guide/extending.md.\n"
+        if kind == "kernel"
+        else ""
+    )
     # `make new-model` installs what models need, and not the tools of the tests.
     tools = "" if importlib.util.find_spec("pytest") else "tools/bootstrap.sh dev && "
     return (
-        f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n"
-        f"Check it: {tools}.venv/bin/python -m pytest {test} tests/contract/{contract} -k '{name} or test_{name}'\n"
-        "Then run `make schema` to add its keys to config/README.md.\n"
+        f"next: replace the example by your own {kind}; its contract is docs/contracts/{described}.\n{other}"
+        f"Check it: {tools}.venv/bin/python -m pytest {test} tests/contract/{contract} -k {name}\n"
+        f"Then run `make schema`, which adds {'its name to config/schema.json' if kind == 'metric' else 'its keys to config/'}.\n"
         f"Use it in an experiment: {used}"
     )
 
