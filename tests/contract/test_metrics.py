@@ -134,7 +134,7 @@ def test_arrays_have_the_axes_and_the_dtype_that_are_declared(metric: AnyMetric,
         def check(declared: Axes, part: Any) -> None:
             for array in jax.tree.leaves(part):
                 assert len(declared.names) == array.ndim
-                assert set(declared.names) <= {None, "entry"}, "one metric serves all chains"
+                assert set(declared.names) <= {None, "entry", "spread"}, "one metric serves all chains"
                 sizes = [n for n, name in zip(array.shape, declared.names, strict=True) if name == "entry"]
                 assert set(sizes) <= {NUM_ENTRIES}
 

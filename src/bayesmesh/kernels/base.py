@@ -32,7 +32,9 @@ class Position(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
-    """Sharding of an array over the mesh: ``chain``, ``entry`` or None for each axis; further axes are replicated.
+    """Sharding of an array over the mesh: ``chain``, ``entry``, ``spread`` or None for each axis; further axes are replicated.
+
+    ``spread``, for what all chains share, is over the devices that share the rows where they divide its length.
 
     >>> Axes("chain", None).names
     ('chain', None)

@@ -16,7 +16,7 @@ _CONTRACT = "docs/contracts/kernel.md says what a kernel declares"
 
 
 def check_axes(
-    kernel: object, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...]]
+    kernel: object, method: str, shapes: object, declared: object, lengths: Mapping[str, tuple[int, ...] | None]
 ) -> None:
     """Compare the axes that a kernel declares with the arrays that it makes.
 
@@ -25,7 +25,7 @@ def check_axes(
         method: its method that declares them.
         shapes: abstract arrays; None for a part of a position without coordinates.
         declared: their `Axes`.
-        lengths: name of an axis -> the lengths that it may have.
+        lengths: name of an axis -> the lengths that it may have; None for any.
 
     Raises:
         ConfigError: an array has no axes, or more than it has dimensions, or one of another length.
@@ -44,8 +44,8 @@ def check_axes(
         for axis, (name, length) in enumerate(zip(names or (), shape or (), strict=False)):
             if name is not None and name not in lengths:
                 problem, remedy = f": {path} has an axis '{name}'", f"use {', '.join(lengths)} or None"
-            elif name is not None and length not in lengths[name]:
-                expected = " or ".join(map(str, lengths[name]))
+            elif name is not None and (allowed := lengths[name]) is not None and length not in allowed:
+                expected = " or ".join(map(str, allowed))
                 problem = f": axis {axis} of {path} is '{name}', of length {expected}; the array's shape is {shape}"
         if problem:
             raise ConfigError(f"kernel {type(kernel).__name__}: {method}(){problem}", remedy)

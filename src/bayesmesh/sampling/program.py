@@ -260,7 +260,7 @@ class Program:
         """Sharding of every array of the state, as its kernel declares it."""
         declared = ChainState(self.kernel.state_axes(), self.kernel.adaptation_axes())
         chains = tuple(dict.fromkeys((self.num_chains, self.num_reported)))
-        lengths = {"chain": chains, "entry": (self.target.layout.padded_entries,)}
+        lengths = {"chain": chains, "entry": (self.target.layout.padded_entries,), "spread": None}
         for method, shapes, axes in zip(("state_axes", "adaptation_axes"), self.state_shapes, declared, strict=True):
             check_axes(self.kernel, method, shapes, axes, lengths)
         return place(self.mesh, self.state_shapes, declared)

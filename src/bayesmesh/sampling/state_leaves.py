@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool
 from bayesmesh.kernels.base import Axes
 from bayesmesh.sampling.mesh import CHAIN_AXIS, DATA_AXIS, sharding
 
-_MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, None: None}
+_MESH_AXES = {"chain": CHAIN_AXIS, "entry": DATA_AXIS, "spread": DATA_AXIS, None: None}
 
 
 def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
@@ -29,7 +29,12 @@ def place[Tree](mesh: Mesh, shapes: Tree, axes: Tree) -> Tree:
             return None
         if len(declared.names) > len(shape.shape):
             raise ValueError(f"an array of shape {shape.shape} has the axes {declared}")
-        return sharding(mesh, *(_MESH_AXES[name] for name in declared.names))
+        num_parts = mesh.shape[DATA_AXIS]
+        fitting = [
+            None if name == "spread" and length % num_parts else name
+            for name, length in zip(declared.names, shape.shape, strict=False)
+        ]
+        return sharding(mesh, *(_MESH_AXES[name] for name in fitting))
 
     def each(declared: Axes, shapes: object) -> object:
         # A part of a position that has no coordinates is None where its axes are declared all the same.

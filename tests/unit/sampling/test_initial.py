@@ -207,24 +207,24 @@ def test_curvature_at_a_draw_is_that_of_the_hessian_at_a_typical_point(make_case
 
 
 @pytest.mark.verify
-def test_a_dense_factor_does_not_depend_on_devices(make_case, make_program) -> None:
+def test_a_dense_factor_is_shared_by_devices_and_moves_chains_as_on_one(make_case, build) -> None:
     case = make_case("softmax_regression")
 
-    def begin(mesh: tuple[int, int]):
+    def build_on(*mesh: int):
         initial = {"method": "laplace", "steps": 30, "curvature_at": "draw"}
-        program = make_program(
-            case, "hmc", num_chains=4, mesh=mesh, initial=initial, kernel_options={"metric": "curvature"}
-        )
-        run = program.trace("initialise").lower().compile({"xla_backend_optimization_level": 0})
-        state, _ = run(program.arguments(GroupKey(1, 0)), program.put_data(case.rows))
-        return state
+        return build(
+            case, "hmc", num_warmup=2, mesh=mesh, initial=initial, is_optimised=False, metric="curvature", num_leapfrog_steps=3
+        )  # fmt: skip
 
-    alone, spread = begin((1, 1)), begin((2, 2))
-    (of_one,), (of_all,) = (state.adaptation.metric.dense for state in (alone, spread))
-    assert len(of_all.sharding.device_set) == 4
+    alone, shared = build_on(1, 1), build_on(2, 2)
+    begun = [b.compiled["initialise"](b.arguments(), b.data)[0].adaptation.metric.dense for b in (alone, shared)]
+    (of_one,), (of_all,) = begun
+    assert {shard.data.shape for shard in of_all.addressable_shards} == {(len(of_one), len(of_one) // 2)}
     assert np.abs(np.asarray(of_one) - np.eye(len(of_one))).max() > 0.01
     np.testing.assert_allclose(of_all, of_one, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(spread.kernel.position.shared, alone.kernel.position.shared, rtol=1e-7, atol=1e-8)
+    expected = alone.run(3).draws
+    assert np.diff(expected["weights"], axis=0).any(axis=(0, 2, 3)).all(), "all chains move"
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-8), shared.run(3).draws, expected)
 
 
 @pytest.mark.verify

@@ -66,7 +66,7 @@ AXES = {
     ),
     "an unknown axis": (
         lambda self: Hmc.state_axes(self)._replace(log_prior=Axes("chains")),
-        "log_prior has an axis 'chains'\\n  remedy: use chain, entry or None",
+        "log_prior has an axis 'chains'\\n  remedy: use chain, entry, spread or None",
     ),
 }
 

@@ -221,6 +221,12 @@ def test_draws_and_data_lie_where_their_axes_say(make_case, make_program) -> Non
     assert program.rows_here == (0, 37)
 
 
+def test_what_all_share_is_spread_where_devices_divide_it(make_case, make_program) -> None:
+    mesh = make_program(make_case("gaussian"), "random_walk", mesh=(4, 2)).mesh
+    shapes = tuple(jax.ShapeDtypeStruct((3, length), "float32") for length in (4, 5))
+    assert [spec_of(at) for at in place(mesh, shapes, (Axes(None, "spread"),) * 2)] == [(None, "data"), ()]
+
+
 def test_more_axes_than_an_array_has_are_refused(make_case, make_program) -> None:
     mesh = make_program(make_case("gaussian"), "hmc", mesh=(2, 2)).mesh
     one = jax.ShapeDtypeStruct((4,), jnp.float64)

@@ -19,13 +19,13 @@ _WIDTH = 1024
 
 
 def split(matrix: Float[Array, "size size"]) -> Columns:
-    """Return the blocks of an upper triangular matrix.
+    """Return the blocks of an upper triangular matrix, the narrow one first: others can be spread over devices.
 
     >>> [block.shape for block in split(jnp.eye(2500))]
-    [(1024, 1024), (2048, 1024), (2500, 452)]
+    [(452, 452), (1476, 1024), (2500, 1024)]
     """
-    ends = [min(start + _WIDTH, len(matrix)) for start in range(0, len(matrix), _WIDTH)]
-    return tuple(matrix[:end, start:end] for start, end in zip([0, *ends], ends, strict=False))
+    starts = [0, *range(len(matrix) % _WIDTH or _WIDTH, len(matrix), _WIDTH)]
+    return tuple(matrix[:end, start:end] for start, end in zip(starts, [*starts[1:], len(matrix)], strict=True))
 
 
 def multiply(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
@@ -41,7 +41,12 @@ def multiply(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Arr
 
 def multiply_transposed(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:
     """Return A^T x for every vector x."""
-    return jnp.concatenate([vectors[:, : len(block)] @ block for block in columns], axis=1)
+    made = jnp.zeros_like(vectors)
+    for block in columns:
+        height, width = block.shape
+        # Joined by `concatenate`, parts of columns that devices share would be exchanged twice.
+        made = made.at[:, height - width : height].set(vectors[:, :height] @ block)
+    return made
 
 
 def solve(columns: Columns, vectors: Float[Array, "chain size"]) -> Float[Array, "chain size"]:

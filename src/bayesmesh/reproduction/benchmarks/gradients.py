@@ -146,10 +146,12 @@ class Gradient:
 
         from bayesmesh.kernels.base import Position
         from bayesmesh.kernels.hamiltonian.laplace import Curvature
+        from bayesmesh.kernels.hamiltonian.metrics import load_metric
         from bayesmesh.kernels.hamiltonian.triangle import split
         from bayesmesh.planning.specs import StageSpec
         from bayesmesh.sampling.mesh import configure_jax
         from bayesmesh.sampling.sizes import make_program
+        from bayesmesh.sampling.state_leaves import place
 
         data_spec, rows = _make_data(case)
         options = {"width": _WIDTH} if case["model"] == "matrix_factorization" else {}
@@ -171,7 +173,10 @@ class Gradient:
             assert shapes.shared is not None  # all weights are shared
             (size,) = shapes.shared.shape
             factor = split(jnp.triu(jnp.full((size, size), 1e-3, jnp.float32)))
-            self._metric = Curvature(jnp.arange(size, dtype=jnp.int32), factor, None, None, None)
+            made = Curvature(jnp.arange(size, dtype=jnp.int32), factor, None, None, None)
+            # Where the state of a kernel has it: otherwise every call would copy it to all devices.
+            axes = load_metric("curvature", program.kernel.options).data_axes()
+            self._metric = jax.device_put(made, place(mesh, made, axes))
 
         def evaluate(at: Position, data: Any, metric: Curvature | None) -> Position:
             bound = target.bind(data)

@@ -51,6 +51,6 @@ class CurvatureMetric(FixedMetric[Curvature]):
         return data.solve(position)
 
     def data_axes(self) -> Curvature:
-        """Return the axes of the factors: blocks of entries lie with their data, all else everywhere."""
-        dense, blocks = Axes(None, None), Axes(None, None, None)
-        return Curvature(Axes(None), dense, dense, blocks, Axes("entry", None, None))  # type: ignore[arg-type]  # axes in the places of arrays
+        """Return the axes of the factors: devices share the columns of a dense one, blocks of entries lie with their data."""
+        dense, units, blocks = Axes(None, "spread"), Axes(None, None), Axes(None, None, None)
+        return Curvature(Axes(None), dense, units, blocks, Axes("entry", None, None))  # type: ignore[arg-type]  # axes in the places of arrays
