@@ -47,6 +47,13 @@ def outcomes(table: Path) -> dict[str, str]:
         return {row["id"]: row["outcome"] for row in csv.DictReader(file)}
 
 
+def test_a_mutant_that_loops_for_ever_is_seen(
+    tree: Path, mutant: Callable[[str], Mutant], monkeypatch, tmp_path
+) -> None:
+    monkeypatch.setattr("mutants.run.SECONDS", 3)
+    assert run_all(tree, [mutant("next(iter(int, 1))")], 1, tmp_path / "one.csv") == 0
+
+
 def test_a_mutant_is_seen_when_a_test_fails_by_it(tree: Path, mutant: Callable[[str], Mutant], tmp_path: Path) -> None:
     mutants = [mutant("number // 3"), mutant("(number + 1) // 2")]
     assert run_all(tree, mutants, 2, tmp_path / "one.csv") == 1
