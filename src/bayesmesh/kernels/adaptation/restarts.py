@@ -125,7 +125,9 @@ def choose_sources(seen: Seen, mask: Position) -> Int[Array, " chain"]:
     if num_chains <= num_compared:
         return chains
     below, above = bound_log_masses(seen, mask)
-    best = jnp.sort(jnp.where(jnp.isnan(below), -jnp.inf, below))[num_chains - num_compared]
+    # Squares that overflow bound nothing: chains far away must not draw others there.
+    below = jnp.where(jnp.isfinite(below), below, -jnp.inf)
+    best = jnp.sort(below)[num_chains - num_compared]
     least = best - _NATS - _NATS_PER_COORDINATE * _count_coordinates(seen.square, mask)
     is_lost, stays = is_steady(seen) & (above < least), below >= least
     places = jnp.argsort(~stays, stable=True)

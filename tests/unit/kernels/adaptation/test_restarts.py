@@ -88,6 +88,16 @@ def test_a_wide_mode_stays_and_padding_does_not_count(log_mass: float, lost: lis
     np.testing.assert_array_equal(choose_sources(padded, Position(None, jnp.zeros((3, 1)))), sources)
 
 
+def test_no_chain_goes_where_squares_overflow() -> None:
+    same = np.broadcast_to(np.eye(SIZE), (5, SIZE, SIZE))
+    seen = watch(normal_draws(same, 200), same, np.zeros(5))
+    escaped = seen._replace(
+        square=Position(seen.square.shared.at[:2].set(np.inf), None),
+        gradient=Position(seen.gradient.shared.at[:2].set(0.0), None),
+    )
+    assert choose_sources(escaped, NO_MASK).tolist() == [*range(5)]
+
+
 def _log_density(q: jax.Array) -> jax.Array:
     near, low = (-0.5 * jnp.sum((q - c) ** 2) for c in (0.0, FAR))
     wide = -0.5 * jnp.sum(((q + FAR) / 30) ** 2) - SIZE * jnp.log(30.0)
